@@ -7,7 +7,7 @@ import datetime
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
@@ -15,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.public import Named, declared_by_name, json_types, one_line, public_size
+from dp2erm_cvx.public import (
+    Named,
+    by_name,
+    check_settings,
+    json_types,
+    list_of,
+    one_line,
+    public_size,
+    setting,
+    true_or_false,
+)
 from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
 
 #: The cells (n,) of a raw column, by its name.
@@ -32,6 +42,20 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 #: The same comparison where the number stands on the left.
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _SIGNS = ("<=", ">=", "<", ">")
+
+
+def _spellings(name: str, declared: object) -> tuple[str, ...]:
+    return list_of(name, declared, lambda _, text: label_of(text), '["f", "Frau"]')
+
+
+def _date(name: str, value: object) -> str:
+    """A declared date, as TOML reads one or as ISO text."""
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    try:
+        return datetime.date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise DeclarationError(f"{name} = {brief(value)}: must be a date, such as 2020-01-31") from None
 
 
 @dataclass(frozen=True)
@@ -57,33 +81,18 @@ class CellRule:
     Raises DeclarationError naming the entry.
     """
 
-    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    units: Mapping[str, float] = field(default_factory=dict)
-    unit_column: str | None = None
-    since: str | None = None
-    date_format: str | None = None
-    censored: bool = False
+    synonyms: Mapping[str, Sequence[str]] = setting(Named({}), by_name, entry=_spellings, key=label_of)
+    units: Mapping[str, float] = setting(Named({}), by_name, entry=public_size, key=label_of)
+    unit_column: str | None = setting(None, one_line)
+    since: str | None = setting(None, _date)
+    date_format: str | None = setting(None, one_line)
+    censored: bool = setting(False, true_or_false)
 
     def __post_init__(self) -> None:
-        for name in ("synonyms", "units"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise DeclarationError(
-                    f"{name} = {brief(getattr(self, name))}: must have one entry per label"
-                )
-        synonyms = {label_of(level): _spellings(level, texts) for level, texts in self.synonyms.items()}
-        units = {label_of(unit): public_size(f"units[{unit}]", times) for unit, times in self.units.items()}
-        object.__setattr__(self, "synonyms", Named(synonyms))
-        object.__setattr__(self, "units", Named(units))
-        if type(self.censored) is not bool:
-            raise DeclarationError(f"censored = {brief(self.censored)}: must be true or false")
-        if (self.unit_column is None) == bool(units):
+        check_settings(self)
+        if (self.unit_column is None) == bool(self.units):
             raise DeclarationError("units and unit_column: declare both, or neither")
-        if self.unit_column is not None:
-            one_line("unit_column", self.unit_column)
-        if self.since is not None:
-            object.__setattr__(self, "since", _date("since", self.since).isoformat())
-        form = self.date_format
-        if form is not None and (self.since is None or "%" not in one_line("date_format", form)):
+        if self.date_format is not None and (self.since is None or "%" not in self.date_format):
             raise DeclarationError('date_format: needs since beside it, and directives such as "%d.%m.%Y"')
         kinds = [name for name in ("synonyms", "units", "since", "censored") if getattr(self, name)]
         if len(kinds) != 1 and kinds != ["units", "censored"]:
@@ -258,33 +267,3 @@ class Eligible:
 def folded(text: str) -> str:
     """A label without what does not count in it: case and blanks."""
     return "".join(text.split()).casefold()
-
-
-def _spellings(level: object, declared: object) -> tuple[str, ...]:
-    if isinstance(declared, str) or not isinstance(declared, Sequence):
-        raise DeclarationError(
-            f'synonyms[{level}] = {brief(declared)}: must list texts, such as ["f", "Frau"]'
-        )
-    return tuple(map(label_of, declared))
-
-
-def _date(name: str, value: object) -> datetime.date:
-    """A declared date, as TOML reads one or as ISO text."""
-    if isinstance(value, datetime.datetime):
-        value = value.date()
-    if isinstance(value, datetime.date):
-        return value
-    try:
-        return datetime.date.fromisoformat(str(value))
-    except ValueError:
-        raise DeclarationError(f"{name} = {brief(value)}: must be a date, such as 2020-01-31") from None
-
-
-def declared_rule(name: str, declared: object) -> CellRule:
-    """How cells are read, of plain values if need be. Raises DeclarationError naming the column."""
-    if isinstance(declared, CellRule):
-        return declared
-    try:
-        return declared_by_name(CellRule, "", declared)
-    except DeclarationError as error:
-        raise DeclarationError(f"{name}: {str(error).removeprefix(': ')}") from None

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import CellRule, Column, Eligible, declared_rule
+from dp2erm_cvx.cells import CellRule, Column, Eligible
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import (
     Named,
+    by_name,
     check_settings,
     declared_by_name,
     json_types,
+    list_of,
     one_line,
     public_number,
     setting,
+    table_of,
 )
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
@@ -83,44 +87,24 @@ class Codebook:
     one record alone (Theorem 10), and n stays what it is. Raises DeclarationError naming the entry.
     """
 
-    treatment: Treatment = field(default_factory=Treatment)
+    treatment: Treatment = setting(Treatment(), table_of, kind=Treatment)
     outcome: str | None = setting(None, one_line, title="the column of the ")
-    levels: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
-    missing: Mapping[str, float] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    sampling_weights: SamplingWeights | None = None
-    where: Mapping[str, str | float] = field(default_factory=dict)
+    levels: Mapping[str, Sequence[str | float]] = setting(Named({}), by_name, entry=declared_levels)
+    missing: Mapping[str, float] = setting(Named({}), by_name, entry=public_number)
+    units: Mapping[str, str] = setting(Named({}), by_name, entry=one_line)
+    sampling_weights: SamplingWeights | None = setting(None, table_of, kind=SamplingWeights)
+    where: Mapping[str, str | float] = setting(Named({}), by_name, entry=declared_label)
     group: str | None = None
-    cells: Mapping[str, CellRule] = field(default_factory=dict)
-    eligible: Sequence[str] = ()
+    cells: Mapping[str, CellRule] = setting(Named({}), by_name, entry=partial(table_of, kind=CellRule))
+    eligible: Sequence[str] = setting(
+        (), list_of, entry=lambda _, text: Eligible(text).text, example='["age >= 18"]'
+    )
     eligible_share: float = setting(0.8, above=0.0, at_most=1.0)
-    unit: Unit | None = None
-    log: Sequence[str] = ()
+    unit: Unit | None = setting(None, table_of, kind=Unit)
+    log: Sequence[str] = setting((), list_of, entry=one_line, example='["dose"]')
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        if isinstance(self.treatment, Mapping):
-            put(self, "treatment", declared_by_name(Treatment, "treatment", self.treatment))
-        if not isinstance(self.treatment, Treatment):
-            raise DeclarationError(f"treatment = {brief(self.treatment)}: must be a Treatment")
         check_settings(self)
-        put(self, "levels", _named("levels", self.levels, declared_levels))
-        put(self, "missing", _named("missing", self.missing, public_number))
-        put(self, "units", _named("units", self.units, one_line))
-        for name, kind in (("sampling_weights", SamplingWeights), ("unit", Unit)):
-            declared = getattr(self, name)
-            if isinstance(declared, Mapping):
-                put(self, name, declared_by_name(kind, name, declared))
-            elif not isinstance(declared, kind | None):
-                raise DeclarationError(f"{name} = {brief(declared)}: must be a table")
-        put(self, "where", _named("where", self.where, declared_label))
-        put(self, "cells", _named("cells", self.cells, declared_rule))
-        for name, example in (("eligible", "age >= 18"), ("log", "dose")):
-            declared = getattr(self, name)
-            if isinstance(declared, str) or not isinstance(declared, Sequence):
-                raise DeclarationError(f'{name} = {brief(declared)}: must be a list, such as ["{example}"]')
-        put(self, "eligible", tuple(Eligible(one).text for one in self.eligible))
-        put(self, "log", tuple(one_line("log", one) for one in self.log))
         self._refuse_confused()
         self._refuse_unknown_groups()
 
@@ -417,10 +401,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
     """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
     if codebook is None:
         return None
-    if isinstance(codebook, Mapping):
-        codebook = Codebook.from_dict(codebook)
-    if not isinstance(codebook, Codebook):
-        raise DeclarationError(f"codebook = {brief(codebook)}: must be a Codebook")
+    codebook = table_of("codebook", codebook, Codebook)
     if not isinstance(ranges, Mapping):
         return codebook
     for column in (*codebook.levels, *codebook.missing, *codebook.log):
@@ -442,9 +423,3 @@ def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | 
     if codebook is None or not isinstance(ranges, Mapping):
         return math.sqrt(len(ranges))
     return codebook.norm(ranges)
-
-
-def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Named[Value]:
-    if not isinstance(declared, Mapping):
-        raise DeclarationError(f"{title} = {brief(declared)}: must have one entry per column")
-    return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})

@@ -11,7 +11,7 @@ from typing import Any
 
 from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.public import declared_by_name, public_number
 from dp2erm_cvx.text import WrittenNumber
@@ -90,11 +90,8 @@ def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[s
     """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
     book = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
     rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
-    treatment = book.get("treatment")
-    if isinstance(treatment, str):
+    if isinstance(treatment := book.get("treatment"), str):
         book["treatment"] = {"column": treatment}
-    elif treatment is not None and not isinstance(treatment, Mapping):
-        raise DeclarationError(f"treatment = {brief(treatment)}: must be a table [treatment]")
     return (Codebook.from_dict(book) if book else None), rest
 
 
@@ -117,10 +114,8 @@ def load_domain(path: str | Path) -> Domain:
 
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
     """
-    try:
+    with placed(path):
         return domain_of(read_declared(path))
-    except DeclarationError as error:
-        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def read_declared(path: str | Path) -> dict[str, Any]:
@@ -135,10 +130,8 @@ def read_declared(path: str | Path) -> dict[str, Any]:
 
 def declared_layout(path: str | Path) -> CsvLayout:
     """Layout that the table ``[csv]`` of a domain file declares. Raises DeclarationError."""
-    try:
+    with placed(path):
         return declared_by_name(CsvLayout, "csv", read_tables(path).get("csv", {}))
-    except DeclarationError as error:
-        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:

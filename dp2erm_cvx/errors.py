@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 #: Characters of a message: what it quotes can have any length.
 _LONGEST = 500
@@ -64,6 +65,15 @@ class InfeasibleError(ProgramError):
     ) -> None:
         super().__init__(message)
         self.covariates, self.smallest_tolerance = covariates, smallest_tolerance
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """Name the place of whatever is refused, once."""
+    try:
+        yield
+    except (DeclarationError, ProgramError) as error:
+        raise DeclarationError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
 
 
 class SolverError(Dp2ermError):

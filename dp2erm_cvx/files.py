@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DataError, DeclarationError, brief
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.public import check_settings, setting, true_or_false
 from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 
 #: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
@@ -49,9 +50,10 @@ class CsvLayout:
     separator: str = ","
     encoding: str = "utf-8"
     decimal: str = "."
-    line_breaks: bool = False
+    line_breaks: bool = setting(False, true_or_false, title="csv: ")
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if not isinstance(self.separator, str) or len(self.separator) != 1 or self.separator in '"\r\n':
             raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
         try:
@@ -62,8 +64,6 @@ class CsvLayout:
             raise DeclarationError(text) from None
         if self.decimal not in (".", ",") or self.decimal == self.separator:
             raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
-        if not isinstance(self.line_breaks, bool):
-            raise DeclarationError(f"csv: line_breaks = {brief(self.line_breaks)}: must be true or false")
 
     def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
         """The lines of the ``first`` part of a file or of another, each decoded by itself, without ends.

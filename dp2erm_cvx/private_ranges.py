@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain import LARGEST, Array, Domain, cleaned
-from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import Named, check_settings, one_of, public_fraction, setting
+from dp2erm_cvx.public import check_settings, one_of, per_covariate, public_fraction, setting
 
 #: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
@@ -47,9 +47,10 @@ def checked_known(name: str, known: object) -> Known:
     if known is None or isinstance(known, Within):
         return known
     try:
-        ends = Within(*known)  # type: ignore[misc]
-    except DeclarationError as error:
-        raise DeclarationError(f"{name}: {error}") from None
+        with placed(name):
+            ends = Within(*known)  # type: ignore[misc]
+    except DeclarationError:
+        raise
     except (TypeError, ValueError):
         raise DeclarationError(
             f"{name} = {brief(known)}: must be a pair (low, high), Within(low, high) or None"
@@ -88,26 +89,15 @@ class PrivateRanges:
     """
 
     share: float = setting(0.1, public_fraction, title="private ranges: ")
-    ranges: Mapping[str, Known] | Sequence[Known] | None = None
+    ranges: Mapping[str, Known] | Sequence[Known] | None = setting(None, per_covariate, entry=checked_known)
     outcome: Known = setting(None, checked_known)
     covariate_bound: float | None = None
     relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
     codebook: Codebook | None = None
 
     def __post_init__(self) -> None:
-        put, ranges = object.__setattr__, self.ranges
         check_settings(self)
-        if isinstance(ranges, Mapping):
-            named = {str(name): checked_known(f"ranges[{name}]", pair) for name, pair in ranges.items()}
-            put(self, "ranges", Named(named))
-        elif ranges is not None:
-            if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-                raise DeclarationError(f"ranges = {brief(ranges)}: must be one entry per covariate, or None")
-            checked = (checked_known(f"ranges[{index}]", pair) for index, pair in enumerate(ranges))
-            put(self, "ranges", tuple(checked))
-        if self.ranges is not None and not len(self.ranges):
-            raise DeclarationError("ranges: declare at least one covariate, or None")
-        put(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
         self.domain(1)  # a bound that is none is refused here
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -187,6 +187,55 @@ def one_line(name: str, value: object, *, empty: bool = False) -> str:
             f"{name} = {value!r}: must be one printable line of at most {_LONGEST_LINE} characters"
         )
     return str(value)
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """``value`` if it is a boolean. Raises DeclarationError."""
+    if type(value) is not bool:
+        raise DeclarationError(f"{name} = {brief(value)}: must be true or false")
+    return value
+
+
+def by_name(
+    name: str, declared: object, entry: Callable[[str, Any], Value], key: Callable[[Any], str] = str
+) -> Named[Value]:
+    """Entries by name, each of them checked. Raises DeclarationError for what has no names."""
+    if not isinstance(declared, Mapping):
+        raise DeclarationError(f"{name} = {brief(declared)}: must have one entry per name")
+    return Named({key(own): entry(f"{name}[{own}]", value) for own, value in declared.items()})
+
+
+def per_covariate(
+    name: str, declared: Any, entry: Callable[[str, Any], Value]
+) -> Named[Value] | tuple[Value, ...]:
+    """Entries of covariates, by name or in their order, each of them checked. Raises DeclarationError."""
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise DeclarationError(
+            f"{name} = {brief(declared)}: must have one entry per covariate, or none at all"
+        )
+    entries: Any = dict(declared) if isinstance(declared, Mapping) else tuple(declared)
+    if not entries:
+        raise DeclarationError(f"{name}: declare at least one covariate, or none at all")
+    if isinstance(entries, dict):
+        return by_name(name, entries, entry)
+    return tuple(entry(f"{name}[{place}]", value) for place, value in enumerate(entries))
+
+
+def list_of(name: str, declared: Any, entry: Callable[[str, Any], Value], example: str) -> tuple[Value, ...]:
+    """Entries of a list, each of them checked. Raises DeclarationError for what is none."""
+    if isinstance(declared, str) or not isinstance(declared, Sequence):
+        raise DeclarationError(f"{name} = {brief(declared)}: must be a list, such as {example}")
+    return tuple(entry(name, value) for value in declared)
+
+
+def table_of(name: str, declared: object, kind: type[Declared]) -> Declared:
+    """A declaration, of plain values if need be. Raises DeclarationError."""
+    if isinstance(declared, Mapping):
+        with placed(name):
+            return declared_by_name(kind, name, declared)
+    if not isinstance(declared, kind):
+        raise DeclarationError(f"{name} = {brief(declared)}: must be a table of names and values")
+    return declared
 
 
 def declared_by_name(kind: type[Declared], title: str, declared: object) -> Declared:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import decimal
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,18 +84,6 @@ class SamplingWeights:
         return (
             f"{self.column} is a sampling weight from 0 to {self.largest:g}, and one that is missing {lost}"
         )
-
-
-def refuse_sampling(codebook: Any, what: str) -> None:
-    """Raise DeclarationError where a codebook has records count unequally, which ``what`` cannot take."""
-    unit = getattr(codebook, "unit", None)
-    if getattr(codebook, "sampling_weights", None) is not None:
-        raise DeclarationError(
-            f"sampling_weights: {what}; leave them out of the domain to estimate for the sample itself, or "
-            "use PrivateEffect or PrivateRule (dp2erm effect, dp2erm rule)"
-        )
-    if unit is not None and unit.count > 1:
-        raise DeclarationError(f"unit: count = {unit.count}: {what}; with count = 1 every person counts once")
 
 
 @dataclass(frozen=True)
@@ -214,50 +202,42 @@ def _identifier(cell: Any) -> str:
     return str(int(cell)) if whole else ""
 
 
-def refuse_arms(codebook: Any, what: str) -> None:
-    """Raise DeclarationError where a codebook, if any, has more than two arms, unknown to ``what``."""
-    if codebook is not None and codebook.treatment.levels:
-        raise DeclarationError(
-            f"treatment: levels: {what} knows two arms: declare treated and control, or use PrivateEffect "
-            "(dp2erm effect)"
-        )
+#: What a codebook may declare that not everything can take, and how it is refused.
+_UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "sampling": (
+        lambda book: book.sampling_weights is not None,
+        "sampling_weights: not for {what}; leave them out of the domain to estimate for the sample itself, "
+        "or use PrivateEffect or PrivateRule (dp2erm effect, dp2erm rule)",
+    ),
+    "counts": (
+        lambda book: book.unit is not None and book.unit.count > 1,
+        "unit: count = {book.unit.count}: not for {what}; with count = 1 every person counts once",
+    ),
+    "arms": (
+        lambda book: bool(book.treatment.levels),
+        "treatment: levels: {what} knows two arms: declare treated and control, or use PrivateEffect "
+        "(dp2erm effect)",
+    ),
+    "units": (
+        lambda book: book.unit is not None,
+        "unit: {what} protects single records, not persons with several; use PrivateEffect or PrivateRule "
+        "(dp2erm effect, dp2erm rule), or make one record of every person",
+    ),
+    "groups": (
+        lambda book: book.group is not None,
+        "by: {what} has no groups: use PrivateEffect (dp2erm effect)",
+    ),
+}
 
 
-def refuse_units(codebook: Any, what: str) -> None:
-    """Raise DeclarationError where a codebook, if any, has persons as units, unknown to ``what``."""
-    if getattr(codebook, "unit", None) is not None:
-        raise DeclarationError(
-            f"unit: {what} protects single records, not persons with several; use PrivateEffect or "
-            "PrivateRule (dp2erm effect, dp2erm rule), or make one record of every person"
-        )
+KINDS = tuple(_UNKNOWN)
 
 
-def refuse_uneven(codebook: Any) -> None:
-    """Raise DeclarationError where a codebook declares what weights of sum n for two arms cannot take."""
-    what = "a fit with the weights of a first stage"
-    refuse_sampling(codebook, "weights of sum n balance the sample, and take no sampling weights")
-    refuse_arms(codebook, what)
-    refuse_units(codebook, what)
-    if codebook is not None and codebook.group is not None:
-        raise DeclarationError(f"by: {what} has no groups: use PrivateEffect (dp2erm effect)")
+def refuse(codebook: Any, what: str, *kinds: str) -> None:
+    """Raise DeclarationError where a codebook, if any, declares what ``what`` cannot take.
 
-
-def uneven(codebook: Any) -> bool:
-    """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
-    unit = getattr(codebook, "unit", None)
-    return getattr(codebook, "sampling_weights", None) is not None or (unit is not None and unit.count > 1)
-
-
-def counted_mass(codebook: Any) -> float:
-    """A public guess of what records, or persons, that count do so by on average: in (0, 1]."""
-    declared = (getattr(codebook, name, None) for name in ("sampling_weights", "unit"))
-    return float(np.prod([part.mass for part in declared if part is not None]))
-
-
-def alike(codebook: Any) -> Any:
-    """A codebook without its unit, for one record of every person that counts what persons are guessed to."""
-    weights, unit = codebook.sampling_weights, codebook.unit
-    if unit.count > 1:
-        weights = weights or SamplingWeights(unit.column, 1.0)
-        weights = replace(weights, mean=weights.mean * unit.mass)
-    return replace(codebook, unit=None, sampling_weights=weights)
+    These are of the ``kinds`` sampling, counts (persons that count more than once), arms, units, groups.
+    """
+    for declares, text in (_UNKNOWN[kind] for kind in kinds):
+        if codebook is not None and declares(codebook):
+            raise DeclarationError(text.format(what=what, book=codebook))

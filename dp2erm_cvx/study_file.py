@@ -31,7 +31,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,9 @@ from dp2erm_cvx.errors import (
     CalibrationError,
     DeclarationError,
     Dp2ermError,
-    ProgramError,
     brief,
     known_names,
+    placed,
 )
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
@@ -204,17 +204,8 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
     Raises DeclarationError in one line that names the place in the file.
     """
     declared = read_tables(path)
-    with _at(path):
+    with placed(path):
         return replace(_study(declared, changes, Path(path).parent), source=str(path))
-
-
-@contextmanager
-def _at(place: object) -> Iterator[None]:
-    """Name the place of whatever is refused, once."""
-    try:
-        yield
-    except (DeclarationError, ProgramError) as error:
-        raise DeclarationError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
 
 
 def study_with(
@@ -313,7 +304,7 @@ def _shared(
     """The questions with shares of the budget: what is not declared is divided evenly."""
     shares: list[float | None] = []
     for question in questions:
-        with _at(question["name"]):
+        with placed(question["name"]):
             part = question.get("share")
             shares.append(None if part is None else public_number("share", part, above=0.0))
     left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
@@ -324,7 +315,7 @@ def _shared(
     for table, share in zip(questions, shares, strict=True):
         own = left / open_shares if share is None else share
         domain = _own(table, declared, outcomes)
-        with _at(table["name"]):
+        with placed(table["name"]):
             listed.append(Question(table["name"], table["kind"], own, _settings(table), domain))
     return tuple(listed)
 
@@ -347,7 +338,7 @@ def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[st
     if "outcome_column" in own:  # its center and cost are in other units
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
-    with _at(table["name"]) if own else nullcontext():
+    with placed(table["name"]) if own else nullcontext():
         return domain_of(_without({**declared, **own}, outcomes))
 
 
@@ -370,7 +361,7 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
             stage = dict(settings[place])
             if not isinstance(stage.get("name"), str):
                 raise DeclarationError(f"{place}: needs a name, such as name = 'overlap'")
-            with _at(place):
+            with placed(place):
                 settings[place] = registry.build(programs[place], stage.pop("name"), **stage_settings(stage))
     return settings
 
@@ -394,7 +385,7 @@ def _budget(table: Mapping[str, Any]) -> Budget:
     for name, value in table.items():
         if isinstance(value, str):  # a number on a command line, and none in a file
             raise DeclarationError(f"budget: {name} = {brief(value)}: must be a number")
-    with _at("budget"):
+    with placed("budget"):
         return declared_by_name(Budget, "budget", table)
 
 

@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
-from dp2erm_cvx.public import check_settings, json_types, one_line, public_number, setting
+from dp2erm_cvx.public import check_settings, json_types, list_of, one_line, public_number, setting
 from dp2erm_cvx.tables import distinct_labels, label_of, repeated
 
 #: Arms that a treatment may have.
 MOST_ARMS = 20
+
+
+def declared_label(name: str, value: object) -> str:
+    """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
+    if not isinstance(value, str | bool | int | float):
+        raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
+    return one_line(name, label_of(value), empty=True)
+
+
+def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
+    """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
+    labels = list_of(name, declared, declared_label, '["N", "S"]')
+    if not labels or (twice := repeated(labels)) is not None:
+        wrong = (
+            f"level {brief(twice)} stands there twice" if labels else 'must list levels, such as ["N", "S"]'
+        )
+        raise DeclarationError(f"{name}: {wrong}")
+    return labels
+
+
+def _arm(name: str, value: object) -> str:
+    if not (label := declared_label(name, value)):
+        raise DeclarationError(f"{name} is empty: an empty cell counts as missing")
+    return label
 
 
 @dataclass(frozen=True)
@@ -41,8 +66,8 @@ class Treatment:
     """
 
     column: str | None = setting(None, one_line, title="treatment: ")
-    treated: str | float = "1"
-    control: str | float = "0"
+    treated: str | float = setting("1", _arm, title="treatment: ")
+    control: str | float = setting("0", _arm, title="treatment: ")
     levels: Sequence[str | float] = ()
     reference: str | float | None = None
     contrasts: str = "reference"
@@ -50,11 +75,6 @@ class Treatment:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        for name in ("treated", "control"):
-            label = declared_label(f"treatment: {name}", getattr(self, name))
-            if not label:
-                raise DeclarationError(f"treatment: {name} is empty: an empty cell counts as missing")
-            object.__setattr__(self, name, label)
         if self.levels or self.reference is not None or self.rates or self.contrasts != "reference":
             self._check_levels()
         if self.treated == self.control:
@@ -75,9 +95,7 @@ class Treatment:
             )
         if (self.treated, self.control) != (type(self).treated, type(self).control):
             raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
-        if isinstance(self.rates, str) or not isinstance(self.rates, Sequence):
-            raise DeclarationError(f"treatment: rates = {brief(self.rates)}: must list probabilities")
-        rates = tuple(public_number("treatment: rates", rate, above=0.0) for rate in self.rates)
+        rates = list_of("treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]")
         if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
             raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
         if len(levels) == 2 and rates:
@@ -118,20 +136,3 @@ class Treatment:
         known = {label: number for number, label in enumerate(self.labels)}
         distinct, place = distinct_labels(cells, "treatment")
         return np.array([known.get(text, -1) for text in distinct], dtype=np.int64)[place]
-
-
-def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
-    """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
-    if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
-        raise DeclarationError(f'{name} = {brief(declared)}: must list levels, such as ["N", "S"]')
-    labels = tuple(declared_label(name, level) for level in declared)
-    if (twice := repeated(labels)) is not None:
-        raise DeclarationError(f"{name}: level {brief(twice)} stands there twice")
-    return labels
-
-
-def declared_label(name: str, value: object) -> str:
-    """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
-    if not isinstance(value, str | bool | int | float):
-        raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
-    return one_line(name, label_of(value), empty=True)

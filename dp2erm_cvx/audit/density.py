@@ -24,7 +24,7 @@ from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.sampling import refuse_arms
+from dp2erm_cvx.sampling import refuse
 
 #: Probability with which all confidence bounds of one audit hold.
 CONFIDENCE = 0.99
@@ -336,7 +336,7 @@ def search_density(
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
     drawn; DataError for a checkpoint of another search.
     """
-    refuse_arms(model.public().codebook, "a search for pairs")
+    refuse(model.public().codebook, "a search for pairs", "arms")
     search, plan = search or SearchPlan(evaluations=100), model.plan(n_samples, n_features)
     seed, universe = search.seed, plan.study.universe
     if universe.domain.sampling is not None:

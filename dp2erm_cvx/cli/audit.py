@@ -111,12 +111,11 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.audit import audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
-        from dp2erm_cvx.sampling import refuse_arms, refuse_units
+        from dp2erm_cvx.sampling import refuse
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
-        refuse_arms(domain.codebook, "an audit of weights")
-        refuse_units(domain.codebook, "an audit of weights")
+        refuse(domain.codebook, "an audit of weights", "arms", "units")
         first = first_stage(name, options)
         search = _search(options)
         records = None

@@ -72,7 +72,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.compare import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.sampling import refuse_arms
+        from dp2erm_cvx.sampling import refuse
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
@@ -81,7 +81,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         budget = Budget(options["epsilon"], options["delta"])
         named = options["second_stage"]
         domain = read_domain(options, {} if named else {"outcome_bound": 1.0})
-        refuse_arms(domain.codebook, "a first stage")
+        refuse(domain.codebook, "a first stage", "arms")
         first, loss = first_stage(program, options), UNIT_LOSS
         universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
         if named:
@@ -235,7 +235,7 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
     from dp2erm_cvx.compare import default_programs, simulated
-    from dp2erm_cvx.sampling import refuse_arms, refuse_units
+    from dp2erm_cvx.sampling import refuse
 
     if data is None:
         for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):
@@ -251,8 +251,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
     else:
         domain = read_domain(options)
-        refuse_arms(domain.codebook, "a certificate of a program")
-        refuse_units(domain.codebook, "a certificate of a program")
+        refuse(domain.codebook, "a certificate of a program", "arms", "units")
         dataset = coded_data(raw_table(data, options, domain), domain, options)
     settings = read_settings(options)
     if settings and len(programs) != 1:

@@ -83,7 +83,7 @@ def _release(
         from dp2erm_cvx import estimators
         from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.sampling import refuse_arms
+        from dp2erm_cvx.sampling import refuse
 
         budget, made = Budget(options["epsilon"], options["delta"]), getattr(estimators, kind)
         counts: list[RecordCounts] = []
@@ -106,7 +106,7 @@ def _release(
             dataset = Coded(read_cells(data, options, public, bar), options).by(public, counts.append)
         seen: list[Any] = []
         if options["balance"] or figures:
-            refuse_arms(model.public().codebook, "a table or a plot of balance")
+            refuse(model.public().codebook, "a table or a plot of balance", "arms")
             if not isinstance(dataset, Dataset):
                 raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
             model.look = lambda *run: seen.extend(run)

@@ -27,7 +27,7 @@ from dp2erm_cvx.public import (
     setting,
     whole_number,
 )
-from dp2erm_cvx.sampling import refuse_arms, refuse_units
+from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.universe import Universe
 
@@ -180,8 +180,7 @@ class DesignQuestion:
         put, universe = object.__setattr__, self.universe
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {brief(self.budget)}: must be a Budget")
-        refuse_arms(self.domain.codebook, "a design, which simulates records,")
-        refuse_units(self.domain.codebook, "a design, which simulates records,")
+        refuse(self.domain.codebook, "a design, which simulates records,", "arms", "units")
         self.domain.middles(universe.n_features)  # as many as there are ranges
         if universe.n_samples > MOST_RECORDS:
             raise DeclarationError(

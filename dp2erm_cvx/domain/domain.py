@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,17 +17,37 @@ from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import (
-    Named,
     check_settings,
     declared_by_name,
     json_types,
     one_of,
+    per_covariate,
     public_number,
     public_size,
     setting,
+    true_or_false,
     whole_number,
 )
-from dp2erm_cvx.sampling import SamplingWeights, alike, counted_mass
+from dp2erm_cvx.sampling import SamplingWeights
+
+
+def _pair(name: str, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise DeclarationError(f"{name} = {brief(pair)}: must be a pair (low, high)") from None
+    first, last = public_number(f"{name} low", low), public_number(f"{name} high", high)
+    if not last / 4 - first / 4 > 0:
+        raise DeclarationError(f"{name} = ({brief(low)}, {brief(high)}): low must be below high")
+    return first, last
+
+
+def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
+    several = isinstance(declared, list | tuple | np.ndarray) and np.ndim(declared) > 0
+    widths = tuple(public_size(name, width, most=LARGEST) for width in (declared if several else [declared]))
+    if not widths:
+        raise DeclarationError(f"{name}: must be one number, or one per covariate")
+    return widths if several else widths[0]
 
 
 @dataclass(frozen=True)
@@ -74,28 +94,26 @@ class Domain(Shown):
     outcome_bound: float = setting(check=public_size, most=LARGEST)
     outcome_center: float = setting(0.0, within=LARGEST)
     treatment_cost: float = setting(0.0, within=LARGEST)
-    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None = None
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None = setting(
+        None, per_covariate, entry=_pair
+    )
     intercept: float = setting(0.0, at_least=0.0)
     arm_floor: int | None = setting(None, whole_number, at_least=1)
     relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
     codebook: Codebook | None = None
-    coordinate_bound: float | Sequence[float] | None = None
-    center: Mapping[str, float] | Sequence[float] | None = None
-    binary_outcome: bool = False
+    coordinate_bound: float | Sequence[float] | None = setting(None, _widths)
+    center: Mapping[str, float] | Sequence[float] | None = setting(None, per_covariate, entry=public_number)
+    binary_outcome: bool = setting(False, true_or_false)
 
     def __post_init__(self) -> None:
-        put, intercept = object.__setattr__, self.intercept
+        intercept = self.intercept
         check_settings(self)
         if self.intercept >= self.covariate_bound:
             text = f"intercept = {brief(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
             raise DeclarationError(f"{text}, which counts it")
-        if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
-            raise DeclarationError(
-                f"binary_outcome = {brief(self.binary_outcome)}: must be true or false, and true only where "
-                "there is no treatment_cost"
-            )
-        put(self, "ranges", _checked_ranges(self.ranges))
-        put(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        if self.binary_outcome and self.treatment_cost:
+            raise DeclarationError("binary_outcome: must be true only where there is no treatment_cost")
+        object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
         keeps = self.relation is not Neighboring.REPLACE_ONE
         if self.units is not None and (keeps or self.arm_floor):
             raise DeclarationError("unit: a neighbor replaces all records: no other relation, no arm_floor")
@@ -104,10 +122,27 @@ class Domain(Shown):
                 f"relation = {self.relation}: where other cells decide who counts or what the treatment is, "
                 "its arm may change: declare replace-one"
             )
-        put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
-        put(self, "center", _checked_center(self.center, self.ranges))
         if self.ranges is not None:
             self.widths(len(self.ranges))  # as many as there are ranges
+        if self.center is not None:
+            self._refuse_center(self.center)
+
+    def _refuse_center(self, center: Mapping[str, float] | Sequence[float]) -> None:
+        """Raise DeclarationError unless each typical value is in the range of its covariate."""
+        if self.ranges is None:
+            raise DeclarationError("center: needs ranges, which typical values lie in")
+        if not isinstance(center, Mapping):
+            _as_many("center", center, len(self.ranges))
+            center = {str(place): value for place, value in enumerate(center)}
+            ranges: Any = {str(place): pair for place, pair in enumerate(self.range_pairs)}
+        elif isinstance(ranges := self.ranges, Mapping):
+            for name in center:
+                if name not in ranges:
+                    raise DeclarationError(f"center: {known_names(name, ranges)}")
+        else:
+            raise DeclarationError("center: has names, and the ranges have none")
+        for name, value in center.items():
+            public_number(f"center[{name}]", value, at_least=ranges[name][0], at_most=ranges[name][1])
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -163,7 +198,19 @@ class Domain(Shown):
     @property
     def of_records(self) -> Domain:
         """Universe of public records that are made up, one of every person, counting what persons may."""
-        return self if self.units is None else replace(self, codebook=alike(self.codebook))
+        if (book := self.codebook) is None or book.unit is None:
+            return self
+        weights = book.sampling_weights
+        if book.unit.count > 1:
+            weights = weights or SamplingWeights(book.unit.column, 1.0)
+            weights = replace(weights, mean=weights.mean * book.unit.mass)
+        return replace(self, codebook=replace(book, unit=None, sampling_weights=weights))
+
+    @property
+    def uneven(self) -> bool:
+        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
+        unit = None if self.codebook is None else self.codebook.unit
+        return self.sampling is not None or (unit is not None and unit.count > 1)
 
     @property
     def weighted(self) -> bool:
@@ -186,7 +233,8 @@ class Domain(Shown):
         """
         if (book := self.codebook) is None:
             return 1.0
-        mass = counted_mass(book) * (book.eligible_share if book.eligible else 1.0)
+        mass = math.prod(part.mass for part in (book.sampling_weights, book.unit) if part is not None)
+        mass *= book.eligible_share if book.eligible else 1.0
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in book.where.items():
             even = 1.0 / len(book.levels[column])
@@ -374,77 +422,3 @@ def _as_many(name: str, declared: Sized, n_features: int) -> None:
     """Raise DeclarationError where another number is declared than there are covariates."""
     if len(declared) != n_features:
         raise DeclarationError(f"{name}: {len(declared)} are declared for {n_features} covariates")
-
-
-def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
-    """The declared ``coordinate_bound``: one number, or one per covariate. Raises DeclarationError."""
-    if declared is None:
-        return None
-    several = isinstance(declared, list | tuple | np.ndarray)
-    entries = list(declared) if several else [declared]
-    widths = tuple(public_number("coordinate_bound", entry, above=0.0) for entry in entries)
-    if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
-        raise DeclarationError(
-            f"coordinate_bound = {brief(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
-            "or one per covariate"
-        )
-    return widths if several else widths[0]
-
-
-def _checked_ranges(
-    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
-) -> Mapping[str, tuple[float, float]] | tuple[tuple[float, float], ...] | None:
-    """The declared ``ranges`` as pairs of numbers. Raises DeclarationError where one is none."""
-    if ranges is None:
-        return None
-    if isinstance(ranges, Sized) and not len(ranges):
-        raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
-    if isinstance(ranges, Mapping):
-        return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
-    if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-        raise DeclarationError(f"ranges = {brief(ranges)}: must be pairs (low, high), one per covariate")
-    return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
-
-
-def _checked_center(
-    declared: Mapping[str, float] | Sequence[float] | None,
-    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
-) -> Mapping[str, float] | tuple[float, ...] | None:
-    """The declared typical values, each inside its range. Raises DeclarationError where one is not."""
-    if declared is None:
-        return None
-    if ranges is None:
-        raise DeclarationError("center: needs ranges, which typical values lie in")
-    if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
-        raise DeclarationError(f"center = {brief(declared)}: must be numbers, one per covariate or by name")
-    if isinstance(declared, Mapping):
-        if not isinstance(ranges, Mapping):
-            raise DeclarationError("center: has names, and the ranges have none")
-        for name in declared:
-            if name not in ranges:
-                raise DeclarationError(f"center: {known_names(str(name), list(ranges))}")
-        named = {str(name): _typical(str(name), value, ranges[name]) for name, value in declared.items()}
-        return Named(named)
-    _as_many("center", declared, len(ranges))
-    pairs = ranges.values() if isinstance(ranges, Mapping) else ranges
-    return tuple(map(_typical, map(str, range(len(pairs))), declared, pairs))
-
-
-def _typical(name: str, value: Any, pair: tuple[float, float]) -> float:
-    number = public_number(f"center[{name}]", value)
-    low, high = pair
-    if not low <= number <= high:
-        raise DeclarationError(f"center[{name}] = {number:g}: must be in its range, {low:g} to {high:g}")
-    return number
-
-
-def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
-    try:
-        low, high = pair
-    except (TypeError, ValueError):
-        raise DeclarationError(f"ranges[{name}] = {brief(pair)}: must be a pair (low, high)") from None
-    first = public_number(f"ranges[{name}] low", low)
-    last = public_number(f"ranges[{name}] high", high)
-    if not last / 4 - first / 4 > 0:
-        raise DeclarationError(f"ranges[{name}] = ({brief(low)}, {brief(high)}): low must be below high")
-    return first, last

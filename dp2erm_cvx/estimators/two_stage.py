@@ -23,7 +23,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee, Release
 from dp2erm_cvx.release.declaration import make_release
-from dp2erm_cvx.sampling import refuse_uneven
+from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
@@ -133,7 +133,7 @@ class TwoStageERM(TwoStageBase):
         weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
         that they can be met within. Raises SolverError where no point was found, else CertificateError.
         """
-        refuse_uneven(self.domain.codebook)
+        refuse(self.domain.codebook, "a fit with the weights of a first stage", *KINDS)
         dataset = Dataset.declared(checked_domain(self.domain), X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)

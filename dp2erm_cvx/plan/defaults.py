@@ -14,7 +14,6 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues, shrinkage
@@ -166,7 +165,7 @@ def rule_of_use(
     total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
-    worth = both and not uneven(universe.domain.codebook)
+    worth = both and not universe.domain.uneven
     total *= universe.n_features + 1
     law, norm_bound, mean = covariate_rule(universe, total, RULE_MEAN_NOISE, worth=worth)
     if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box

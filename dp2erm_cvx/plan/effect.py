@@ -27,7 +27,7 @@ from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_tur
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
-from dp2erm_cvx.sampling import refuse_sampling, uneven
+from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.covariates import CovariateMean
 from dp2erm_cvx.steps.estimands import (
@@ -102,11 +102,8 @@ class EffectStudy(Pipeline):
             self._check_risks()
         self._check_groups()
         if self.estimand == RiskScores.estimand:
-            refuse_sampling(
-                self.universe.domain.codebook,
-                "two risks and the size of the population are three private means; estimand = 'ate' is the "
-                "risk difference",
-            )
+            what = "two risks, which are three private means with the size of the population"
+            refuse(self.universe.domain.codebook, what, "sampling", "counts")
         if law == "auto" and self.settings.rows is not None:
             put(self, "noise", chosen_noise(law, self.handed(self._placing(exact=True)[1])))
         if self._several:
@@ -314,7 +311,7 @@ class EffectStudy(Pipeline):
                 nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
             )
         else:
-            sampled = uneven(domain.codebook) and not self._several
+            sampled = domain.uneven and not self._several
             if domain.units is not None:  # of whom a part may be treated, or in a group
                 sampled = sampled or self.kind in (TreatedScore, GroupScore)
             missing = domain.weighted and not sampled

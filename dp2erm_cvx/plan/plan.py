@@ -27,7 +27,7 @@ from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import check_settings, one_line, one_of, public_fraction, public_number, setting
-from dp2erm_cvx.sampling import refuse_arms
+from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
@@ -87,7 +87,7 @@ class Pipeline(abc.ABC):
     def __post_init__(self) -> None:
         """Raise DeclarationError for what is no arithmetic, too many covariates, and arms if it knows two."""
         if not self.several_arms:
-            refuse_arms(self.universe.domain.codebook, "a rule, or a fit with weights,")
+            refuse(self.universe.domain.codebook, "a rule, or a fit with weights,", "arms")
         check_settings(self)
         if self.universe.n_features > MOST_FEATURES:
             text = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"

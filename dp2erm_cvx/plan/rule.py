@@ -27,7 +27,7 @@ from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size, setting
-from dp2erm_cvx.sampling import refuse_sampling
+from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.estimands import ValueScore
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term
@@ -75,15 +75,10 @@ class RuleStudy(Pipeline):
             raise DeclarationError(f"expected = {self.expected!r}: must be a list")
         put(self, "expected", tuple(self.expected))
         if self.settings.value_share is not None:
-            refuse_sampling(
-                self.universe.domain.codebook,
-                "value_share: what a rule is worth is not estimated where records count unequally",
-            )
+            refuse(self.universe.domain.codebook, "value_share, the value of a rule", "sampling", "counts")
         if self.settings.mean_share is not None:
-            refuse_sampling(
-                self.universe.domain.codebook,
-                "mean_share: what all records count together is private; declare typical values as center",
-            )
+            what = "mean_share, in place of which typical values may be declared as center"
+            refuse(self.universe.domain.codebook, what, "sampling", "counts")
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property

@@ -12,7 +12,7 @@ from dp2erm_cvx.plan.plan import Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.sampling import refuse_uneven
+from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.universe import Universe
@@ -47,7 +47,7 @@ class Study(Pipeline):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
-        refuse_uneven(self.universe.domain.codebook)
+        refuse(self.universe.domain.codebook, "a fit with the weights of a first stage", *KINDS)
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(

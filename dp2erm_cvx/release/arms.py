@@ -16,7 +16,6 @@ from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.record import STRICT
-from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.steps.estimands import ArmScores
 from dp2erm_cvx.steps.nuisances import ArmNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT
@@ -128,7 +127,7 @@ class _Arms:
         varied = self.spread * math.hypot(*line[1:])
         parts_of = np.abs(weights) * np.sqrt(self.squares)
         deviation = varied + float(np.linalg.norm(parts_of, None if domain.units is None else 1))
-        if uneven(domain.codebook):
+        if domain.uneven:
             deviation += abs(float(weights @ self.sums)) / math.sqrt(self.size)
         scales = (*np.abs(weights * self.scales), *np.abs(line[1:] * self.blur), abs(total) * self.count)
         moved = math.hypot(self.common, *(weights * [one.noise for one in self.errors]))

@@ -17,7 +17,6 @@ from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.sampling import uneven
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
@@ -135,7 +134,7 @@ class TreatmentRate(IntegerSums):
         if book is not None and domain.groups:
             levels = [level or "missing" for level in domain.groups]
             names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
-        return "records" if not uneven(domain.codebook) else "sampling weights over their bound", names, both
+        return "records" if not domain.uneven else "sampling weights over their bound", names, both
 
 
 def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:

@@ -168,7 +168,9 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     for words in (survey, [*survey[1:], "--plan", "3000"]):
         refused = run("fit", *words)
         assert refused.exit_code == 2
-        assert refused.stderr.startswith("error: sampling_weights: weights of sum n balance the sample")
+        assert refused.stderr.startswith(
+            "error: sampling_weights: not for a fit with the weights of a first stage"
+        )
 
 
 def test_other_commands_read_the_same_table(folder):

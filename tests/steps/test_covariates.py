@@ -14,7 +14,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
 from dp2erm_cvx.plan.effect_error import nuisance_error
-from dp2erm_cvx.sampling import SamplingWeights, uneven
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore, TreatedScore
@@ -147,7 +147,7 @@ def used(plan, records, released):
 
 
 #: Of effects and of rules: what records count is then public.
-RULES = [f"rule {name}" for name, domain in DOMAINS.items() if not uneven(domain.codebook)]
+RULES = [f"rule {name}" for name, domain in DOMAINS.items() if not domain.uneven]
 
 
 @cache
