@@ -23,6 +23,7 @@ from dp2erm_cvx.errors import (
     ProgramError,
     SolverError,
 )
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -283,20 +284,39 @@ def certificates(
 
 def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
     certificate, raw, model = solution.certificate, solution.stats.raw, instance.model
-    objective = math.nan
+    objective = gap = math.nan
     if model is not None:
         objective = model.value(solution.point) + model.penalty.value(solution.point)
+        gap = fenchel_gap(model, solution.point)
+    elif certificate.strong_convexity > 0:
+        gap = 0.5 * certificate.strong_convexity * certificate.radius**2
     return CertificateRow(
         name,
         label,
         status=solution.status.value,
         certified=solution.certified,
         objective=objective,
-        duality_gap=math.nan if certificate.duality_gap is None else certificate.duality_gap,
+        duality_gap=gap,
         raw_radius=math.nan if raw is None else raw.relative_radius,
         radius=certificate.relative_radius,
         seconds=solution.stats.seconds,
     )
+
+
+def fenchel_gap(model: Composite, point: Array) -> float:
+    """Gap of ``f0 + g`` at the projection of ``point`` (d,) and its Fenchel dual at ``-grad f0`` there.
+
+    ``g = h + m/2 ||.||^2``, m the ridge; nan where that is 0.
+    """
+    m, penalty = model.ridge, model.penalty
+    if m <= 0:
+        return math.nan
+    point = penalty.set.project(point)
+    slope = model.gradient(point) - m * point
+    other = penalty.prox(-slope / m, 1 / m)
+    gap = penalty.value(point) - penalty.value(other) + float(slope @ (point - other))
+    gap += 0.5 * m * float((point - other) @ (point + other))
+    return max(gap, 0.0)
 
 
 def _distance(instance: Instance, solution: Solution, best: Solution) -> float:

@@ -22,7 +22,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.solve.newton import minimize_by_newton
+from dp2erm_cvx.solve.solving import minimize_by_newton
 
 _UNIT = float(np.finfo(np.float64).eps)
 

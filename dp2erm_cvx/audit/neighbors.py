@@ -20,7 +20,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
-from dp2erm_cvx.solve.solve import TOLERANCE
+from dp2erm_cvx.solve.solving import TOLERANCE
 from dp2erm_cvx.universe import Universe
 
 #: Records that the direction of largest spread is taken from.

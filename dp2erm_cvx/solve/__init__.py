@@ -1,7 +1,6 @@
 """Solvers, certificates and the one function that joins them."""
 
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.solve import GAP_TOLERANCE, TOLERANCE, Solution, Stats, solve, uncertified_start
 from dp2erm_cvx.solve.solvers import (
     OSQP,
     SCS,
@@ -17,6 +16,7 @@ from dp2erm_cvx.solve.solvers import (
     private_solver,
     solver_by_name,
 )
+from dp2erm_cvx.solve.solving import GAP_TOLERANCE, TOLERANCE, Solution, Stats, solve, uncertified_start
 
 __all__ = [
     "GAP_TOLERANCE",

@@ -21,14 +21,12 @@ from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
 class Certificate:
     """Proven bounds on the error of one point, whatever solver computed it. It is private.
 
-    ``primal_residual`` is the distance to the feasible set, ``dual_residual`` the norm of the prox-gradient
-    residual, ``duality_gap`` the Fenchel gap, None where the quadratic part is 0; ``rounding`` the
-    floating-point error allowed for; ``strong_convexity`` the declared coefficient, or the curvature proved
-    around the point. ``radius`` bounds the distance to the exact minimizer (of lambda or theta),
-    ``output_radius`` ``||w_hat - w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over
-    n, or over the norm of theta (a gradient step from 0, if longer). ``basis`` is "prox-gradient residual",
-    "multiplier residual" (Theorem A or D) or "duality gap", then with whose ``dual`` point bounds the
-    optimum.
+    ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius`` ``||w_hat -
+    w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or over the norm of theta (a
+    gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (Theorem A
+    or D) or "duality gap", then with whose ``dual`` point bounds the optimum. ``strong_convexity`` is the
+    declared coefficient, or the curvature proved around the point; ``dual_residual`` the norm of the
+    prox-gradient residual.
     """
 
     radius: float
@@ -36,10 +34,7 @@ class Certificate:
     relative_radius: float
     basis: str
     strong_convexity: float
-    primal_residual: float = math.nan
     dual_residual: float = math.nan
-    duality_gap: float | None = None
-    rounding: float = math.nan
     dual: str | None = None
 
     def __repr__(self) -> str:
@@ -80,21 +75,17 @@ def certify(
     # the bounds are about the exact point, of which a prox is the rounded value
     step = _norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
     radius = (step + distance) * (1 + 1e-12)
-    inside = model.penalty.set.project(point)
     output_radius, scale = model.output_radius(point, radius), model.output_scale(point)
     if not output_radius <= _SHARP * tolerance * scale:
         local = _local_error(model, near.point, near.residual, near.rounding, distance, step)
         output_radius = model.output_radius(point, radius, local)
     return Certificate(
-        primal_residual=float(np.linalg.norm(point - inside)),
-        dual_residual=norm,
-        duality_gap=_fenchel_gap(model, inside),
-        rounding=float(near.rounding),
-        strong_convexity=strong_convexity,
-        radius=float(radius),
-        output_radius=float(output_radius),
-        relative_radius=float(output_radius) / scale,
-        basis="prox-gradient residual",
+        float(radius),
+        float(output_radius),
+        float(output_radius) / scale,
+        "prox-gradient residual",
+        strong_convexity,
+        norm,
     )
 
 
@@ -234,53 +225,20 @@ def _local_error(
     return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
 
 
-def _fenchel_gap(model: Composite, point: Array) -> float | None:
-    """Gap between f0 + g at ``point`` and its Fenchel dual at ``-grad f0(point)``, g = h + m/2 ||.||^2."""
-    m, penalty = model.ridge, model.penalty
-    if m <= 0:
-        return None
-    slope = model.gradient(point) - m * point
-    other = penalty.prox(-slope / m, 1 / m)
-    gap = penalty.value(point) - penalty.value(other) + float(slope @ (point - other))
-    gap += 0.5 * m * float((point - other) @ (point + other))
-    return max(gap, 0.0)
-
-
 def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
     """Theorem A or D; the distance of the point to the box, which is judged in its place, is added."""
     claim = model.judged(point)
     outside = np.abs(point - np.clip(point, model.floor, model.cap))
     violation = float(np.sum(outside)) * (1 + 1e-9)
-    output_radius = claim.one + violation
-    return Certificate(
-        primal_residual=violation,
-        dual_residual=claim.residual,
-        rounding=claim.rounding,
-        strong_convexity=model.ridge,
-        radius=claim.two + violation,
-        output_radius=output_radius,
-        relative_radius=output_radius / model.dimension,
-        basis="multiplier residual",
-    )
+    one, two = claim.one + violation, claim.two + violation
+    return Certificate(two, one, one / model.dimension, "multiplier residual", model.ridge, claim.residual)
 
 
 def _by_gap(instance: Instance, point: Array, dual: Dual | None) -> Certificate:
-    smooth = instance.composite
+    smooth, m = instance.composite, instance.strong_convexity
     # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
     inside = smooth.penalty.set.project(point)
     violation = float(np.linalg.norm(point - inside))
-    gap = conic_gap(instance, inside, dual)
-    m = instance.strong_convexity
-    radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
-    output_radius = smooth.output_radius(point, radius)
-    return Certificate(
-        primal_residual=violation,
-        duality_gap=gap,
-        rounding=0.0,
-        strong_convexity=m,
-        radius=radius,
-        output_radius=output_radius,
-        relative_radius=output_radius / smooth.output_scale(point),
-        basis="duality gap",
-        dual=None if dual is None else dual.solver,
-    )
+    radius = math.sqrt(2 * conic_gap(instance, inside, dual) / m) + violation if m > 0 else math.inf
+    one, solver = smooth.output_radius(point, radius), None if dual is None else dual.solver
+    return Certificate(radius, one, one / smooth.output_scale(point), "duality gap", m, dual=solver)

@@ -115,16 +115,9 @@ def weights_at(
     instance = program.instance(inputs.records)
     model = instance.model_as(Composite)  # type: ignore[type-abstract]
     point = model.penalty.set.project(coefficient)
-    certificate = Certificate(
-        primal_residual=0.0,
-        dual_residual=0.0,
-        rounding=0.0,
-        strong_convexity=instance.strong_convexity,
-        radius=0.0,
-        output_radius=model.output_radius(point, 0.0),
-        relative_radius=math.inf,  # that of the weights on the grid
-        basis="closed form",
-    )
+    # the relative radius is that of the weights on the grid
+    radius, m = model.output_radius(point, 0.0), instance.strong_convexity
+    certificate = Certificate(0.0, radius, math.inf, "closed form", m, 0.0)
     value, stats = model.output(point), Stats("closed form", 0, 0.0)
     return to_grid(Solution(value, point, Status.SOLVED, certificate, execution.tolerance, stats))
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import first_stages, programs
-from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, newton, solve
+from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve, solving
 from dp2erm_cvx.universe import Universe
 from tests.every_program import edge_records
 
@@ -266,7 +266,7 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
             continue
         smoothness = max(model.smoothness, model.ridge)
         iterations = iteration_bound(smoothness, model.ridge, distance, share * distance)
-        reached, steps = newton.minimize_by_gradient(model, model.start(), iterations)
+        reached, steps = solving.minimize_by_gradient(model, model.start(), iterations)
         assert steps <= iterations
         left = float(np.linalg.norm(reached - found.point)) + found.certificate.radius
         # what rounding leaves is far below the shares tried here
@@ -286,19 +286,19 @@ def steep(condition: float) -> MarginModel:
 def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
     """Without the restarts, which could hide a wrong momentum; plain gradient steps would not do."""
     model = steep(condition)
-    minimizer = newton.minimize_by_newton(model, model.start())[0]
+    minimizer = solving.minimize_by_newton(model, model.start())[0]
     distance = distance_to(model, minimizer)
     bound = iteration_bound(model.smoothness, model.ridge, distance, 1e-6 * distance)
-    first = newton._gradient_step(model, model.start())
+    first = solving._gradient_step(model, model.start())
     root = math.sqrt(model.smoothness / model.ridge)
     momentum = (root - 1) / (root + 1)
-    reached, _ = newton.accelerated(model, first, bound // 2 - 1, momentum)
+    reached, _ = solving.accelerated(model, first, bound // 2 - 1, momentum)
     assert np.linalg.norm(reached - minimizer) <= 1e-6 * distance
-    early, _ = newton.accelerated(model, first, bound // 8, momentum)
+    early, _ = solving.accelerated(model, first, bound // 8, momentum)
     assert np.linalg.norm(early - minimizer) > 1e-6 * distance
     plain = first
     for _ in range(bound // 2 - 1):
-        plain = newton._gradient_step(model, plain)
+        plain = solving._gradient_step(model, plain)
     if condition > 1e2:
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
 

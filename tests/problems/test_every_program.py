@@ -41,7 +41,7 @@ every_case = pytest.mark.parametrize(
     ids=label,
 )
 RECORDS = edge_records()
-SOLVES: Any = sys.modules["dp2erm_cvx.solve.solve"]
+SOLVES: Any = sys.modules["dp2erm_cvx.solve.solving"]
 
 
 def test_every_program_is_in_the_table():

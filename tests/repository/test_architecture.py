@@ -68,7 +68,7 @@ def package_of(path: Path) -> list[str]:
 
 
 def module_of(path: Path) -> str:
-    """``solve`` for dp2erm_cvx/solve/newton.py, ``data`` for dp2erm_cvx/data.py."""
+    """``solve`` for dp2erm_cvx/solve/solving.py, ``data`` for dp2erm_cvx/data.py."""
     package = package_of(path)
     return package[1] if len(package) > 1 else path.stem
 
@@ -128,7 +128,7 @@ def test_imports_go_one_way(path: Path) -> None:
             "universe imports dp2erm_cvx.solve",
         ),
         ("dp2erm_cvx/universe.py", "from . import data", "universe imports dp2erm_cvx.data"),
-        ("dp2erm_cvx/solve/newton.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
+        ("dp2erm_cvx/solve/solving.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
         ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
         (
             "dp2erm_cvx/registry.py",

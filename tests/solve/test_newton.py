@@ -10,7 +10,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.solve.newton import minimize_by_newton
+from dp2erm_cvx.solve.solving import minimize_by_newton
 
 
 def saturating(rows, offset, multipliers, ridge, slope):

@@ -141,7 +141,7 @@ def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, sol
     def fails(*args, **kwargs):
         raise SolverError("no point")
 
-    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "solved_by_cvxpy", fails)
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solving"), "solved_by_cvxpy", fails)
     for settings in ({}, {"first_stage": "ipw_private"}, {"arithmetic": "assumed"}):
         release = fitted(solver=solver, **settings).release_
         assert release.guarantee.standing is Standing.CONDITIONAL
@@ -190,7 +190,7 @@ def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch) -> None:
-    solves = importlib.import_module("dp2erm_cvx.solve.solve")
+    solves = importlib.import_module("dp2erm_cvx.solve.solving")
     by_gradient = solves.minimize_by_gradient  # which does not get there in any number of iterations
     monkeypatch.setattr(solves, "minimize_by_gradient", lambda *args: by_gradient(*args[:2], 50))
     X, a, y = one_treated(60, 3)

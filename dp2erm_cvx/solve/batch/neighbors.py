@@ -22,7 +22,7 @@ from dp2erm_cvx.solve.batch.kernel import kernel_path
 from dp2erm_cvx.solve.batch.replacements import Claims, FastPath, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.solve.certificate import certify
-from dp2erm_cvx.solve.solve import TOLERANCE, solve
+from dp2erm_cvx.solve.solving import TOLERANCE, solve
 
 #: Weights per chunk by default: 2 MB, which stay in the cache for small n.
 _CHUNK = 2**18

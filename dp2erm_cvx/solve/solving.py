@@ -1,0 +1,338 @@
+"""Solve an instance with any solver, polish the point, certify it; and the methods of the library itself.
+
+These are semismooth Newton on the forward-backward envelope, and accelerated prox-gradient descent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import lstsq
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
+from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
+from dp2erm_cvx.model.direct import DirectModel
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.solve.certificate import Certificate, certify
+from dp2erm_cvx.solve.conic import Dual, solved_by_cvxpy
+from dp2erm_cvx.solve.solvers import (
+    ConicSolver,
+    FirstCertified,
+    Newton,
+    ProjectedGradient,
+    Solver,
+    Status,
+    solver_by_name,
+)
+
+#: Relative radius that a solution must be certified to.
+TOLERANCE = 1e-9
+#: The same where a duality gap judges, or a point at a kink, which loses half of the digits.
+GAP_TOLERANCE = 1e-3
+
+_POLISH_ITERATIONS = 100
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Who solved it and at what cost; ``raw`` judges the solver's own point before polishing."""
+
+    solver: str
+    iterations: int
+    seconds: float = field(repr=False)
+    raw: Certificate | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A point with its certificate; values are private and do not appear in the repr.
+
+    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the composite model. ``certified``
+    is what counts; ``status`` is only what the solver claimed. ``within`` is the absolute bound on the radius
+    that was asked for in place of the relative ``tolerance``.
+    """
+
+    value: Array = field(repr=False)
+    point: Array = field(repr=False)
+    status: Status
+    certificate: Certificate = field(repr=False)
+    tolerance: float
+    stats: Stats = field(repr=False)
+    within: float | None = None
+
+    @property
+    def certified(self) -> bool:
+        """True if the radius is within ``within``, or else the relative tolerance."""
+        if self.within is not None:
+            return self.certificate.radius <= self.within
+        return self.certificate.certifies(self.tolerance)
+
+    @property
+    def substituted(self) -> bool:
+        """True if no solver returned a point, and where a solver begins stands in its place."""
+        return self.certificate.basis == "none"
+
+    def advice(self) -> str:
+        """Advice on what to try next, in words that hold no private number."""
+        if self.certified:
+            return "certified"
+        if self.substituted:
+            return (
+                "no solver found a solution on these records, and the point where solvers begin stands in "
+                "its place, such as weights 1: relax the constraints before the next release, and do not "
+                "publish this warning, which tells of the records"
+            )
+        goal = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
+        return (
+            f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
+            f"{goal}: raise the ridge, loosen the tolerance, or try another solver"
+        )
+
+
+def solve(
+    instance: Instance,
+    *,
+    solver: str | Solver = "first_certified",
+    tolerance: float | None = None,
+    within: float | None = None,
+    polish: bool = True,
+    throw: bool = True,
+) -> Solution:
+    """Solve, polish by Newton steps, and certify.
+
+    ``solver`` is a name or a settings object; no other is tried unless it is a :class:`FirstCertified`, as by
+    default. ``polish=False`` judges the solver's own point. ``within`` > 0 is an absolute bound on the radius
+    of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
+    half of the digits are lost).
+
+    Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
+    InfeasibleError where hard constraints have no solution, SolverError where no point was found, and if
+    ``throw`` CertificateError where the point is not certified as asked.
+    """
+    settings = solver_by_name(solver)
+    if tolerance is None:
+        tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
+    if within is not None:
+        within = public_number("within", within, above=0)
+    listed = settings.solvers if isinstance(settings, FirstCertified) else None
+    solution: Solution | None = None
+    for candidate in (settings,) if listed is None else listed:
+        if listed and instance.model is None and not isinstance(candidate, ConicSolver):
+            continue  # such a program has no form that the others could work on, whatever the data
+        try:
+            solution = _solve_one(instance, candidate, tolerance, within, polish)
+        except SolverError:
+            if listed is None:
+                raise
+            continue
+        if solution.certified:
+            return solution
+        if (listed or throw) and instance.targets is not None:
+            instance.targets.refuse_infeasible()  # no other solver finds weights where there are none
+    if solution is None:
+        raise SolverError("none of the listed solvers returned a point")
+    if throw:
+        # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
+        edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
+        raise CertificateError(f"{instance.program.name}: {solution.advice()}{edge}")
+    return solution
+
+
+def uncertified_start(instance: Instance) -> Solution:
+    """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
+    model = instance.composite
+    start = model.start()
+    unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
+    return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
+
+
+def _solve_one(
+    instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
+) -> Solution:
+    began, model = time.perf_counter(), instance.model
+    point, status, iterations, dual = _find(instance, settings)
+    certificate = raw = certify(instance, point, tolerance, dual)
+    # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
+    if polish and model is not None and _steps(model) and not isinstance(settings, Newton):
+        polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
+        after = certify(instance, polished, tolerance)
+        if after.radius <= certificate.radius:
+            point, certificate = polished, after
+    value = point if model is None else model.output(point)
+    stats = Stats(settings.name, iterations, time.perf_counter() - began, raw)
+    return Solution(value, point, status, certificate, tolerance, stats, within)
+
+
+def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:
+    """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
+    model = instance.model
+    if isinstance(settings, ConicSolver):
+        return solved_by_cvxpy(instance, settings)
+    if not isinstance(settings, Newton | ProjectedGradient):
+        raise SolverError(f"no method for solver {settings.name!r}")
+    if model is None:
+        raise ProgramError(
+            f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
+        )
+    if not _steps(model):
+        raise SolverError(
+            f"{settings.name}: the curvature of {instance.program.name} has no bound: declare a finite radius"
+        )
+    method = minimize_by_newton if isinstance(settings, Newton) else minimize_by_gradient
+    point, iterations = method(model, model.start(), settings.max_iterations)
+    return point, Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED, iterations, None
+
+
+def _steps(model: Composite) -> bool:
+    """True if a step is known: the curvature is bounded over all feasible points."""
+    return isinstance(model, DirectModel) or math.isfinite(model.smoothness)
+
+
+_DECREASE = 1e-4
+#: A residual of this part of its rounding is left alone.
+_NOISE = 0.1
+
+
+def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100) -> tuple[Array, int]:
+    """Minimize f + h from ``start`` (d,) until rounding stops the progress: the best point, and Hessians.
+
+    Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken where it
+    halves the least residual met so far (the last one would not do: it and the envelope may undo each other
+    for ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose
+    search ends in a plain prox-gradient step, so the iteration converges from any start. Whether the point is
+    good enough is for the certificate to say.
+    """
+    if isinstance(model, DirectModel):
+        return model.minimized(start, max_iterations)
+    step = 0.95 / model.smoothness
+    state = _State(model, model.penalty.prox(start, step), step)
+    best, stalled, iterations = state, 0, 0
+    while iterations < max_iterations and state.residual > 0.0 and stalled < 3:
+        iterations += 1
+        state = _search(model, state, _direction(model, state, step), step, 0.5 * best.residual)
+        stalled = 0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
+        if state.residual < best.residual:
+            best = state
+        if best.residual <= _NOISE * model.rounding(best.v):
+            break  # what is left is noise, which can be halved for long
+    # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate needs
+    sparse = model.penalty.priced or model.penalty.l1
+    return (best.forward if sparse else best.v), iterations
+
+
+class _State:
+    """A point v, its prox-gradient image ``forward`` and the envelope, computed once each."""
+
+    def __init__(self, model: Composite, v: Array, step: float) -> None:
+        self.v = v
+        model.look(v)
+        self.gradient = model.gradient(v)
+        self.trial = v - step * self.gradient
+        self.forward = model.penalty.prox(self.trial, step)
+        move = self.forward - v
+        self.residual = float(np.linalg.norm(move)) / step
+        smooth = model.value(v) + float(self.gradient @ move) + float(move @ move) / (2 * step)
+        self.envelope = smooth + model.penalty.value(self.forward)
+
+
+def _direction(model: Composite, state: _State, step: float) -> Array:
+    move = state.forward - state.v
+    known = model.newton_direction(state.trial, move, step)
+    if known is not None:
+        return known
+    P = model.penalty.jacobian(state.trial, step)
+    identity = np.eye(model.dimension)
+    jacobian = identity - P @ (identity - step * model.hessian(state.v))
+    if model.ridge > 0:
+        try:
+            return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            pass  # singular to working precision
+    # least squares, because without a ridge the Hessian may be singular
+    solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
+    return solution
+
+
+def _search(model: Composite, state: _State, direction: Array, step: float, enough: float) -> _State:
+    move = state.forward - state.v
+    share = 1.0
+    for _ in range(12):
+        # projecting brings a step no farther from the minimizer, and a step that leaves the set far behind,
+        # as along a flat direction toward a bound, then lands on the bound
+        reached = model.penalty.set.project(state.v + share * direction + (1 - share) * move)
+        candidate = _State(model, reached, step)
+        if candidate.residual <= enough:
+            return candidate
+        if candidate.envelope <= state.envelope - _DECREASE * step * state.residual**2:
+            return candidate
+        share *= 0.5
+    return _State(model, state.forward, step)
+
+
+def _at_floor(model: Composite, state: _State) -> bool:
+    """True if the residual is within reach of the rounding error of the gradient."""
+    size = model.smoothness * float(np.linalg.norm(state.v))
+    return state.residual <= FLOOR * model.rounding(state.v) + FLOOR_RELATIVE * size
+
+
+#: A move below this share of the point is rounding.
+_STILL = 4e-16
+
+
+def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> tuple[Array, int]:
+    """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients: a point, and how many.
+
+    FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood still, the
+    rest go to constant momentum from the better of its point and the start. One prox-gradient step from a
+    start at distance d of the minimizer has ``F - F* <= L/2 d^2``; from there ``m/2 ||x_k - x*||^2 <= (1 -
+    sqrt(m/L))^k L d^2`` (Beck, First-Order Methods in Optimization, Theorem 10.42).
+    """
+    if isinstance(model, DirectModel):
+        return model.by_gradient(start)
+    first = model.penalty.set.project(start)
+    share = max_iterations // 2 if model.ridge > 0 else max_iterations
+    point, iterations = accelerated(model, first, share)
+    if iterations < share or model.ridge <= 0:
+        return point, iterations
+    first = _gradient_step(model, first)
+    begin = point if _objective(model, point) <= _objective(model, first) else first
+    root = math.sqrt(max(model.smoothness / model.ridge, 1.0))
+    left = max_iterations - iterations - 1
+    point, more = accelerated(model, begin, left, (root - 1) / (root + 1))
+    return point, iterations + 1 + more
+
+
+def accelerated(
+    model: Composite, v: Array, max_iterations: int, momentum: float | None = None
+) -> tuple[Array, int]:
+    """FISTA from ``v``, restarted whenever the momentum points uphill (O'Donoghue & Candes 2015).
+
+    With a constant ``momentum`` instead, which is never restarted (Beck, section 10.7.7).
+    """
+    look, age = v, 1.0
+    for iterations in range(1, max_iterations + 1):
+        new = _gradient_step(model, look)
+        if momentum is None and float((look - new) @ (new - v)) > 0:
+            age, look = 1.0, v
+            continue
+        older = (1 + np.sqrt(1 + 4 * age**2)) / 2
+        move = float(np.linalg.norm(new - look))
+        look = new + ((age - 1) / older if momentum is None else momentum) * (new - v)
+        v, age = new, older
+        if move <= _STILL * float(np.linalg.norm(v)):
+            return v, iterations
+    return v, max_iterations
+
+
+def _gradient_step(model: Composite, v: Array) -> Array:
+    step = 1 / model.smoothness
+    return model.penalty.prox(v - step * model.gradient(v), step)
+
+
+def _objective(model: Composite, v: Array) -> float:
+    return model.value(v) + model.penalty.value(v)
