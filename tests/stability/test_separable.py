@@ -66,10 +66,10 @@ def ridge_regression_movement(ridge, radius, tilt, pair):
     return float(count @ np.abs(w - v) + 2 * min(w[-1], v[-1]))
 
 
-def ridge_regression_bound(n, ridge, radius, tilt, wrong=1.0):
+def ridge_regression_bound(n, ridge, radius, tilt):
     # over ||lam|| <= r: ||grad psi|| <= 1 + r, ||grad h|| <= tilt, |h| <= tilt r
     r = min(radius, 1.0 / ridge)
-    return separable(n, ridge * wrong, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
+    return separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
 
 
 def random_pairs(seed, number):
@@ -83,7 +83,7 @@ def random_pairs(seed, number):
 
 
 def test_a_scheme_of_its_own_stays_below_the_bound():
-    largest = planted = 0.0
+    largest = 0.0
     for rng, n, pair in random_pairs(3, 400):
         ridge, tilt = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(-1, 0.5)
         radius = float(rng.choice([INF, 10 ** rng.uniform(-1, 0)]))
@@ -91,9 +91,18 @@ def test_a_scheme_of_its_own_stays_below_the_bound():
         bound = ridge_regression_bound(n, ridge, radius, tilt)
         assert moved <= bound.V
         largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
-        planted += moved > ridge_regression_bound(n, ridge, radius, tilt, n).V  # divided by n twice
     assert largest > 0.7
-    assert planted > 1
+
+
+def test_planted_bug_movement_of_the_coefficient_divided_by_n_twice():
+    wrong = 0
+    for _, n, pair in random_pairs(5, 60):
+        ridge, tilt = 0.3, 2.0
+        moved = ridge_regression_movement(ridge, INF, tilt, pair)
+        r = 1.0 / ridge
+        assert moved <= ridge_regression_bound(n, ridge, INF, tilt).V
+        wrong += moved > separable(n, ridge * n, 2 * (1 + r), 2 * tilt, 0.5, r).V
+    assert wrong > 5
 
 
 def test_degenerate_constants():
