@@ -1,6 +1,6 @@
 """Neighbors of a dataset solved together, each with a certificate."""
 
 from dp2erm_cvx.solve.batch.neighbors import Neighborhood
-from dp2erm_cvx.solve.batch.replacements import NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.solve.batch.rows import NeighborSolutions, Reading, Replacements
 
 __all__ = ["NeighborSolutions", "Neighborhood", "Reading", "Replacements"]

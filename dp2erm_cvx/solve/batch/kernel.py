@@ -12,8 +12,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.replacements import Batch, Claims, FastPath, Index, Mask, Replacements
-from dp2erm_cvx.solve.batch.rows import dot
+from dp2erm_cvx.solve.batch.rows import Batch, Claims, FastPath, Index, Mask, Replacements, dot
 
 _MAX_STEPS = 20
 #: Largest number of weights whose state may differ from the base; beyond, the single solver is used.

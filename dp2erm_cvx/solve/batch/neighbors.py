@@ -19,8 +19,8 @@ from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import kernel_path
-from dp2erm_cvx.solve.batch.replacements import Claims, FastPath, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
+from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solving import TOLERANCE, solve
 

@@ -14,8 +14,21 @@ from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.stage import RowNeighbors
-from dp2erm_cvx.solve.batch.replacements import Batch, Claims, Index, Mask, Part, Reading, Replacements
-from dp2erm_cvx.solve.batch.rows import CLIP, LARGEST_SCORE, SharedRows, Terms, dot, norms
+from dp2erm_cvx.solve.batch.rows import (
+    CLIP,
+    LARGEST_SCORE,
+    Batch,
+    Claims,
+    Index,
+    Mask,
+    Part,
+    Reading,
+    Replacements,
+    SharedRows,
+    Terms,
+    dot,
+    norms,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
