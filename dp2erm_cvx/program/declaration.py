@@ -101,11 +101,16 @@ class Compiled:
         self._loaded = data
 
     def values(self) -> dict[str, Array] | None:
-        """Values of the variables by name, or None where the solver left one without a finite value."""
-        values = {name: variable.value for name, variable in self.declaration.variables.items()}
-        if any(value is None or not np.all(np.isfinite(value)) for value in values.values()):
-            return None
-        return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
+        """Values of the variables by name, or None where one has no finite numbers of its shape."""
+        values = {}
+        for name, variable in self.declaration.variables.items():
+            try:
+                values[name] = value = np.asarray(variable.value, dtype=np.float64)
+            except (TypeError, ValueError):  # a solver of an author's own leaves anything
+                return None
+            if value.shape != variable.shape or not np.all(np.isfinite(value)):
+                return None
+        return values
 
     def duals(self) -> dict[str, Array]:
         """Dual values of the constraints by name, where the solver gave them."""

@@ -78,14 +78,14 @@ def test_an_error_of_its_own_is_named_without_its_text():
         solve(WEIGHTS, solver=own(broken))
 
 
-def zeros(problem):
-    for variable in problem.variables():
-        variable.value = np.zeros(variable.shape)
+@pytest.mark.parametrize("left", [np.zeros, lambda shape: np.zeros(1), lambda shape: np.full(shape, "none")])
+def test_a_private_fit_goes_on_where_an_own_solver_does_not_certify(left):
+    def leaves(problem):
+        for variable in problem.variables():
+            variable.save_value(left(variable.shape))
 
-
-def test_a_private_fit_goes_on_where_an_own_solver_does_not_certify():
     stages = "entropy_balancing", "arm_means"
-    model = PrivateTwoStageERM(make_domain(), Budget(1.0), *stages, solver=own(zeros))
+    model = PrivateTwoStageERM(make_domain(), Budget(1.0), *stages, solver=own(leaves))
     model.fit(RECORDS.covariates, RECORDS.a, RECORDS.y)
     assert model.release_.private
     assert model.private_workings_.certified()
