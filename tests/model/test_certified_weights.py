@@ -7,20 +7,18 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.model.composite import Sizes
-from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
-from dp2erm_cvx.problems.inverse_probability_tilting import inverse_probability_tilting as Tilting
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
-from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, kernel_stage
+from dp2erm_cvx.program import BalanceFunctions, Moments, kernel_stage
 from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
+from tests.solve.test_certificate_exact import first_stage
 
 SOLVER = private_solver("newton")
 MORE = ["overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing"]
@@ -65,32 +63,6 @@ def settings(rng, domain, n):
     return kernels[int(rng.integers(2))]
 
 
-def more_settings(rng, domain, p, name):
-    """A program of the given name in units of the domain, at ridges down to 1e-7 of those units."""
-    M = domain.covariate_bound
-    share = 10.0 ** rng.uniform(-7, 1)
-    balance = Moments(int(rng.integers(1, 4)))
-    alpha = float(rng.choice([0.0, 0.5, 1.0]))
-    if name == "overlap":
-        return Overlap(ridge=share * M**2, radius=float(rng.choice([0.1, 1.0, 8.0, math.inf])) / M)
-    if name == "inverse_probability_tilting":
-        G = math.hypot(*Tilting(balance=balance).bounds(domain))
-        radius = float(rng.choice([0.1, 1.0, 4.0, 11.99]))
-        return Tilting(balance=balance, ridge=share * G**2, radius=radius / G)
-    share = max(share, 1e-5)
-    if name == "energy_balancing":
-        return EnergyBalancing(alpha=alpha, ridge=share * 2 * M)
-    if name == "stable_balancing":
-        G = balance.bound(M)
-        constant = float(rng.choice([0.01, 1.0])) * G
-        return StableBalancing(alpha=alpha, balance=balance, constant=constant, ridge=share * G**2)
-    public = PublicSample(hostile(rng, int(rng.choice([1, 3, 300])), p)[0])
-    kernels = (Gaussian(0.3), Laplace(2.0), Linear(), RandomFourier(0.2, 5), RandomFourier(1e-4, 1))
-    kernel = kernels[int(rng.integers(5))]
-    size = kernel.bound(M)
-    return KernelMeanMatching((None, public)[rng.integers(2)], ridge=share * size, kernel=kernel)
-
-
 def worst_ratio(cases, seed, largest_n, name=None):
     """Largest certified error over the public reach, where that is at most 1e-6; and how many there were."""
     rng = np.random.default_rng(seed)
@@ -98,8 +70,11 @@ def worst_ratio(cases, seed, largest_n, name=None):
     while len(ratios) < cases:
         n, p = int(rng.integers(2, largest_n)), int(rng.integers(1, 8))
         domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
-        made = settings(rng, domain, n) if name is None else more_settings(rng, domain, p, name)
-        program = made.resolve(domain)
+        program = (
+            settings(rng, domain, n).resolve(domain)
+            if name is None
+            else first_stage(rng, name, domain, p, least=-5)
+        )
         reach = program.certified_error(Universe(domain, n, p))
         if not reach <= 1e-6:
             continue
@@ -147,7 +122,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) ->
             # every entry of the kernel is then as large as it can be, and nothing averages out
             X, made = 0 * X, KernelMeanMatching((None, PublicSample(np.zeros((1, p))))[rng.integers(2)])
         else:
-            made = more_settings(rng, domain, p, name)
+            made = first_stage(rng, name, domain, p, least=-5)
         program = made.resolve(domain)
         sizes = sizes_of(program, domain, n, p, monkeypatch)
         model = program.instance(domain.records(domain.covariate_bound * X, a, np.zeros(n))).model

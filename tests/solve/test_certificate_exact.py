@@ -47,9 +47,10 @@ def small_records(rng: np.random.Generator, n: int, p: int) -> Records:
     return domain.records(M * X, a, domain.outcome_bound * rng.uniform(-1, 1, n))
 
 
-def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int) -> Any:
+def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int, least: float = -6) -> Any:
+    """A program at random settings, its ridge from ``10^least`` times its scale on."""
     M2 = domain.covariate_bound**2
-    share = 10 ** rng.uniform(-6, 1)
+    share = 10 ** rng.uniform(least, 1)
     radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
     kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
     mass = str(rng.choice(["equal", "proportional"]))
