@@ -374,12 +374,9 @@ class PrivateFirstStage(SeparableFirstStage):
         bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
-        # no loss is negative: ridge/2 |lam|^2 - pull |lam| is at most the loss at 0
-        at_zero, pull = float(self.loss.value(np.zeros(1))[0]), self.linear_bound(universe.domain)
-        if math.isfinite(ball):
-            length = ball
-        else:
-            length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
+        pull, length = self.linear_bound(universe.domain), ball
+        if math.isinf(ball):
+            length = minimizer_norm(self.loss, self.mu / bound**2, math.inf, pull / bound) / bound
         slope = self.loss.largest_slope(bound * ball)
         widths = universe.widths if len(self.margins) == 1 else None
         saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
@@ -388,7 +385,7 @@ class PrivateFirstStage(SeparableFirstStage):
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
             hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
             strong_convexity=self.mu,
-            theta_bound=length,
+            theta_bound=length if math.isfinite(length) else None,
             outcome_bound=1.0,
             gradient_bound=None if pull else bound * slope,
             saturation=saturation,

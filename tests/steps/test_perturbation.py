@@ -15,7 +15,7 @@ from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
-from dp2erm_cvx.program import WholeSpace, second_stage
+from dp2erm_cvx.program import WholeSpace, scheme, second_stage
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import step as module
@@ -187,6 +187,17 @@ def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_
         for _ in range(5):
             assert model.fit(*data()).release_.private
     assert not model.private_workings_.weights.certified
+
+
+def test_a_coefficient_whose_loss_falls_below_0_is_within_its_stated_norm() -> None:
+    @scheme.separable(ridge=0.01, radius=2.0)
+    def leaning(s):
+        return cp.logistic(-s) - 0.3 * s, cp.minimum(-s, 0.0)
+
+    program = leaning(ridge=0.001, radius=math.inf).private().resolve(DOMAIN)
+    alike = DOMAIN.records(np.ones((50, 1)), np.ones(50, dtype=int), np.zeros(50))
+    found = solve(program.perturbed(alike, 0.0, np.zeros(1))).point
+    assert 299.0 < abs(found[0]) <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound < 301.0
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch) -> None:
