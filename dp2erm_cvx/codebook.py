@@ -109,22 +109,19 @@ class Codebook:
         self._refuse_unknown_groups()
 
     def _refuse_unknown_groups(self) -> None:
+        by = () if self.group is None else (("by", self.group),)
+        for title, column in (*(("where", name) for name in self.where), *by):
+            if not isinstance(column, str) or column not in self.levels:
+                hint = known_names(column, self.levels) if self.levels else "no levels are declared"
+                raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
         for column, level in self.where.items():
-            if level not in self._levels_of("where", column):
+            if level not in self.levels[column]:
                 known = ", ".join(brief(one) for one in self.levels[column])
                 raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {known}")
-        if self.group is None:
-            return
-        if len(self._levels_of("by", self.group)) < 2:
+        if self.group is not None and len(self.levels[self.group]) < 2:
             raise DeclarationError(f"by: {brief(self.group)} has one level: at least two make groups")
         if self.group in self.where:
             raise DeclarationError(f"by: {brief(self.group)} is fixed by where: leave one of them out")
-
-    def _levels_of(self, title: str, column: object) -> Sequence[str | float]:
-        if not isinstance(column, str) or column not in self.levels:
-            hint = known_names(str(column), list(self.levels)) if self.levels else "no levels are declared"
-            raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
-        return self.levels[column]
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -153,12 +150,8 @@ class Codebook:
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that decide what a record counts, or in which units its numbers are."""
-        named = (self.sampling_weights, self.unit)
-        weights = [one.column for one in named if one is not None]
-        group = [] if self.group is None else [self.group]
-        units = [one.unit_column for one in self.cells.values() if one.unit_column is not None]
         compared = [name for text in self.eligible for name in Eligible(text).columns]
-        return *weights, *self.where, *group, *units, *compared
+        return *filter(None, (*self.no_covariates[2:], self.group)), *self.where, *compared
 
     @property
     def protected(self) -> str:
@@ -196,18 +189,22 @@ class Codebook:
         )
 
     def _refuse_confused(self) -> None:
-        sampling = self.sampling_weights
-        if sampling is not None and sampling.column in (self.treatment.column, self.outcome, *self.levels):
-            raise DeclarationError(
-                f"sampling_weights: {brief(sampling.column)} is declared otherwise as well"
-            )
-        if sampling is not None and sampling.column in self.missing:
-            raise DeclarationError(
-                f"missing: {brief(sampling.column)}: declare it as missing of [sampling_weights]"
-            )
-        columns = *self.no_covariates[:3], *self.levels, *self.missing, *self.cells
-        if self.unit and (self.unit.column in columns or self.beside.count(self.unit.column) > 1):
-            raise DeclarationError(f"unit: {brief(self.unit.column)} is declared otherwise as well")
+        treatment, outcome, weights, unit, *_ = self.no_covariates
+        columns = treatment, outcome, weights, *self.levels, *self.missing, *self.cells
+        twice = {
+            "sampling_weights": weights if weights in (treatment, outcome, *self.levels) else None,
+            "unit": unit if unit in columns or self.beside.count(str(unit)) > 1 else None,
+        }
+        apart = *self.no_covariates, *self.levels
+        twice["log"] = next((name for name in self.log if name in apart or self.log.count(name) > 1), None)
+        for title, column in twice.items():
+            if column is not None:
+                raise DeclarationError(f"{title}: {brief(column)} is declared otherwise as well")
+        for name, known in self.levels.items():
+            if {"", "missing"} <= {*known}:
+                raise DeclarationError(f"two covariates are called '{name}=missing': leave one level out")
+        if weights in self.missing:
+            raise DeclarationError(f"missing: {brief(weights)}: declare it as missing of [sampling_weights]")
         for name in self.missing:
             if name == self.treatment.column:
                 raise DeclarationError(
@@ -216,24 +213,20 @@ class Codebook:
             if name in self.levels:
                 raise DeclarationError(f'missing: {brief(name)} has levels: declare "" among them instead')
             self.scaled(name, self.missing[name])
-        for name in self.log:
-            if name in (*self.no_covariates, *self.levels) or self.log.count(name) > 1:
-                raise DeclarationError(f"log: {brief(name)} is declared otherwise as well")
 
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
         """The columns of treatment, outcome, sampling weights, persons and units, where they are named."""
-        named = (self.sampling_weights, self.unit)
-        beside = [None if one is None else one.column for one in named]
-        units = (one.unit_column for one in self.cells.values())
-        return self.treatment.column, self.outcome, *beside, *units
+        weights, unit = (None if own is None else own.column for own in (self.sampling_weights, self.unit))
+        units = (rule.unit_column for rule in self.cells.values())
+        return self.treatment.column, self.outcome, weights, unit, *units
 
-    def covariates_of(self, column: str) -> tuple[str, ...]:
-        """The covariates that a raw column becomes."""
+    def covariates_of(self, column: str) -> dict[str, str | None]:
+        """The covariates that a raw column becomes, with the level or "missing" that one of 0 or 1 is of."""
         if column in self.levels:
-            return tuple(f"{column}={level or 'missing'}" for level in self.levels[column])
-        number = f"log({column})" if column in self.log else column
-        return (number, f"{column}=missing") if column in self.missing else (number,)
+            return {f"{column}={level or 'missing'}": str(level) for level in self.levels[column]}
+        number: dict[str, str | None] = {f"log({column})" if column in self.log else column: None}
+        return number | ({f"{column}=missing": "missing"} if column in self.missing else {})
 
     def scaled(self, column: str, number: float) -> float:
         """A declared number of a column as one of its covariate. Raises DeclarationError."""
@@ -271,10 +264,10 @@ class Codebook:
             if name in self.log and not isinstance(own, tuple | list):
                 raise DeclarationError(f"log: {brief(name)}: declare its range (low, high)")
             own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
-            for one in self.covariates_of(name):
+            for one, part in self.covariates_of(name).items():
                 if one in ranges:
                     raise DeclarationError(f"two covariates are called {brief(one)}: rename a column")
-                ranges[one] = SWITCH if self.origin(one)[1] is not None else own
+                ranges[one] = own if part is None else SWITCH
         for name in (*self.missing, *self.log):
             if name not in declared and name != self.outcome:
                 title = "log" if name in self.log else "missing"
@@ -290,17 +283,14 @@ class Codebook:
         total = 0.0
         for column in self.columns(list(ranges)):
             total += 1.0
-            number = self.covariates_of(column)[0]
+            number = next(iter(self.covariates_of(column)))
             if number in ranges and column in self.missing and f"{column}=missing" in ranges:
-                total += self._scaled_constant(column, ranges[number]) ** 2
+                size = 1.0
+                if isinstance(ranges[number], tuple | list):
+                    constant, (low, high) = self.scaled(column, self.missing[column]), ranges[number]
+                    size = abs(float((constant / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)))
+                total += min(size, 1.0) ** 2
         return math.sqrt(total)
-
-    def _scaled_constant(self, column: str, pair: object) -> float:
-        if not isinstance(pair, tuple | list):
-            return 1.0
-        low, high = pair
-        scaled = (self.scaled(column, self.missing[column]) / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-        return min(abs(float(scaled)), 1.0)
 
     def columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """The raw columns that these covariates are made of."""
@@ -309,11 +299,8 @@ class Codebook:
     def origin(self, name: str) -> tuple[str, str | None]:
         """The raw column of a covariate, and the level or the "missing" that it stands for."""
         for column in (*self.levels, *self.missing, *self.log):
-            known = self.covariates_of(column)
-            if name in known and column in self.levels:
-                return column, str(self.levels[column][known.index(name)])
-            if name in known and name != column:
-                return column, None if column in self.log and name == known[0] else "missing"
+            if name in (known := self.covariates_of(column)):
+                return column, known[name]
         return name, None
 
     def covariates(
@@ -324,12 +311,12 @@ class Codebook:
         ``middles`` stand for missing numbers for which nothing is declared.
         """
         columns: list[NDArray[Any]] = []
-        last: tuple[str, Any] = "", None
+        read: dict[str, Any] = {}
         for name, middle in zip(names, middles, strict=True):
             raw, part = self.origin(name)
-            if last[1] is None or last[0] != raw:  # covariates of one column stand beside each other
-                last = raw, (labels if raw in self.levels else numbers_or_nan)(column(raw), raw)
-            cells = last[1]
+            if raw not in read:  # covariates of one column stand beside each other
+                read = {raw: (labels if raw in self.levels else numbers_or_nan)(column(raw), raw)}
+            cells = read[raw]
             if raw in self.levels:
                 declared = set(self.levels[raw])
                 on = (one == part or (part == OTHER and one not in declared) for one in cells)
@@ -354,30 +341,26 @@ class Codebook:
     def in_words(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
         arms, column = self.treatment, self.treatment.column or "treatment"
-        parts = [f"{column} {arms.treated} is treated, {arms.control} a control"]
-        if arms.levels:
-            parts = [f"{column} has the arms {', '.join(arms.labels)}"]
-        parts += [
-            f"{column} has levels {', '.join(str(level) or 'missing' for level in known)}"
-            for column, known in self.levels.items()
-        ]
-        parts += [one.describe(column) for column, one in self.cells.items()]
-        parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
-        parts += [f"{column} counts by its natural logarithm" for column in self.log]
-        parts.append("a number that is missing counts as the middle of its range")
+        two = f"{column} {arms.treated} is treated, {arms.control} a control"
         constant = self.outcome in self.missing
-        if fixed and not constant:
-            parts.append("an outcome that is missing counts as the middle of its range")
-        if self.sampling_weights is not None:
-            parts.append(self.sampling_weights.in_words())
-        if self.unit is not None:
-            parts.append(self.unit.in_words())
         lost = "counts as an untreated one with the middle of every range" if fixed else "does not count"
-        parts += [f"a record that does not fulfil {one} {lost}" for one in self.eligible]
-        parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
-        if self.group is not None:
-            parts.append(f"a record whose {self.group} is none of its levels {lost}")
-        parts.append(f"a record without treatment {'' if fixed or constant else 'or outcome '}{lost}")
+        parts = [
+            f"{column} has the arms {', '.join(arms.labels)}" if arms.levels else two,
+            *(
+                f"{name} has levels {', '.join(str(level) or 'missing' for level in known)}"
+                for name, known in self.levels.items()
+            ),
+            *(rule.describe(name) for name, rule in self.cells.items()),
+            *(f"{name} is {value:g} where missing" for name, value in self.missing.items()),
+            *(f"{name} counts by its natural logarithm" for name in self.log),
+            "a number that is missing counts as the middle of its range",
+            *(["an outcome that is missing counts as the middle of its range"] * (fixed and not constant)),
+            *(part.in_words() for part in (self.sampling_weights, self.unit) if part is not None),
+            *(f"a record that does not fulfil {text} {lost}" for text in self.eligible),
+            *(f"a record with another {name} than {level} {lost}" for name, level in self.where.items()),
+            *([f"a record whose {self.group} is none of its levels {lost}"] if self.group else []),
+            f"a record without treatment {'' if fixed or constant else 'or outcome '}{lost}",
+        ]
         return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -406,11 +389,11 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
         return codebook
     for column in (*codebook.levels, *codebook.missing, *codebook.log):
         own = codebook.covariates_of(column)
-        if column in (*codebook.levels, *codebook.log) and column in ranges:
+        if column in ranges and column not in own:
             kind = "levels" if column in codebook.levels else "a logarithm"
             raise DeclarationError(f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges")
-        for name in own if column in codebook.levels else own[1:]:
-            if name in ranges and ranges[name] != SWITCH:
+        for name, part in own.items():
+            if part is not None and name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {brief(ranges[name])}: must be {SWITCH}")
     return codebook
 

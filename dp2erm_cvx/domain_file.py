@@ -18,17 +18,9 @@ from dp2erm_cvx.text import WrittenNumber
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
 CODEBOOK = {
-    "treatment": "treatment",
-    "outcome_column": "outcome",
-    "levels": "levels",
-    "missing": "missing",
-    "units": "units",
-    "sampling_weights": "sampling_weights",
-    "cells": "cells",
-    "eligible": "eligible",
-    "eligible_share": "eligible_share",
-    "unit": "unit",
-    "log": "log",
+    "outcome_column" if field.name == "outcome" else field.name: field.name
+    for field in fields(Codebook)
+    if field.name not in ("where", "group")  # which a question asks for
 }
 
 
@@ -58,7 +50,7 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
         levels = book.levels.get(name)
         if levels is None:
             name = str(name)
-            centers[book.covariates_of(name)[0]] = book.scaled(name, value)
+            centers[next(iter(book.covariates_of(name)))] = book.scaled(name, value)
             continue
         if not isinstance(value, Mapping):
             if len(levels) > 1:

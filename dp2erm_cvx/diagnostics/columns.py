@@ -146,7 +146,7 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
             cells = numbers_or_nan(table.cells(name), name)
             unreadable[name] = _unreadable(table, name, cells, book)
             number = book.numbers(name, cells[counted])
-            outside |= _outside(public, columns, book.covariates_of(name)[0], number)
+            outside |= _outside(public, columns, next(iter(book.covariates_of(name))), number)
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
@@ -233,7 +233,7 @@ class TableCells:
     def of(cls, table: Table, book: Codebook | None = None, ranges: object = None) -> TableCells:
         """Cell counts of a table, by the codebook and the ranges that are declared."""
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
-        logs = {name: named.get(book.covariates_of(name)[0]) for name in book.log}
+        logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
         table = replace(table, column=book.read(table.cells))
         counted = {name: _cells(table, name, book, named) for name in table.names}
