@@ -88,18 +88,10 @@ class Dataset:
     repeats: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
-        shapes = [value.shape for value in (table, *vectors)]
-        for name, shape, dimensions in zip("Xay", shapes, (2, 1, 1), strict=True):
-            if len(shape) != dimensions:
-                wanted = "(n, p)" if dimensions == 2 else "(n,)"
-                raise DataError(f"{name} has shape {shape}: must be {wanted}")
-        n_samples, width = shapes[0]
-        for name, shape in (("a", shapes[1]), ("y", shapes[2])):
-            if shape[0] != n_samples:
-                raise DataError(f"{name} has {shape[0]} values for the {n_samples} rows of X")
-        columns = tuple(str(name) for name in self.columns)
-        names = (*columns, str(self.treatment), str(self.outcome))
+        table = _cells(self.X, "X", 2)
+        n_samples, width = table.shape
+        a, y = (_cells(getattr(self, name), name, rows=n_samples) for name in "ay")
+        names = *columns, treatment, outcome = (*map(str, (*self.columns, self.treatment, self.outcome)),)
         if len(columns) != width:
             raise DataError(f"columns: {len(columns)} names for the {width} columns of X")
         if width == 0:
@@ -108,21 +100,20 @@ class Dataset:
             raise DataError(f"column name {quoted(twice)} is used twice: names must differ")
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
-
-        X = to_table(table, columns)
-        a = _treatments(to_numbers(vectors[0], names[-2]), names[-2], self.n_arms)
-        y = to_numbers(vectors[1], names[-1])
-        arrays: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
+        arrays: dict[str, NDArray[Any]] = {
+            "X": to_table(table, columns),
+            "a": _treatments(to_numbers(a, treatment), treatment, self.n_arms),
+            "y": to_numbers(y, outcome),
+        }
         if self.sampling is not None:
-            arrays.append(("sampling", _counts(self.sampling, n_samples)))
+            arrays["sampling"] = _counts(self.sampling, n_samples)
         if self.person is not None:
-            arrays.append(("person", _persons(self.person, self.persons, n_samples)))
-        for field, value in arrays:
-            value.setflags(write=False)
+            arrays["person"] = _persons(self.person, self.persons, n_samples)
+        for array in arrays.values():
+            array.setflags(write=False)
+        fields = {"columns": tuple(columns), "treatment": treatment, "outcome": outcome, **arrays}
+        for field, value in fields.items():
             object.__setattr__(self, field, value)
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "treatment", names[-2])
-        object.__setattr__(self, "outcome", names[-1])
 
     def __repr__(self) -> str:
         # no values: a repr ends up in logs
@@ -208,8 +199,9 @@ class Dataset:
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
         middles, column = public.middles(len(names)), book.read(table.cells)
-        arms = book.treatment.arms(book.read_as(book.treatment.column, as_vector(a, "a"), table.cells))
-        outcomes = book.read_as(book.outcome, as_vector(y, "y"), table.cells)
+        cells = _cells(a, "a", read=as_cells), _cells(y, "y", read=as_cells)
+        arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table.cells))
+        outcomes = book.read_as(book.outcome, cells[1], table.cells)
         outcomes = numbers_or_nan(outcomes, book.outcome or "y")
         covariates = book.covariates(column, names, middles)
         weights = book.sampling_weights
@@ -261,13 +253,10 @@ class Dataset:
         else:
             dataset = replace(X, repeats=None)  # these are all rows of everybody
         if book is not None:
-            groups = 0 if dataset.sampling is None else dataset.sampling.ndim
-            lacks = {
-                "groups": bool(book.groups) and groups < 2,
-                "arms": dataset.n_arms != n_arms,
-            }
-            for declared in (one for one, lacking in lacks.items() if lacking):
-                raise DataError(f"{declared} are declared, and these records come without any")
+            grouped = dataset.sampling is not None and dataset.sampling.ndim == 2
+            lacking = "groups" if book.groups and not grouped else "arms"
+            if lacking == "groups" or dataset.n_arms != n_arms:
+                raise DataError(f"{lacking} are declared, and these records come without any")
         refuse_undeclared(public, dataset, dataset.arm_sizes)
         return dataset
 
@@ -292,19 +281,12 @@ class Dataset:
         covariates: Sequence[str] | None = None,
         layout: CsvLayout = PLAIN,
     ) -> Dataset:
-        """Read a file, see :func:`~dp2erm_cvx.files.read_table`, or a data frame.
+        """Read a file, see :func:`~dp2erm_cvx.files.read_table`, or a data frame, or a table.
 
         Without ``covariates``, every other column is one.
         """
         file = isinstance(source, str | Path)
         table = read_table(str(source), layout) if file else read_frame(source)
-        return cls.from_table(table, treatment, outcome, covariates)
-
-    @classmethod
-    def from_table(
-        cls, table: Table, treatment: str, outcome: str, covariates: Sequence[str] | None
-    ) -> Dataset:
-        """Build a dataset from columns of a table; without ``covariates``, every other one is one."""
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         if covariates is None:
@@ -369,8 +351,8 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
         return public.codebook.covariates(
             public.codebook.read(table.cells), names, public.middles(len(names))
         )
-    if isinstance(X, Table) or column_names(X) is not None:
-        table = X if isinstance(X, Table) else read_frame(X)
+    if column_names(X) is not None:
+        table = read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])
     values = np.asarray(X)
     if values.ndim != 2 or values.shape[1] != len(columns):
@@ -380,8 +362,8 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
     """Raw columns by name, and the covariates that they become."""
-    if isinstance(X, Table) or column_names(X) is not None:
-        table = X if isinstance(X, Table) else read_frame(X)
+    if column_names(X) is not None:
+        table = read_frame(X)
         if names is None and book.renames:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         return table, names or [name for name in table.names if name not in book.no_covariates]
@@ -396,21 +378,25 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
     return Table("X", tuple(raw), lambda name: array[:, places[name]]), names or raw
 
 
-def as_vector(values: Any, name: str) -> NDArray[Any]:
-    """One cell per record (n,). Raises DataError for another shape."""
-    array = as_cells(values, name)
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}: must be (n,)")
+def _cells(
+    values: Any,
+    name: str,
+    ndim: int = 1,
+    rows: int | None = None,
+    read: Callable[[Any, str], NDArray[Any]] = as_array,
+) -> NDArray[Any]:
+    """Cells of a shape (n,) or (n, p). Raises DataError for another one, and for another number of rows."""
+    array = read(values, name)
+    if array.ndim != ndim:
+        raise DataError(f"{name} has shape {array.shape}: must be {'(n, p)' if ndim == 2 else '(n,)'}")
+    if rows is not None and len(array) != rows:
+        raise DataError(f"{name} has {len(array)} values for the {rows} rows of X")
     return array
 
 
 def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
     """Counts of records, (n,) or (n, K), as finite numbers."""
-    cells = as_array(sampling, "sampling")
-    if cells.ndim not in (1, 2):
-        raise DataError(f"sampling has shape {cells.shape}: must be (n,), or (n, K) in K groups")
-    if len(cells) != n_samples:
-        raise DataError(f"sampling has {len(cells)} values for the {n_samples} rows of X")
+    cells = _cells(sampling, "sampling", 2 if np.ndim(sampling) == 2 else 1, n_samples)
     return to_numbers(cells.ravel(), "sampling").reshape(cells.shape)
 
 

@@ -24,6 +24,8 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 _ROWS = 2**13
 #: Types of missing values, by name: pandas is optional, and its NA refuses to be compared.
 _MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+#: Cells that no declared number is written in.
+_NO_NUMBERS = (str, bytes, complex)
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,23 @@ def to_numbers(
 ) -> NDArray[np.float64]:
     """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
     array = as_array(values, f"column {quoted(name)}")
-    if array.dtype.kind in "buif":
-        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
-            numbers = array.astype(np.float64)
-        wrong = np.flatnonzero(~np.isfinite(numbers))
-        if wrong.size:
-            row = int(wrong[0])
-            raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(float(numbers[row]))}")
-        return numbers
-    if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
+    if array.dtype.kind in "mM":
         raise DataError(f"column {quoted(name)}: holds dates or durations, not numbers")
-    if array.dtype.kind != "O":
-        array = array.astype(object)
-    return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
+    numbers = _numbers(array, lambda cell: _number_in(None if isinstance(cell, _NO_NUMBERS) else cell))
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        row = int(wrong[0])
+        cell = float(numbers[row]) if array.dtype.kind in "buif" else array.astype(object)[row]
+        raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(cell)}")
+    return numbers
+
+
+def _numbers(array: NDArray[Any], number: Callable[[Any], float]) -> NDArray[np.float64]:
+    """A new array of the ``number`` of every cell, which may be nan or infinite."""
+    if array.dtype.kind in "buif":
+        with np.errstate(over="ignore"):  # extended precision may hold more than a double
+            return array.astype(np.float64)
+    return np.array([number(cell) for cell in array.astype(object)], dtype=np.float64)
 
 
 def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
@@ -103,13 +109,9 @@ def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
     """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
     array = as_cells(values, f"column {quoted(name)}")
-    if array.dtype.kind in "buif":
-        with np.errstate(over="ignore"):
-            numbers = array.astype(np.float64)
-    elif array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
-        numbers = np.full(array.shape, math.nan)
-    else:
-        numbers = np.array([_number_in(cell) for cell in array.astype(object)], dtype=np.float64)
+    if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
+        return np.full(array.shape, math.nan)
+    numbers = _numbers(array, _number_in)
     return np.where(np.isfinite(numbers), numbers, math.nan)
 
 
@@ -254,13 +256,17 @@ def listed(names: Sequence[str]) -> str:
 
 
 def column_names(X: Any) -> Sequence[Any] | None:
-    """Names of the columns of a data frame, or of a table of Arrow; None where ``X`` has none."""
+    """Names of the columns of a table, a data frame, or a table of Arrow; None where ``X`` has none."""
+    if isinstance(X, Table):
+        return X.names
     names: Sequence[Any] | None = getattr(X, "column_names", getattr(X, "columns", None))
     return names
 
 
 def read_frame(frame: Any) -> Table:
-    """Columns of a data frame of pandas or polars, or of a table of Arrow."""
+    """Columns of a data frame of pandas or polars, or of a table of Arrow; a table stays what it is."""
+    if isinstance(frame, Table):
+        return frame
     if (columns := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
         raise DataError(f"{type(frame).__name__} is not a data frame")
     keys = {str(key): key for key in columns}
@@ -368,13 +374,6 @@ def cell_of(text: str, decimal: str = ".") -> float | _Word:
         return float(stripped.replace(decimal, "."))
     except ValueError:
         return _Word(stripped)
-
-
-def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:
-    number = math.nan if isinstance(value, str | bytes | complex) else _number_in(value)
-    if not math.isfinite(number):
-        raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(value)}")
-    return number
 
 
 def _complaint(value: Any) -> str:

@@ -184,7 +184,7 @@ class BlockedDataset:
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         chosen = tuple(covariates or (name for name in pieces.names if name not in (treatment, outcome)))
         tables = pieces.tables((treatment, outcome, *chosen))
-        made = partial(DatasetBlock.from_table, treatment=treatment, outcome=outcome, covariates=chosen)
+        made = partial(DatasetBlock.read, treatment=treatment, outcome=outcome, covariates=chosen)
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
