@@ -17,9 +17,10 @@ from common import Cell, Design, Row, budget_of, cells, each, grid, legend_below
 from figure1 import IPW, UNIFORM
 from matplotlib.figure import Figure
 from rules import Constants, PlannedRule, Weights, effective_share, first_stage, plan_rule
+from scipy import special
 from scipy.stats import linregress, t
 
-from dp2erm_cvx.calibration import Calibration, noise_tail, utility_bound
+from dp2erm_cvx.calibration import Calibration, utility_bound
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
@@ -54,6 +55,18 @@ QUICK: Design = {
     "draws": 10,
     "families": ["sharp"],
 }
+
+
+def noise_tail(calibration: Calibration, level: float) -> float:
+    """``P(||b||_2 >= level)``, rounded up; for box noise a bound, by ``||b||_2 <= ||m||_2 max |b_j|/m_j``."""
+    ratio = max(0.0, level * (1.0 - 1e-9) / calibration.unit)
+    p = calibration.n_parameters
+    if calibration.noise.pure:
+        tail = float(special.gammaincc(p, ratio))
+    else:
+        tail = float(special.gammaincc(p / 2.0, min(ratio, 1e150) ** 2 / 2.0))
+    # the smallest positive number where the true tail has underflowed
+    return min(1.0, max(tail * (1.0 + 1e-9), 5e-324))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dp2erm_cvx.calibration.base import (
     Noise,
     Objective,
     Perturbed,
-    noise_tail,
     predicted_error,
     utility_bound,
 )
@@ -73,7 +72,6 @@ __all__ = [
     "calibrator",
     "margin_delta",
     "margin_divergence",
-    "noise_tail",
     "predicted_error",
     "privacy_loss",
     "rank",

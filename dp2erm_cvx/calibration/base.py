@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -269,9 +270,6 @@ class Objective:
             )
 
 
-#: Relative margin on a tail probability, far above the error of the special functions.
-_TAIL_ROUNDING = 1e-9
-
 #: Norm of a usual theta in units of ``Z sqrt(2 / Lambda)``, which is M'/M for the squared loss of a rule,
 #: M' for means. Small, as a rule does not suffer from being shrunk; chosen in simulations.
 USUAL_SIZE = 0.125
@@ -318,6 +316,16 @@ def predicted_distance(noise_norm: float, gamma: float, loss: LossConstants, n_s
     return math.hypot(noise_norm / n_samples, gamma * size) / _usual_curvature(loss)
 
 
+def least_predicted(
+    objective: Objective, noise: Noise, scales: Iterable[float], gammas: Iterable[float]
+) -> int:
+    """Place of the scale and gamma of the least :func:`predicted_distance` at the expected noise."""
+    loss, n = objective.loss, objective.n_samples
+    unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
+    pairs = zip(scales, gammas, strict=True)
+    return int(np.argmin([predicted_distance(unit * float(b), float(g), loss, n) for b, g in pairs]))
+
+
 def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
     """Predicted excess of the second-stage objective, by which calibrations are chosen; no guarantee.
 
@@ -328,18 +336,3 @@ def predicted_error(calibration: Calibration, loss: LossConstants, n_samples: in
     if calibration.perturbed is not Perturbed.OUTPUT:
         distance = predicted_distance(distance, calibration.gamma, loss, n_samples)
     return 0.5 * _usual_curvature(loss) * distance * distance
-
-
-def noise_tail(calibration: Calibration, level: float) -> float:
-    """``P(||b||_2 >= level)``, rounded up; ``level`` in the units of the noise scale, any sign.
-
-    For box noise a bound on it, by ``||b||_2 <= ||m||_2 max |b_j| / m_j``.
-    """
-    ratio = max(0.0, level * (1.0 - _TAIL_ROUNDING) / calibration.unit)
-    p = calibration.n_parameters
-    if calibration.noise.pure:
-        tail = float(special.gammaincc(p, ratio))
-    else:
-        tail = float(special.gammaincc(p / 2.0, min(ratio, 1e150) ** 2 / 2.0))
-    # the smallest positive number where the true tail has underflowed
-    return min(1.0, max(tail * (1.0 + _TAIL_ROUNDING), 5e-324))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,8 @@ from dp2erm_cvx.calibration.base import (
     Calibration,
     Noise,
     Objective,
-    box_of,
     gradient_size,
-    mean_norm,
-    predicted_distance,
+    least_predicted,
 )
 from dp2erm_cvx.calibration.profiles import (
     CELLS,
@@ -29,7 +28,7 @@ from dp2erm_cvx.calibration.profiles import (
     private_ratio,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, public_size, whole_number
 from dp2erm_cvx.suprema import Saturation
 
@@ -74,17 +73,12 @@ _THEOREM = {
 def calibrate(
     objective: Objective, budget: Budget, *, noise: Noise | str = Noise.GAMMA, split: float | None = None
 ) -> Calibration:
-    """Calibrate objective perturbation to a budget; q is the ``split``, V that of the bound.
+    """Calibrate objective perturbation to a budget, of whose epsilon the share ``split`` pays for the noise.
 
-    - Gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``, whatever delta is;
-    - box noise, Theorem 17: the same in the norm of the box of the rows, where zeta_c is the largest slope;
-    - Gaussian noise, Theorem 2: the smallest sigma with ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <=
-      delta``, ``s = zeta_c V / sigma``; for a loss of a margin Theorem 16 where it is smaller: one normal
-      variable in place of chi_p, ``s = G V / sigma`` with G the ``gradient_bound``;
-    - all: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and at least ``1e-8`` of the
-      trace's bound.
-
-    Every rounding goes to more noise. Without ``split`` it is
+    Gamma noise by Theorem 1 and box noise by Theorem 17, both pure whatever delta is: ``scale = zeta_c V / (q
+    epsilon)``, q the split. Gaussian noise by Theorem 2, or for a loss of a margin by Theorem 16 where that
+    is smaller. The rest pays for the Jacobian, ``J <= (1 - q) epsilon``: gamma is the least with that, and at
+    least ``1e-8`` of the bound on the trace. Every rounding goes to more noise. Without ``split`` it is
     :func:`~dp2erm_cvx.calibration.objective.default_split`. Raises CalibrationError where the bound does not
     cover what is declared or floating point gives out; DeclarationError for an invalid argument.
     """
@@ -179,14 +173,8 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     # the shares of the grid are the same for every bound
     parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
     scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
-    unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
-
-    def predicted(share: float, scale: float) -> float:
-        gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)
-        return predicted_distance(unit * scale, gamma, loss, n_samples)
-
-    costs = [predicted(share, float(scale)) for share, scale in zip(candidates, scales, strict=True)]
-    return candidates[int(np.argmin(costs))]
+    gammas = (required_gamma(V, loss, n_samples, (1.0 - share) * epsilon) for share in candidates)
+    return candidates[least_predicted(objective, noise, scales, gammas)]
 
 
 @lru_cache(maxsize=64)
@@ -199,53 +187,47 @@ def _ratios(shares: tuple[float, ...], n_parameters: int | None, delta: float, c
 #: declared: the best share in simulations with five parameters was .2 at n epsilon = 100, .5 at 500 and .65
 #: at 2000.
 CURVATURE_SHARE = 0.4
-_IN_A_BOX = ", box noise"
 
 
 def calibrate_saturating(
     objective: Objective, budget: Budget, noise: Noise | str = Noise.GAMMA, gamma: float | None = None
 ) -> Calibration:
-    """Calibrate noise to a loss of a margin that saturates; ``k = kappa M^2 / (n (gamma + mu_R))``.
+    """Calibrate noise to a loss of a margin that saturates, without a split.
 
-    - Gamma noise, Theorem 15: ``scale = M S V / epsilon``, and gamma is the smallest with ``a u + k h(u) <=
-      a`` for all u in [0, 1], ``a = epsilon / V``;
-    - in a ball, Theorem 19: ``4 k V / 2`` is ``CURVATURE_SHARE`` of epsilon, or what a declared ``gamma``
-      makes it, and the scale is the smallest with ``(V/2) sup (a ||g - g'|| + 4 k u (1 - u)) <= epsilon``,
-      ``a = M S / scale``;
-    - box noise, Theorem 17: the same with M left out, as rows have norm 1 in their box; ``u + u'`` for ``||g
-      - g'||``;
-    - Gaussian noise, Theorem 16: the smallest scale for the whole epsilon, and the smallest gamma with ``K =
-      -h'(1) k V`` at most the t of that theorem, a little less than epsilon.
-
-    Without a ball ``gamma + mu_R >= -h'(1) kappa M^2 V / (n epsilon)`` (t for epsilon if Gaussian); gamma is
-    at least ``1e-8`` of the bound on the trace. ``split`` is 1, rounding goes to more noise. Raises
-    CalibrationError where the loss is no such loss, the bound does not cover what is declared or floating
-    point gives out; and DeclarationError.
+    Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is the least
+    with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``, ``k = kappa M^2 / (n (gamma +
+    mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``, by default that of
+    :func:`ball_gamma`. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more noise, and
+    gamma is at least ``1e-8`` of the bound on the trace. Raises CalibrationError where the loss is no such
+    loss, the bound does not cover what is declared or floating point gives out; and DeclarationError.
     """
     kind = one_of("noise", noise, Noise)
-    bound, loss, n = objective.bound, objective.loss, objective.n_samples
-    curve = _saturation(objective.name, loss)
+    V, loss, n, epsilon = objective.bound.V, objective.loss, objective.n_samples, budget.epsilon
+    curve, size = _saturation(loss, kind, objective.name)
     objective.refuse_uncovered(budget, kind)
-    epsilon = budget.epsilon
-    sensitivity = _steepest(loss, curve, kind) * bound.V
+    in_box = ", box noise" if kind is Noise.BOX else ""
+    setting = f"epsilon = {epsilon:g}, V = {V:g}, slope = {curve.slope:g}, M = {curve.row_norm:g}"
+    facts: dict[str, Any] = {"sensitivity": size * V}
     if kind.pure and math.isfinite(curve.ball):
-        chosen = ball_gamma(objective, budget) if gamma is None else gamma
-        return _in_a_ball(objective, budget, kind, chosen)
+        gamma = ball_gamma(objective, budget) if gamma is None else gamma
+        k = curve.curvature * curve.row_norm**2 / n / (gamma + loss.strong_convexity)
+        a = curve.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
+        facts["theorem"] = f"Theorem 19 (in a ball{in_box})"
+        scale = size / a if a > 0.0 else math.inf
+        return objective.calibrated(kind, budget, scale, gamma, setting, **facts)
     ratio = left = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_ratio(epsilon, None, budget.delta))
         left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
-    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n * (bound.V / left)
+    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n * (V / left)
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
-    setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {curve.slope:g}, M = {curve.row_norm:g}"
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
-    theorem = f"Theorem 15 (saturating loss{_IN_A_BOX if kind is Noise.BOX else ''})"
-    facts = {"sensitivity": sensitivity, "theorem": theorem}
+    facts["theorem"] = f"Theorem 15 (saturating loss{in_box})"
     if kind is Noise.GAMMA and objective.blocks > 1:
         # a record moves its own block, and its neighbor another one: the sum of both norms is what counts
         facts |= {"blocks": objective.blocks, "theorem": "Theorem 15 (saturating loss, noise by arm)"}
-    calibration = objective.calibrated(kind, budget, sensitivity / ratio, gamma, setting, **facts)
+    calibration = objective.calibrated(kind, budget, size * V / ratio, gamma, setting, **facts)
     if kind.pure:
         return calibration
     whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
@@ -254,34 +236,26 @@ def calibrate_saturating(
 
 def ball_gamma(objective: Objective, budget: Budget) -> float:
     """The gamma of Theorem 19 where none is declared, from public quantities, at least its floor."""
-    curve, loss = _saturation(objective.name, objective.loss), objective.loss
+    loss = objective.loss
+    curve, _ = _saturation(loss, Noise.GAMMA, objective.name)
     steep = 2.0 * curve.curvature * curve.row_norm**2 * objective.bound.V
     needed = steep / objective.n_samples / (CURVATURE_SHARE * budget.epsilon)
     return max(needed - loss.strong_convexity, GAMMA_FLOOR * loss.hessian_trace)
 
 
-def _in_a_ball(objective: Objective, budget: Budget, kind: Noise, gamma: float) -> Calibration:
-    """The smallest scale of Theorem 19 at a gamma."""
-    loss, V, epsilon = objective.loss, objective.bound.V, budget.epsilon
-    curve = _saturation(objective.name, loss)
-    k = curve.curvature * curve.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
-    a = curve.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
-    setting = f"epsilon = {epsilon:g}, V = {V:g}, gamma = {gamma:g}, M |theta| <= {curve.ball:g}"
-    size = _steepest(loss, curve, kind)
-    scale = size / a if a > 0.0 else math.inf
-    theorem = f"Theorem 19 (in a ball{_IN_A_BOX if kind is Noise.BOX else ''})"
-    return objective.calibrated(kind, budget, scale, gamma, setting, sensitivity=size * V, theorem=theorem)
-
-
-def _steepest(loss: LossConstants, curve: Saturation, kind: Noise) -> float:
-    """Largest norm of a gradient of full slope, in the norm of the noise."""
+def _saturation(loss: LossConstants, kind: Noise, name: str = "the loss") -> tuple[Saturation, float]:
+    """Saturation of a loss, and the largest norm of a gradient of full slope in the norm of the noise."""
+    if (curve := loss.saturation) is None:
+        raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
+    for fact in ("slope", "curvature", "row_norm"):
+        public_size(fact, getattr(curve, fact))  # whose squares stay finite
     gradient_size(loss, kind)  # refuses box noise without a box, in whose norm rows are at most 1
-    return curve.slope if kind is Noise.BOX else curve.row_norm * curve.slope
+    return curve, curve.slope if kind is Noise.BOX else curve.row_norm * curve.slope
 
 
 def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
     """``K = -h'(1) k V``, rounded up: ``k V h(u)`` is at most ``K (1 - u)``."""
-    curve = _saturation("the loss", loss)
+    curve, _ = _saturation(loss, Noise.GAUSSIAN)
     curvature = n * (calibration.gamma + loss.strong_convexity)
     share = curve.steepness * curve.curvature * curve.row_norm**2 * calibration.V / curvature
     return share * (1.0 + MARGIN)
@@ -294,22 +268,12 @@ def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples:
     the supremum of Theorem 19. Raises CalibrationError where the loss does not saturate or the noise is
     Gaussian.
     """
-    curve, kind = _saturation("the loss", loss), calibration.noise
+    kind, n = calibration.noise, whole_number("n_samples", n_samples, at_least=2)
     if not kind.pure:
         raise CalibrationError("Theorem 15 is about gamma noise and box noise")
-    n = whole_number("n_samples", n_samples, at_least=2)
-    a = _steepest(loss, curve, kind) / calibration.scale
+    curve, size = _saturation(loss, kind)
     k = curve.curvature * curve.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
-    return calibration.V / 2.0 * curve.largest(a, k, box=kind is Noise.BOX)
-
-
-def _saturation(name: str, loss: LossConstants) -> Saturation:
-    curve = loss.saturation
-    if curve is None:
-        raise CalibrationError(f"{name} states no saturation of its loss, which Theorem 15 needs")
-    for fact in ("slope", "curvature", "row_norm"):
-        public_size(fact, getattr(curve, fact))  # whose squares stay finite
-    return curve
+    return calibration.V / 2.0 * curve.largest(size / calibration.scale, k, box=kind is Noise.BOX)
 
 
 def calibrate_paper(
@@ -322,19 +286,16 @@ def calibrate_paper(
 ) -> Calibration:
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
-    With zeta the uncentered ``gradient_bound`` of the loss, ``W1`` and ``W2`` of the bound, lam that on trace
-    Hess l, and the ``sensitivity`` ``zeta W1``:
+    With zeta the uncentered ``gradient_bound`` of the loss, lam the bound on the trace and ``W1`` and ``W2``
+    of the bound: ``gamma = 2 lam W2 / (epsilon n)``; gamma noise ``2 zeta W1 / epsilon``; Gaussian noise
+    ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))`` as printed, ``epsilon`` for ``epsilon / W1``
+    where it is ``corrected``, with ``L^2 = (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``.
 
-    - ``gamma = 2 lam W2 / (epsilon n)`` for both laws; gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
-    - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where ``L^2 =
-      (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``; ``corrected``: ``sigma = (zeta W1 / epsilon)(L +
-      sqrt(L^2 + epsilon))``.
-
-    The printed exponent has ``zeta^2 W1`` where the argument gives ``zeta^2 W1^2``, so the printed Gaussian
-    proof does not hold. The result is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or
-    the bound's own V if that is smaller, certifies it. Raises CalibrationError where it is not (unless
-    ``unsound_ok``, which marks it), where a bound is missing or does not cover what is declared, or floating
-    point gives out; DeclarationError for an invalid argument.
+    The printed Gaussian proof does not hold: its exponent has ``zeta^2 W1`` for ``zeta^2 W1^2``. The result
+    is private only where Theorem 1 or 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's own V if that is
+    smaller, certifies it. Raises CalibrationError where it is not (unless ``unsound_ok``, which marks it),
+    where a bound is missing or does not cover what is declared, or floating point gives out; DeclarationError
+    for an invalid argument.
     """
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:
@@ -351,13 +312,21 @@ def calibrate_paper(
             f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
             f"{loss.gradient_radius:g}"
         )
-    W1, W2 = _movement(bound)
-
-    epsilon = budget.epsilon
+    W1, W2, epsilon = bound.W1, bound.W2, budget.epsilon
+    if W1 is None or W2 is None:
+        raise CalibrationError(
+            f"{bound.theorem} states no W1 and W2, which the paper's calibration needs: "
+            "use the sharp calibration"
+        )
+    for name, value in (("W1", W1), ("W2", W2)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise CalibrationError(f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it")
     if kind is Noise.GAMMA:
         scale, part = 2.0 * zeta * W1 / epsilon, "(i)"
     else:
-        tail = _tail(loss.n_parameters, budget.delta)
+        # L: a standard normal vector is longer with probability at most delta
+        log_delta = math.sqrt(max(-math.log(budget.delta), 0.0))
+        tail = math.hypot(math.sqrt(loss.n_parameters) + log_delta, log_delta) * (1.0 + MARGIN)
         root = math.hypot(tail, math.sqrt(epsilon if corrected else epsilon / W1))
         scale, part = (
             zeta * W1 / epsilon * (tail + root),
@@ -379,21 +348,3 @@ def calibrate_paper(
             "use the corrected or the sharp calibration"
         )
     return replace(calibration, private=False, delta=proven)
-
-
-def _movement(bound: StabilityBound) -> tuple[float, float]:
-    if bound.W1 is None or bound.W2 is None:
-        raise CalibrationError(
-            f"{bound.theorem} states no W1 and W2, which the paper's calibration needs: "
-            "use the sharp calibration"
-        )
-    for name, value in (("W1", bound.W1), ("W2", bound.W2)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise CalibrationError(f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it")
-    return bound.W1, bound.W2
-
-
-def _tail(n_parameters: int, delta: float) -> float:
-    """L: a standard normal vector is longer with probability at most delta (rounded up)."""
-    log_delta = max(-math.log(delta), 0.0)
-    return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)

@@ -19,8 +19,7 @@ from dp2erm_cvx.calibration.base import (
     Objective,
     Perturbed,
     in_range,
-    mean_norm,
-    predicted_distance,
+    least_predicted,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
@@ -126,7 +125,8 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
     unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
-    best = _best(unit, candidates, objective)
+    lengths = (float(u) * gradient_movement(V, loss, float(g)) for u, g in zip(unit, candidates, strict=True))
+    best = least_predicted(objective, Noise.GAUSSIAN, lengths, candidates)
     if not math.isfinite(unit[best]):
         where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
         raise CalibrationError(
@@ -147,18 +147,6 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
         Noise.GAUSSIAN, budget, scale, chosen, setting, sensitivity=sensitivity, **facts
     )
     return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
-
-
-def _best(unit: Array, gammas: Array, objective: Objective) -> int:
-    """Index of the smallest predicted distance."""
-    loss = objective.loss
-    norm = mean_norm(Noise.GAUSSIAN, loss.n_parameters)
-
-    def cost(noise: float, gamma: float) -> float:
-        length = noise * gradient_movement(objective.bound.V, loss, gamma) * norm
-        return predicted_distance(length, gamma, loss, objective.n_samples)
-
-    return int(np.argmin([cost(float(u), float(g)) for u, g in zip(unit, gammas, strict=True)]))
 
 
 def _squared(loss: LossConstants) -> tuple[float, float]:

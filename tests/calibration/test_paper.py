@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rates import PaperUtility
+from rates import PaperUtility, noise_tail
 from scipy import stats
 
 from dp2erm_cvx.calibration import (
@@ -17,7 +17,6 @@ from dp2erm_cvx.calibration import (
     Objective,
     calibrate,
     calibrate_paper,
-    noise_tail,
     utility_bound,
 )
 from dp2erm_cvx.errors import CalibrationError
