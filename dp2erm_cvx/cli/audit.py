@@ -1,62 +1,57 @@
-"""``dp2erm audit``: a search for neighbors whose weights move more than a bound allows."""
+"""``dp2erm audit``, ``bounds`` and ``certify``: programs beside bounds of them, solvers beside programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import (
-    WORDS,
-    Command,
-    Number,
-    data_options,
-    field_option,
-    json_option,
-    program_option,
-    setting_options,
-)
-from dp2erm_cvx.cli.programs import first_stage, known_name, known_solver
-from dp2erm_cvx.cli.reading import Coded, block_options, read_cells, read_domain
-from dp2erm_cvx.cli.screen import console, made_folder, print_json, progress, writable, write_text
+from dp2erm_cvx.cli import options as opt
+from dp2erm_cvx.cli import programs, reading, screen
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
+    from dp2erm_cvx.compare import BoundRow, CertificateRow
 
-#: Exit code where a bound was violated.
-VIOLATED = 1
-
-
-@click.command("audit", cls=Command, short_help="Search for neighbors that violate a stability bound.")
-@click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@program_option(show_default="the sums of an effect are audited")
-@setting_options
-@data_options
-@block_options
-@field_option(
-    "universe:Universe.n_samples", "--n", "n_samples", type=Number(), show_default="400 without DATA"
+_size_option = opt.field_option(
+    "universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), show_default="400 without DATA"
 )
-@field_option("universe:Universe.n_features", type=Number(), show_default="those of the ranges without DATA")
-@field_option("audit.search:SearchPlan.seconds", type=Number(), show_default="60 without --solves")
-@field_option("audit.search:SearchPlan.evaluations", "--solves", type=Number())
-@field_option("audit.search:SearchPlan.seed", type=Number(), default=0)
+
+
+@click.command("audit", cls=opt.Command, short_help="Search for neighbors that violate a stability bound.")
+@click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
+@opt.program_option(show_default="the sums of an effect are audited")
+@opt.setting_options
+@opt.data_options
+@reading.block_options
+@_size_option
+@opt.field_option(
+    "universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
+)
+@opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="60 without --solves")
+@opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
+@opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
 @click.option("--solver", "checker", default="clarabel", help="Conic solver that checks what is reported.")
-@field_option("audit.search:SearchPlan.workers", type=Number(), default=1)
-@field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
+@opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
+@opt.field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
-@click.option("--plant", type=Number(), help="Exit with 1 unless V over this is refuted.")
+@click.option("--plant", type=opt.Number(), help="Exit with 1 unless V over this is refuted.")
 @click.option("--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @click.option("--no-tightness", is_flag=True, help="Leave out searches at other n and ridges.")
-@json_option
+@opt.json_option
 @click.pass_context
 def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
@@ -70,96 +65,110 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     if options["replay"] is not None:
         return _replayed(data, program, options)
     plant = None if options["plant"] is None else public_number("--plant", options["plant"], above=1)
-    command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    saved = [f"{options['save']}.{ending}" for ending in ("npz", "json")] if options["save"] else []
-    used = [data, options["domain"], options["checkpoint"]]
-    *pages, facts = _paths(options, *used, *saved)
+    command = shlex.join(["dp2erm", *context.meta[opt.WORDS]])
+    *pages, facts = _paths(data, options)
     if program is None and (data is not None or plant is not None):
         raise DeclarationError("--program is missing: name the first stage")
-    writable(options["checkpoint"], data, options["domain"])
-    _refuse_unused(data, options)
-    for path in saved:
-        writable(path, *used)
+    if data is None:
+        _refuse_data(options, ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"))
+    elif (options["n_samples"], options["n_features"]) != (None, None):
+        raise DeclarationError("--n and --n-features are for audits without data: leave them out")
     audit: Any = _of_sums(options) if program is None else _searched(data, program, options)
     if options["save"] is not None:
         audit.save(options["save"])
     if data is not None:
-        click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
+        click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
     from dp2erm_cvx.report import audit_facts, audit_page
 
-    write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
+    screen.write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
     for page in pages:
-        write_text(page, audit_page([audit], command=command))
+        screen.write_text(page, audit_page([audit], command=command))
     caught = plant is None or audit.catches(plant)
+    code = int(audit.violated or not caught)
     if options["as_json"]:
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
-        print_json(audit_facts([audit])["audits"][0] | planted)
-        return VIOLATED if audit.violated or not caught else 0
-    if program is None:
-        console().print(str(audit))
-    else:
-        _table(audit)
+        screen.print_json(audit_facts([audit])["audits"][0] | planted)
+        return code
+    screen.console().print(str(audit)) if program is None else _show_verdicts(audit)
     if plant is not None:
         refuted = "refuted" if caught else "NOT refuted: search for longer"
         click.echo(f"planted: V / {plant:g}: {refuted}")
     click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
-    return VIOLATED if audit.violated or not caught else 0
+    return code
+
+
+def _paths(data: str | None, options: dict[str, Any]) -> list[Path]:
+    """The files audit.html and audit.json; what could not be written is refused before a search."""
+    page, save = not options["no_page"], options["save"]
+    if page:
+        from dp2erm_cvx.report import check_installed
+
+        check_installed()
+    folder, used = screen.made_folder(options["output_dir"]), [data, options["domain"]]
+    paths = [folder / "audit.html"] * page + [folder / "audit.json"]
+    screen.writable(options["checkpoint"], *used)
+    saved = [f"{save}.{ending}" for ending in ("npz", "json")] if save else []
+    for path in saved:
+        screen.writable(path, *used, options["checkpoint"])
+    for path in map(str, paths):
+        screen.writable(path, *used, options["checkpoint"], *saved)
+    return paths
+
+
+def _refuse_data(options: dict[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        if options[name]:
+            flag = "--" + name.replace("_", "-")
+            raise DeclarationError(f"{flag} describes data: name the data file as well")
 
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
-    with progress("searching", total=100) as bar:
+    with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.sampling import refuse
         from dp2erm_cvx.universe import Universe
 
-        domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
+        domain = reading.read_domain(options, {} if data else {"outcome_bound": 1.0})
         refuse(domain.codebook, "an audit of weights", "arms", "units")
-        first = first_stage(name, options)
-        search = _search(options)
-        records = None
+        first, search = programs.first_stage(name, options), _search(options)
+        records = universe = None
         if data is not None:
-            records = Coded(read_cells(data, options, domain, None), options).by(domain)
-            universe = None
-        else:  # 400 records, and the covariates of the ranges or 2
-            n, columns = options["n_samples"], options["n_features"]
-            columns = (len(domain.ranges) if domain.ranges else 2) if columns is None else columns
+            records = reading.Coded.read(data, options, domain, None).by(domain)
+        else:  # the covariates of the ranges, or 2
+            n, columns = (options[name] for name in ("n_samples", "n_features"))
+            n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
             columns = whole_number("--n-features", columns, at_least=1)
-            universe = Universe(domain, whole_number("--n", 400 if n is None else n, at_least=2), columns)
+            universe = Universe(domain, whole_number("--n", n, at_least=2), columns)
         blocked = isinstance(records, BlockedDataset)
         if blocked:  # the processes pass over these
             if options["save"] is not None:
-                raise DeclarationError(
-                    "--save writes two whole datasets: read them into memory by --blocks never"
-                )
+                raise DeclarationError("--save writes two whole datasets: read into memory by --blocks never")
             search = dataclasses.replace(search, workers=1)
         (task,) = bar.task_ids
 
-        def update(share: float, evaluations: int, ratio: float) -> None:
-            tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound"
+        def update(share: float, evaluations: int = 0, ratio: float = 0.0) -> None:
+            tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound" if evaluations else "tightness"
             bar.update(task, completed=100 * share, description=tried)
-
-        def cell_done(share: float, *_: float) -> None:
-            bar.update(task, completed=100 * share, description="tightness")
 
         long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=update)
         result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
         n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
         small = Universe(domain, n, min(result.universe.n_features, 3))
-        short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
+        short = dataclasses.replace(search.share(1 / 20), progress=lambda share, *_: update(share))
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return dataclasses.replace(result, title=result.program.name, tightness=cells)
 
 
 def _of_sums(options: dict[str, Any]) -> Finding:
     """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
-    with progress("searching", total=100) as bar:
+    with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
         from dp2erm_cvx.estimators import PrivateEffect
         from dp2erm_cvx.privacy import Budget
 
-        domain = read_domain(options, {"outcome_bound": 1.0})
+        domain = reading.read_domain(options, {"outcome_bound": 1.0})
         if domain.units is None and len(domain.arms) == 2:
             raise DeclarationError("--program is missing: name the first stage")
         (task,) = bar.task_ids
@@ -175,59 +184,31 @@ def _of_sums(options: dict[str, Any]) -> Finding:
         return search_additive(noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search)
 
 
-def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
-    if data is None:
-        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"):
-            if options[name] is not None:
-                raise DeclarationError(f"--{name} describes data: name the data file as well")
-    elif (options["n_samples"], options["n_features"]) != (None, None):
-        raise DeclarationError("--n and --n-features are for audits without data: leave them out")
-
-
-def _paths(options: dict[str, Any], *files: str | None) -> list[Path]:
-    """The files audit.html and audit.json in a folder, which is made before anything is searched.
-
-    ``files`` are those that the command reads or writes besides. Raises DeclarationError where a report
-    would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
-    """
-    page = not options["no_page"]
-    if page:
-        from dp2erm_cvx.report import check_installed
-
-        check_installed()
-    folder = made_folder(options["output_dir"])
-    paths = [folder / "audit.html"] * page + [folder / "audit.json"]
-    for path in paths:
-        writable(str(path), *files)
-    return paths
-
-
 def _search(options: dict[str, Any]) -> SearchPlan:
     """The search that the options ask for."""
     from dp2erm_cvx.audit import SearchPlan
 
     solves, seconds = options["solves"], options["seconds"]
-    evaluations = None if solves is None else whole_number("--solves", solves, at_least=1)
-    seconds = 60.0 if evaluations is None and seconds is None else seconds
-    return SearchPlan(evaluations, seconds, options["seed"], options["workers"])
+    solves = None if solves is None else whole_number("--solves", solves, at_least=1)
+    seconds = 60.0 if (solves, seconds) == (None, None) else seconds
+    return SearchPlan(solves, seconds, options["seed"], options["workers"])
 
 
-def _table(result: StabilityAudit) -> None:
+def _show_verdicts(result: StabilityAudit) -> None:
     """A table of all bounds, and what the search did."""
-    screen = console()
     size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
-    screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
+    console = screen.console()
+    console.print(f"Stability audit of {result.program.name}: {size}", style="bold")
     table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
-    for verdict in result.verdicts:
-        claim = verdict.claim
-        share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
-        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
-    screen.print(table)
+    for one in result.verdicts:
+        claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
+        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share)
+    console.print(table)
     for cell in result.tightness:
         if cell.violations and cell.movement is not None:
             place = f"n = {cell.n_samples}" + ("" if cell.ridge is None else f", ridge {cell.ridge:g}")
-            screen.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")
-    screen.print(result.notes())
+            console.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")
+    console.print(result.notes())
 
 
 def _replayed(data: str | None, program: str | None, options: dict[str, Any]) -> int:
@@ -236,25 +217,228 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
         raise DeclarationError("--plant goes with the search of a --program")
     if data is not None:
         raise DeclarationError("--replay takes the records from the saved pair")
-    if program is not None and known_name(program, "first") == program:
+    if program is not None and programs.known_name(program, "first") == program:
         raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
     from dp2erm_cvx.audit import Verdict, replay
 
-    solver = options["checker"]
-    again = replay(options["replay"], solver=known_solver(solver))
+    again = replay(options["replay"], solver=programs.known_solver(options["checker"]))
     assert isinstance(again, Verdict)
-    claim, saved = again.claim, again.saved
+    claim, code = again.claim, int(again.violated)
     if options["as_json"]:
-        facts: dict[str, Any] = {name: getattr(again, name) for name in ("claim", "movement", "saved")}
-        plain = {name: None if fact is None else dataclasses.asdict(fact) for name, fact in facts.items()}
-        print_json({**plain, "violated": again.violated, "agrees": again.agrees})
-        return VIOLATED if again.violated else 0
-    screen, verdict = console(), "VIOLATED" if again.violated else "not violated"
-    screen.print(f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold")
-    if saved is None:
-        screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")
-    else:
-        screen.print(f"movement by {solver}: {again.movement}; as saved: {saved}")
+        names = ("claim", "movement", "saved", "violated", "agrees")
+        screen.print_json({name: getattr(again, name) for name in names})
+        return code
+    verdict = "VIOLATED" if again.violated else "not violated"
+    console = screen.console()
+    console.print(
+        f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
+    )
+    saved = "another audit saved the pair" if again.saved is None else f"as saved: {again.saved}"
+    console.print(f"movement by {options['checker']}: {again.movement}; {saved}")
+    if again.saved is not None:
         meet = "both intervals meet"
-        screen.print(meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong")
-    return VIOLATED if again.violated else 0
+        console.print(meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong")
+    return code
+
+
+@click.command("bounds", cls=opt.Command, short_help="Every stability bound of a first stage, side by side.")
+@opt.program_option(required=True)
+@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.setting_options
+@opt.domain_options
+@opt.field_option(
+    f"{opt.WEIGHTED}.second_stage",
+    show_default="a loss of gradient radius 1",
+    beside=" Or FILE.py; noise is for its loss.",
+)
+@opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("privacy:Budget.epsilon", type=opt.Number(), default=1.0)
+@opt.delta_option
+@click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
+@opt.json_option
+def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any) -> None:
+    """Print what each family of bounds says about one first stage. No data are read.
+
+    W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma are the
+    noise and the ridge that the statement's own calibration asks for: the printed formulas for the printed
+    bound alone, the corrected Gaussian exponent for the paper's other rows.
+    """
+    screen.writable(plot)
+    with screen.progress("bounding"):
+        from dp2erm_cvx.calibration.base import Noise
+        from dp2erm_cvx.compare import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
+        from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.program import PrivateFirstStage
+        from dp2erm_cvx.sampling import refuse
+        from dp2erm_cvx.universe import Universe
+
+        n = whole_number("--n", options["n_samples"], at_least=2)
+        columns, budget = options["n_features"], Budget(options["epsilon"], options["delta"])
+        if columns is not None:
+            columns = whole_number("--n-features", columns, at_least=1, at_most=programs.MOST)
+        named = options["second_stage"]
+        domain = reading.read_domain(options, {} if named else {"outcome_bound": 1.0})
+        refuse(domain.codebook, "a first stage", "arms")
+        first, loss = programs.first_stage(program, options), UNIT_LOSS
+        universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
+        if named:
+            second = programs.second_stage_of(named, domain).resolve(domain)
+            named, columns = second.name, columns or len(domain.ranges or ())
+            if not columns:  # 1, where it does not matter
+                one, two = (second.loss_constants(Universe(domain, n, number)) for number in (1, 2))
+                if one != two or isinstance(first, PrivateFirstStage):
+                    raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
+            universe = Universe(domain, n, columns or 1)
+            loss = second.constants(universe)
+        noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
+        rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
+        if plot:
+            from dp2erm_cvx.plotting import bound_plot
+
+            panels = [(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
+            if ridged := against_ridge(first, universe):
+                panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
+            bound_plot(panels, plot)
+    if as_json:
+        screen.print_json([_facts(row) for row in rows])
+        return
+    spent = f"epsilon = {budget.epsilon:g}" + f", delta = {budget.delta:g}" * bool(budget.delta)
+    console = screen.console()
+    console.print(f"Stability of {first.name} with {n} records", style="bold")
+    console.print(
+        f"neighbors: {domain.relation.value}; noise: {noise.value}, {spent}, {named or 'a unit loss'}"
+    )
+    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
+    theorems, refusals = [], []
+    for row in rows:
+        if row.bound is not None:
+            facts = _facts(row)
+            numbers = (facts[name] for name in ("W1", "W2", "V", "scale", "gamma", "ratio"))
+            table.add_row(row.family, *map(_number, numbers))
+            beyond = "; for any weights that exist, no calibration of fit" if row.family == UNIVERSAL else ""
+            theorems.append(f"{row.family}: {row.bound.theorem}{beyond}")
+        if row.refusal is not None:
+            what = "refused" if row.bound is None else "no noise"
+            refusals.append(f"{row.family}: {what}: {row.refusal}")
+    screen.show([*([table] if theorems else []), *theorems, *refusals])
+    if plot:
+        console.print(f"V against n and against the ridge: {plot}")
+
+
+def _facts(row: BoundRow) -> dict[str, Any]:
+    bound = {name: getattr(row.bound, name, None) for name in ("theorem", "assumptions", "W1", "W2", "V")}
+    noise = {name: getattr(row.calibration, name, None) for name in ("scale", "gamma")}
+    return {"family": row.family, **bound, **noise, "ratio": row.ratio, "refusal": row.refusal}
+
+
+@click.command("certify", cls=opt.Command, short_help="Solvers against programs, and what is proved.")
+@click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
+@opt.data_options
+@_size_option
+@click.option(
+    "--program",
+    "chosen",
+    multiple=True,
+    help="Only this program, or FILE.py[:NAME]; repeatable [all registered].",
+)
+@opt.setting_options
+@click.option(
+    "--solver",
+    "solvers",
+    multiple=True,
+    help="Only this solver; repeatable [all]. Any of CVXPY's, or FILE.py:NAME.",
+)
+@opt.json_option
+def certify_command(
+    data: str | None, chosen: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
+) -> None:
+    """Solve every program with every solver and print what is proved about each solution.
+
+    Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
+    are for the data holder only. Settings apply where exactly one --program is named. What could not be
+    solved is a result and no error: the lines below the table say why.
+    """
+    with screen.progress("building the programs") as bar:
+        from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
+
+        tried = tuple(programs.known_solver(text) for text in solvers) or DEFAULT_SOLVERS
+        dataset, domain, built = _prepare(data, chosen, options)
+        (task,) = bar.task_ids
+        bar.update(task, total=len(built))
+        rows: list[CertificateRow] = []
+        for name, instance in instances(built, dataset, domain):
+            bar.update(task, description=name)
+            rows += certificates(name, instance, tried)
+            screen.advance(bar)
+    if data is not None:
+        click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
+    if as_json:
+        screen.print_json(rows)
+        return
+    n = dataset.n_samples
+    source = f"the {n} records of {data} ({screen.NOT_PRIVATE})" if data else f"{n} simulated records"
+    screen.console().print(f"Certificates on {source}", style="bold")
+    # one line for every reason why a program was not solved: solvers mostly share it
+    unsolved = [row for row in rows if row.note and row.status != "does not apply"]
+    reasons = dict.fromkeys(f"{row.program}: {row.note}" for row in unsolved)
+    legend = (
+        "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
+        "minimizer, before and after Newton polishing; apart: distance to the best certified solution; "
+        "gap: Fenchel duality gap. The objective is that of the form that is certified (the dual, for "
+        "closed-form weights and entropy balancing); n/a: the solver does not apply."
+    )
+    screen.show([_certificate_table(rows), *reasons, legend])
+
+
+def _certificate_table(rows: Sequence[CertificateRow]) -> Table:
+    """One line per solver under the name of its program; fits 80 columns."""
+    headers = ("program, solver", "status", "objective", "gap", "raw", "final", "apart", "time")
+    table = grid(*headers, left=2, wrap=False)
+    previous = None
+    for row in rows:
+        if row.program != previous:
+            table.add_row(row.program, style="bold")
+        status = "n/a" if row.status == "does not apply" else row.status
+        table.add_row(
+            f"  {row.solver}",
+            status if row.certified or math.isnan(row.radius) else "UNPROVED",
+            _number(row.objective, ".5g"),
+            *(_number(value, ".0e") for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)),
+            _number(row.seconds, ".2f"),
+        )
+        previous = row.program
+    return table
+
+
+def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -> Any:
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.compare import default_programs, simulated
+    from dp2erm_cvx.sampling import refuse
+
+    if data is None:
+        _refuse_data(options, ("treatment", "outcome", "covariates", "domain", *opt.REQUIRED, "ranges"))
+        n = 400 if options["n_samples"] is None else options["n_samples"]
+        dataset, domain = simulated(whole_number("--n", n, at_least=2, at_most=programs.MOST))
+    elif options["n_samples"] is not None:
+        raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
+    else:
+        domain = reading.read_domain(options)
+        refuse(domain.codebook, "a certificate of a program", "arms", "units")
+        table = reading.raw_table(data, options, domain)
+        dataset = reading.coded_data(table, domain, options["covariates"])
+    settings = programs.read_settings(options)
+    if settings and len(chosen) != 1:
+        raise DeclarationError("settings belong to one program: name exactly one --program")
+    built = default_programs(len(dataset.columns) + (1 if domain.intercept else 0))
+    if chosen:
+        names = [programs.known_name(text) for text in chosen]
+        by_name = {} if settings else {program.name: program for program in built}
+        known = registry.available()
+        built = [by_name.get(name) or registry.build(known, name, **settings) for name in names]  # type: ignore[misc]
+    return dataset, domain, built
+
+
+def _number(value: float | None, form: str | None = None) -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    return format(value, form or (",.4g" if value < 1e4 else ".4g"))

@@ -129,4 +129,4 @@ def _public(path: str, options: dict[str, Any], domain: Domain) -> PublicData | 
     if options["source"] is None:
         raise DeclarationError("--source is missing: say where the public records come from")
     table = raw_table(options["public"], {"domain": path}, domain)
-    return PublicData(coded_data(table, domain, {"covariates": None}), options["source"], options["holdout"])
+    return PublicData(coded_data(table, domain), options["source"], options["holdout"])

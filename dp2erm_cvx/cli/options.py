@@ -365,3 +365,26 @@ second_stage_options = apply(
         "norms in the regularizer), features=A,B and features_bound of itr; repeatable.",
     ),
 )
+#: How a release is made and printed.
+printing_options = apply(
+    click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout."),
+    click.option("--force", is_flag=True, help="Overwrite files that exist."),
+    click.option(
+        "--yes",
+        is_flag=True,
+        help="Release all the same where an arm is empty, or where cells, ranges, labels or outcomes do not "
+        "look as declared.",
+    ),
+    field_option(f"{ESTIMATOR}.seed", type=Number()),
+)
+#: The data file of a command that can be planned without it.
+data_argument = apply(
+    click.argument("data", metavar="DATA.csv|.parquet", required=False),
+    click.option(
+        "--plan",
+        "planned",
+        type=Number(),
+        metavar="N",
+        help="Print what a release of N records would spend and how far off it would be; DATA is not read.",
+    ),
+)

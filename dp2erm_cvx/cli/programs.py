@@ -9,13 +9,13 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import SETTING_FLAGS, Number, field_option, json_option, names, once
+from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress
 from dp2erm_cvx.display import pairs
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.program import FirstStage, Program, SecondStage
     from dp2erm_cvx.program.kernel_model import PublicSample
     from dp2erm_cvx.solve import Solver
-    from dp2erm_cvx.universe import Universe
 
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
@@ -37,8 +36,8 @@ MOST = 1_000_000
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of the first stage from ``--set`` and its short forms."""
-    flags = {name: options[name] for name in SETTING_FLAGS if options[name] is not None}
-    settings = once("setting", options["first_settings"], **flags)
+    flags = {name: options[name] for name in opt.SETTING_FLAGS if options[name] is not None}
+    settings = opt.once("setting", options["first_settings"], **flags)
     if "degree" in settings:
         if "balance" in settings:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
@@ -60,7 +59,7 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
 
     declared = options.get("domain") is not None or options.get("ranges")
     domain = read_domain(options) if declared else None
-    chosen = (domain.columns if domain else None) or names(options.get("covariates"))
+    chosen = (domain.columns if domain else None) or opt.names(options.get("covariates"))
     if chosen is None:
         raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
     table = read_table(path, read_layout(options))
@@ -78,27 +77,33 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
 
 
 def second_stage_of(
-    text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain
+    text: str, domain: Domain, texts: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> SecondStage:
     """The second stage of that name, or in that file, with the settings of ``--second-set``."""
     from dp2erm_cvx import registry
     from dp2erm_cvx.study_file import stage_settings
 
     name = known_name(text, "second")
-    settings = once("--second-set", options["second_settings"])
+    settings = opt.once("--second-set", texts)
     if "features" in settings:
-        names = settings["features"]
-        features = names if isinstance(names, tuple) else (names,)
+        chosen = settings["features"]
+        features = chosen if isinstance(chosen, tuple) else (chosen,)
         features = domain.codebook.expanded(features) if domain.codebook else features
         # without named ranges the domain knows columns by number only
-        numbered = {} if domain.columns else {column: place for place, column in enumerate(columns)}
+        numbered = {} if domain.columns else {column: place for place, column in enumerate(columns or ())}
         settings["features"] = tuple(numbered.get(feature, feature) for feature in features)
     return registry.build(registry.second_stages(), name, **stage_settings(settings))
 
 
 _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
-
+#: Options by the stages of programs.
 _OPTIONS = {"first": "--program", "second": "--second-stage"}
+
+
+def _stage(cls: type[Program]) -> str:
+    from dp2erm_cvx.program import FirstStage
+
+    return "first" if issubclass(cls, FirstStage) else "second"
 
 
 def known_name(text: str, stage: str | None = None) -> str:
@@ -111,10 +116,23 @@ def known_name(text: str, stage: str | None = None) -> str:
     match = _FILE.fullmatch(text)
     if match is None:
         return text
+    from dp2erm_cvx.conformance import programs_of_file
     from dp2erm_cvx.registry import known_meanwhile
 
-    cls = _chosen(match["path"], match["chosen"], stage)
-    send_by_value(cls)
+    path, chosen = match["path"], match["chosen"]
+    inside = {cls.__name__: cls for cls in programs_of_file(path)}
+    fitting = {name: cls for name, cls in inside.items() if stage in (None, _stage(cls))}
+    if not fitting:
+        (option,) = (option for name, option in _OPTIONS.items() if name != stage)
+        raise ProgramError(f"{path}: holds no {stage} stage; {', '.join(inside)} goes with {option}")
+    what = "program" if stage is None else f"{stage} stage"
+    if chosen is None and len(fitting) > 1:
+        listed = ", ".join(f"{path}:{name}" for name in fitting)
+        raise ProgramError(f"{path}: holds {len(fitting)} {what}s: choose one of {listed}")
+    if chosen is not None and chosen not in fitting:
+        raise ProgramError(f"{path}: holds no {what} {chosen!r}; it has {', '.join(fitting)}")
+    cls = fitting[chosen or next(iter(fitting))]
+    _send_by_value(cls)
     click.get_current_context().with_resource(known_meanwhile(cls))
     return cls.name
 
@@ -130,37 +148,11 @@ def known_solver(text: str) -> str | Solver:
 
     function = callable_of(text)
     if text.partition(":")[0].endswith(".py"):
-        send_by_value(function)
+        _send_by_value(function)
     return OwnSolver(function, text.rpartition(":")[2])
 
 
-def _chosen(path: str, chosen: str | None, stage: str | None) -> type[Program]:
-    from dp2erm_cvx.conformance import programs_of_file
-    from dp2erm_cvx.program import FirstStage
-
-    by_stage: dict[str, dict[str, type[Program]]] = {"first": {}, "second": {}}
-    for cls in programs_of_file(path):
-        by_stage["first" if issubclass(cls, FirstStage) else "second"][cls.__name__] = cls
-    fitting = by_stage["first"] | by_stage["second"] if stage is None else by_stage[stage]
-    what = "programs" if stage is None else f"{stage} stages"
-    if not fitting:
-        (other,) = {"first", "second"} - {stage}
-        raise ProgramError(
-            f"{path}: holds no {stage} stage; {', '.join(by_stage[other])} goes with {_OPTIONS[other]}"
-        )
-    if chosen is None and len(fitting) > 1:
-        listed = ", ".join(f"{path}:{name}" for name in fitting)
-        raise ProgramError(f"{path}: holds {len(fitting)} {what}: choose one of {listed}")
-    if chosen is None:
-        return next(iter(fitting.values()))
-    if chosen not in fitting:
-        raise ProgramError(
-            f"{path}: holds no {what.removesuffix('s')} {chosen!r}; it has {', '.join(fitting)}"
-        )
-    return fitting[chosen]
-
-
-def send_by_value(named: Callable[..., Any]) -> None:
+def _send_by_value(named: Callable[..., Any]) -> None:
     """Other processes cannot import a file that is not installed: joblib sends them what it holds."""
     inside = "joblib.externals.cloudpickle"  # which newer versions of joblib import from elsewhere
     pickler = importlib.import_module(inside if importlib.util.find_spec(inside) else "cloudpickle")
@@ -169,11 +161,11 @@ def send_by_value(named: Callable[..., Any]) -> None:
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
 @click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
-@field_option("universe:Universe.n_samples", "--n", "n_samples", type=Number(), default=400)
-@field_option("universe:Universe.n_features", "--covariates", type=Number(), default=5)
-@field_option("domain.domain:Domain.covariate_bound", type=Number(), default=1.0)
-@field_option("domain.domain:Domain.outcome_bound", type=Number(), default=1.0)
-@json_option
+@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option("universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
+@opt.field_option("domain.domain:Domain.covariate_bound", type=opt.Number(), default=1.0)
+@opt.field_option("domain.domain:Domain.outcome_bound", type=opt.Number(), default=1.0)
+@opt.json_option
 def programs_command(
     chosen: str | None, as_json: bool, n_samples: int, covariates: int, **public: float
 ) -> None:
@@ -188,27 +180,33 @@ def programs_command(
 
     # refused before anything is read
     universe = Universe(Domain(public["covariate_bound"], public["outcome_bound"]), n_samples, covariates)
+    screen = console()
     if chosen is not None:
-        _describe(chosen, as_json, universe)
+        from dp2erm_cvx.conformance import load_program
+        from dp2erm_cvx.program.weights import describe
+
+        described = {cls.name: describe(cls(), universe) for cls in load_program(chosen)}
+        for title, facts in () if as_json else described.items():
+            screen.print(title, style="bold")
+            screen.print(pairs([(f"  {label}", text) for label, text in facts]))
+        if as_json:
+            print_json(described)
         return
     with progress("collecting programs"):
-        listed = [program_facts(cls) for cls in registry.programs().values()]
+        listed = [_program_facts(cls) for cls in registry.programs().values()]
     if as_json:
         print_json(listed)
         return
-    screen = console()
     for stage in ("first", "second"):
         screen.print(f"{stage.capitalize()} stage\n", style="bold")
         for program in (program for program in listed if program["stage"] == stage):
             screen.print(program["name"], style="bold")
             settings = [f"{name}={text}" for name, text in program["settings"].items()]
-            facts = program | {
-                "settings": ", ".join(settings) or "none",
-                "neighbors": ", ".join(program["relations"]) or "none: not private",
-                "source": program["citation"],
-            }
-            named = ("formula", "settings", "kind", "theorem", "neighbors", "source")
-            screen.print(pairs([(f"  {name}", facts[name]) for name in named if facts[name]]))
+            rows = {name: program[name] for name in ("formula", "settings", "kind", "theorem")}
+            rows["settings"] = ", ".join(settings) or "none"
+            rows["neighbors"] = ", ".join(program["relations"]) or "none: not private"
+            rows["source"] = program["citation"]
+            screen.print(pairs([(f"  {name}", text) for name, text in rows.items() if text]))
             screen.print()
     screen.print(
         "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "
@@ -218,28 +216,14 @@ def programs_command(
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
 
 
-def _describe(name: str, as_json: bool, universe: Universe) -> None:
-    from dp2erm_cvx.conformance import load_program
-    from dp2erm_cvx.program.weights import describe
-
-    described = {cls.name: describe(cls(), universe) for cls in load_program(name)}
-    if as_json:
-        print_json({name: [list(row) for row in rows] for name, rows in described.items()})
-        return
-    screen = console()
-    for title, rows in described.items():
-        screen.print(title, style="bold")
-        screen.print(pairs([(f"  {label}", text) for label, text in rows]))
-
-
-def program_facts(cls: type[Program]) -> dict[str, Any]:
+def _program_facts(cls: type[Program]) -> dict[str, Any]:
     """Declaration of a program class, as plain JSON types."""
     from dp2erm_cvx.program import FirstStage
 
     defaults = {name: known.default for name, known in inspect.signature(cls).parameters.items()}
     return {
         "name": cls.name,
-        "stage": "first" if issubclass(cls, FirstStage) else "second",
+        "stage": _stage(cls),
         "kind": cls.kind.value if issubclass(cls, FirstStage) else None,
         "formula": cls.formula,
         "settings": {
@@ -260,14 +244,11 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else repr(value)
 
 
-KINDS = ("exponential", "quadratic", "direct", "loss")
-
-
 @click.command("new-program", short_help="Write the file of a new program from a template.")
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(["exponential", "quadratic", "direct", "loss"]),
     required=True,
     help="Weights: exponential, of a fitted coefficient; quadratic, by a ridged QP; direct, by a program of "
     "quadratics and norms. loss: a second stage.",
@@ -284,7 +265,13 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
     place = Path(output or f"{name}.py")
     if place.suffix != ".py":
         raise DeclarationError(f"{place}: a program is a file that ends in .py: choose another --output")
-    _refuse_shadow(place)
+    # a file called numpy.py would be imported in place of NumPy by every program of its folder
+    shadows = place.stem in sys.stdlib_module_names
+    if not shadows and place.stem.isidentifier() and (spec := importlib.util.find_spec(place.stem)):
+        # a file of the current folder shadows nothing but itself
+        shadows = bool(spec.origin) and os.path.dirname(str(spec.origin)) != os.getcwd()
+    if shadows:
+        raise DeclarationError(f"{place}: hides the installed module {place.stem!r}: choose another name")
     try:
         with place.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -296,27 +283,15 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
     click.echo(f"Next: edit it, then dp2erm check-program {place}")
 
 
-def _refuse_shadow(place: Path) -> None:
-    """A file called numpy.py would be imported in place of NumPy by every program of its folder."""
-    module = place.stem
-    shadows = module in sys.stdlib_module_names
-    if not shadows and module.isidentifier():
-        spec = importlib.util.find_spec(module)
-        # a file of the current folder shadows nothing but itself
-        shadows = bool(spec and spec.origin and os.path.dirname(spec.origin) != os.getcwd())
-    if shadows:
-        raise DeclarationError(f"{place}: would hide the installed module {module!r}: choose another name")
-
-
 _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow", "skipped": "dim"}
 
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@field_option("audit.search:SearchPlan.evaluations", "--solves", type=Number(), default=20_000)
-@field_option("audit.search:SearchPlan.seconds", type=Number())
-@field_option("audit.search:SearchPlan.seed", type=Number(), default=0)
-@json_option
+@opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000)
+@opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number())
+@opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
+@opt.json_option
 def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
@@ -339,9 +314,8 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
             reports += conformance.check_program(cls, search=search, done=show)
     if as_json:
         print_json([report.to_dict() for report in reports])
-    else:
-        for report in reports:
-            _print(report)
+    for report in () if as_json else reports:
+        _print(report)
     return 0 if all(report.passed for report in reports) else 1
 
 

@@ -16,7 +16,7 @@ import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import advance, stages
-from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
@@ -30,39 +30,14 @@ if TYPE_CHECKING:
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
 
+    Public = Domain | PrivateRanges
+
 
 #: What is told where a domain declares none.
 NO_RANGES = (
     "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
     "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
 )
-
-
-def raw_table(path: str, options: Mapping[str, Any], domain: Domain | PrivateRanges) -> Table:
-    """The cells of the data file; what names no treatment or outcome is refused before it is read."""
-    from dp2erm_cvx.files import read_table
-
-    data_columns(domain)
-    return read_table(path, read_layout(options), ragged=True)
-
-
-def coded_data(table: Table, public: Domain | PrivateRanges, options: Mapping[str, Any]) -> Dataset:
-    """The records of a table, by the codebook that is declared."""
-    from dp2erm_cvx.data import Dataset
-
-    a, y = (table.cells(column) for column in data_columns(public))
-    return Dataset.coded(public, table, a, y, public.columns or names(options["covariates"]))
-
-
-def data_columns(public: Domain | PrivateRanges) -> tuple[str, str]:
-    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
-    book = public.codebook
-    treatment, outcome = (book.treatment.column, book.outcome) if book is not None else (None, None)
-    if not treatment:
-        raise DeclarationError("--treatment is missing: name the column of the treatment")
-    if not outcome:
-        raise DeclarationError("--outcome is missing: name the column of the outcome")
-    return treatment, outcome
 
 
 def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> CsvLayout:
@@ -76,54 +51,59 @@ def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> 
     return replace(layout, **{name: value for name, value in chosen.items() if value is not None})
 
 
-def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
+def read_domain(options: Mapping[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
     """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its columns.
 
     ``assumed`` fills in what nothing declares.
     """
-    from dp2erm_cvx.domain_file import domain_of
+    from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
 
-    flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     declared: dict[str, Any] = dict(assumed or {})
-    if options["domain"] is not None:
-        declared |= _domain_file(options["domain"], declared | flags)
-    declared |= flags
-    for name in REQUIRED:
-        within = name == "covariate_bound" and any(declared.get(one) for one in ("ranges", "levels"))
-        if name not in declared and not (within or (name == "covariate_bound" and options["ranges"])):
-            flag = "--" + name.replace("_", "-")
-            raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
+    if (path := options["domain"]) is not None:
+        own = read_declared(path)
+        beside = _with_flags(declared, options)  # by which a file is judged that leaves a bound to flags
+        whole = {name: beside[name] for name in REQUIRED if name in beside} | own
+        with placed(path):
+            check_names(own)
+            if not _missing(whole):
+                domain_of(whole)
+        declared |= own
+    declared = _with_flags(declared, options)
     if options["ranges"]:
         known = declared.get("ranges") or {}
         if not isinstance(known, dict):
             raise DeclarationError("--range names a column, but the ranges of the domain file have no names")
-        declared["ranges"] = {**known, **dict(map(range_of, options["ranges"]))}
-    return domain_of(_chosen(with_columns(declared, options), names(options.get("covariates"))))
-
-
-def with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Declarations with the columns of ``--treatment`` and ``--outcome`` put over them."""
-    columns = dict(declared)
-    if options.get("treatment"):
-        known = columns.get("treatment")
-        columns["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
-    if options.get("outcome"):
-        columns["outcome_column"] = options["outcome"]
-    return columns
-
-
-def _chosen(declared: dict[str, Any], chosen: Sequence[str] | None) -> dict[str, Any]:
-    """Declarations of the columns of ``--covariates`` alone, in their order."""
+        declared["ranges"] = {**known, **dict(map(_range, options["ranges"]))}
+    for name in _missing(declared):
+        flag = "--" + name.replace("_", "-")
+        raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
     ranges, levels = declared.get("ranges"), declared.get("levels") or {}
-    if chosen is None or not (isinstance(ranges, dict) or levels):
-        return declared
-    ranges = ranges or {}
-    for name in chosen:
-        if name not in ranges and name not in levels:
-            raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
-    return coded_columns(declared, chosen) | {
-        "ranges": {name: ranges[name] for name in chosen if name in ranges}
-    }
+    chosen = names(options.get("covariates"))
+    if chosen is not None and (isinstance(ranges, dict) or levels):
+        ranges = ranges or {}
+        for name in chosen:
+            if name not in ranges and name not in levels:
+                raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
+        picked = {name: ranges[name] for name in chosen if name in ranges}
+        declared = coded_columns(declared, chosen) | {"ranges": picked}
+    return domain_of(declared)
+
+
+def _missing(declared: Mapping[str, Any]) -> list[str]:
+    """Bounds that have to be declared: ranges and levels have a norm of their own."""
+    bounded = declared.get("ranges") or declared.get("levels")
+    return [one for one in REQUIRED if one not in declared and not (bounded and one == "covariate_bound")]
+
+
+def _with_flags(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Declarations with every flag put over them that names a field, the treatment or the outcome."""
+    flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
+    if options.get("treatment"):
+        known = declared.get("treatment")
+        flags["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
+    if options.get("outcome"):
+        flags["outcome_column"] = options["outcome"]
+    return {**declared, **flags}
 
 
 def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
@@ -137,24 +117,7 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
     return picked
 
 
-def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Domain that the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
-
-    declared = read_declared(path)
-    whole = {name: beside[name] for name in REQUIRED if name in beside} | declared
-    bounded = "covariate_bound" in whole or whole.get("ranges") or whole.get("levels")
-    try:
-        if bounded and "outcome_bound" in whole:
-            domain_of(whole)
-        else:
-            check_names(declared)
-    except DeclarationError as error:
-        raise DeclarationError(f"{path}: {error}") from None
-    return declared
-
-
-def range_of(text: str) -> tuple[str, tuple[float | str, float | str]]:
+def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
     """``COLUMN=LOW:HIGH``. Raises DeclarationError."""
     column, separator, ends = text.rpartition("=")
     low, colon, high = ends.partition(":")
@@ -165,13 +128,11 @@ def range_of(text: str) -> tuple[str, tuple[float | str, float | str]]:
     return column.strip(), pair
 
 
-#: What stands for a range that is released.
-_RELEASED = "private"
-#: What a domain may declare beside ranges.
+#: What may be declared beside ranges that are released.
 _KNOWN = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
 
 
-def read_ranges(options: dict[str, Any]) -> PrivateRanges:
+def read_ranges(options: Mapping[str, Any]) -> PrivateRanges:
     """The public ranges of ``--domain`` and of the flags; the other covariates of ``--covariates`` have none.
 
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
@@ -179,12 +140,12 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     """
     from dp2erm_cvx.domain_file import read_declared, split_codebook
     from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.public import public_number
 
     fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
     chosen = names(options.get("covariates"))
-    fields = with_columns(fields if chosen is None else coded_columns(fields, chosen), options)
-    book, declared = split_codebook(fields)
-    declared |= {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
+    fields = fields if chosen is None else coded_columns(fields, chosen)
+    book, declared = split_codebook(_with_flags(fields, options))
     for name in declared:
         if name not in _KNOWN:
             raise DeclarationError(f"--private-ranges: {name} cannot be declared; known: {', '.join(_KNOWN)}")
@@ -192,38 +153,59 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     if not isinstance(ranges, Mapping):
         raise DeclarationError("--private-ranges: ranges of the domain file must have names")
     known = {str(name): _entry(name, entry) for name, entry in ranges.items()}
-    known |= dict(map(range_of, options["ranges"]))
+    known |= dict(map(_range, options["ranges"]))
     if chosen is not None:
         known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
     if book is not None:
         known = book.ranges(known)
+    outcome = _entry("outcome", declared.get("outcome"))
+    if "outcome_bound" in declared:
+        if "outcome" in declared:
+            raise DeclarationError("--private-ranges: declare outcome or outcome_bound, not both")
+        bound = public_number("outcome_bound", declared["outcome_bound"], above=0.0)
+        center = public_number("outcome_center", declared.get("outcome_center", 0.0))
+        outcome = center - bound, center + bound
+    elif "outcome_center" in declared:
+        raise DeclarationError("--private-ranges: outcome_center needs an outcome_bound")
     rest = {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
-    outcome = _outcome(declared)
     return PrivateRanges(options["private_ranges"], known or None, outcome=outcome, codebook=book, **rest)
 
 
 def _entry(name: str, entry: Any) -> Any:
+    """A range of the file; None where it is to be released."""
     from dp2erm_cvx.private_ranges import Within
 
     if isinstance(entry, Mapping):
         if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
             raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
         return Within(*entry["within"])
-    return None if entry == _RELEASED else entry
+    return None if entry == "private" else entry
 
 
-def _outcome(declared: Mapping[str, Any]) -> Any:
-    if "outcome_bound" not in declared:
-        if "outcome_center" in declared:
-            raise DeclarationError("--private-ranges: outcome_center needs an outcome_bound")
-        return _entry("outcome", declared.get("outcome"))
-    if "outcome" in declared:
-        raise DeclarationError("--private-ranges: declare outcome or outcome_bound, not both")
-    from dp2erm_cvx.public import public_number
+def data_columns(public: Public) -> tuple[str, str]:
+    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
+    book = public.codebook
+    columns = (None, None) if book is None else (book.treatment.column, book.outcome)
+    for name, column in zip(("treatment", "outcome"), columns, strict=True):
+        if not column:
+            raise DeclarationError(f"--{name} is missing: name the column of the {name}")
+    return str(columns[0]), str(columns[1])
 
-    bound = public_number("outcome_bound", declared["outcome_bound"], above=0.0)
-    center = public_number("outcome_center", declared.get("outcome_center", 0.0))
-    return center - bound, center + bound
+
+def raw_table(path: str, options: Mapping[str, Any], domain: Public) -> Table:
+    """The cells of the data file; what names no treatment or outcome is refused before it is read."""
+    from dp2erm_cvx.files import read_table
+
+    data_columns(domain)
+    return read_table(path, read_layout(options), ragged=True)
+
+
+def coded_data(table: Table, public: Public, covariates: str | None = None) -> Dataset:
+    """The records of a table, by the codebook that is declared."""
+    from dp2erm_cvx.data import Dataset
+
+    a, y = (table.cells(column) for column in data_columns(public))
+    return Dataset.coded(public, table, a, y, public.columns or names(covariates))
 
 
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
@@ -240,38 +222,38 @@ block_options = apply(
 )
 
 
-def read_cells(
-    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
-) -> Table | BlockedDataset:
-    """The data file as it stands, in memory or in blocks; the bar, if any, tells of passes over them.
-
-    Raises DeclarationError where blocks are asked for, and the file has none.
-    """
-    if not _in_blocks(path, options["blocks"], domain):
-        table = raw_table(path, options, domain)
-        if bar is not None:
-            advance(bar, "solving")
-        return table
-    from dp2erm_cvx.blocked import BlockedDataset
-
-    _connect(options["scheduler"])
-    if bar is not None:
-        _shown(bar)
-    treatment, outcome = data_columns(domain)
-    chosen, layout = names(options["covariates"]), read_layout(options)
-    return BlockedDataset.read(path, treatment=treatment, outcome=outcome, covariates=chosen, layout=layout)
-
-
 @dataclass(frozen=True)
 class Coded:
     """Cells as they stand, and the records that codebooks have made of them, each of them once."""
 
     cells: Table | BlockedDataset
-    options: Mapping[str, Any]
-    made: list[tuple[Domain | PrivateRanges, Dataset | BlockedDataset]] = field(default_factory=list)
+    covariates: str | None
+    made: list[tuple[Public, Dataset | BlockedDataset]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: str, options: Mapping[str, Any], domain: Public, bar: Progress | None) -> Coded:
+        """The data file in memory or in blocks; the bar, if any, tells of passes over them.
+
+        Raises DeclarationError where blocks are asked for, and the file has none.
+        """
+        covariates = options.get("covariates")
+        if not _in_blocks(path, options["blocks"], domain):
+            table = raw_table(path, options, domain)
+            if bar is not None:
+                advance(bar, "solving")
+            return cls(table, covariates)
+        from dp2erm_cvx.blocked import BlockedDataset
+
+        _connect(options["scheduler"])
+        if bar is not None:
+            _show_passes(bar)
+        treatment, outcome = data_columns(domain)
+        chosen, layout = names(covariates), read_layout(options)
+        named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": chosen}
+        return cls(BlockedDataset.read(path, **named, layout=layout), covariates)
 
     def by(
-        self, domain: Domain | PrivateRanges, count: Callable[[RecordCounts], None] | None = None
+        self, domain: Public, count: Callable[[RecordCounts], None] | None = None
     ) -> Dataset | BlockedDataset:
         """The records by the codebook of a domain; ``count`` gets their counts when they are made."""
         from dp2erm_cvx.blocked import BlockedDataset
@@ -287,14 +269,14 @@ class Coded:
             data: Any = replace(cells, treatment=treatment, outcome=outcome).coded(domain)
             tables: Blocks[Table] = data.tables
         else:
-            data, tables = coded_data(cells, domain, self.options), whole(cells, 0)
+            data, tables = coded_data(cells, domain, self.covariates), whole(cells, 0)
         self.made.append((domain, data))
         if count is not None:
             count(reduce(add, tables.map(partial(record_counts, public=domain, columns=data.columns))))
         return self.made[-1][1]
 
 
-def _in_blocks(path: str, choice: str, public: Domain | PrivateRanges) -> bool:
+def _in_blocks(path: str, choice: str, public: Public) -> bool:
     from dp2erm_cvx.files import is_text, parquet_parts
 
     text = is_text(path)
@@ -320,18 +302,17 @@ def _connect(scheduler: str | None) -> None:
         return
     try:
         from distributed import Client
-    except ImportError:
-        raise DeclarationError(
-            "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
-        ) from None
-    try:
+
         client = Client(scheduler)  # type: ignore[no-untyped-call]
+    except ImportError:
+        need = "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
+        raise DeclarationError(need) from None
     except (OSError, ValueError, TimeoutError):
         raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
     click.get_current_context().call_on_close(client.close)
 
 
-def _shown(bar: Progress) -> None:
+def _show_passes(bar: Progress) -> None:
     """Show the passes of local threads on the bar until the command ends."""
     try:
         callbacks: Any = importlib.import_module("dask.callbacks")

@@ -1,4 +1,4 @@
-"""Commands on a release: show it, verify it against its declarations, apply it: for no epsilon."""
+"""Commands on what was released, for no epsilon: show, report, verify, apply it; the account it is in."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import csv
 import io
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import DOMAIN_FIELDS, csv_options, json_option
+from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.reading import read_domain, read_layout
-from dp2erm_cvx.cli.screen import check_new, progress, show, writable, write_text
+from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.ledger import Account
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
 @click.argument("release", metavar="RELEASE.json")
-@json_option
+@opt.json_option
 def show_command(release: str, as_json: bool) -> None:
     """Print the summary of a release, as the command that made it did.
 
@@ -29,10 +34,7 @@ def show_command(release: str, as_json: bool) -> None:
     from dp2erm_cvx.release.reading import read_release_file
 
     published = read_release_file(release)
-    if as_json:
-        click.echo(published.to_json())
-        return
-    show(published.blocks())
+    click.echo(published.to_json()) if as_json else show(published.blocks())
 
 
 @click.command("report", short_help="One page about releases; a table or a plot of their answers.")
@@ -57,6 +59,7 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
     ending = os.path.splitext(page)[1].lower()
     check_new(page, force, *releases)
     with progress(f"writing {page}"):
+        from dp2erm_cvx.release.answers import FORMATS, answers, answers_as
         from dp2erm_cvx.release.reading import read_release_file
 
         published = {Path(one).stem: read_release_file(one) for one in releases}
@@ -67,23 +70,16 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
 
             (first, *more), source = published.values(), Path(releases[0]).name
             write_text(page, release_page(published if more else first, source=source))
+        elif not (listed := answers(published)):
+            raise DeclarationError("none of these is the release of an effect: values and rules have pages")
+        elif ending in FORMATS:
+            write_text(page, answers_as(listed, ending))
         else:
-            _write_answers(page, ending, published)
+            from dp2erm_cvx.plotting.figure import check_figure, forest_plot
+
+            check_figure(page)
+            forest_plot(published, page)
     click.echo(f"wrote {page}")
-
-
-def _write_answers(path: str, ending: str, published: dict[str, Any]) -> None:
-    from dp2erm_cvx.release.answers import FORMATS, answers, answers_as
-
-    if not (listed := answers(published)):
-        raise DeclarationError("none of these is the release of an effect: their values and rules have pages")
-    if ending in FORMATS:
-        write_text(path, answers_as(listed, ending))
-        return
-    from dp2erm_cvx.plotting.figure import check_figure, forest_plot
-
-    check_figure(path)
-    forest_plot(published, path)
 
 
 @click.command("datasheet", short_help="The record of a release for a public registry.")
@@ -125,7 +121,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @click.option("--second-stage", "own", metavar="FILE.py", help="The file of a second stage of your own.")
-@csv_options
+@opt.csv_options
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
 def predict_command(release: str, data: str, own: str | None, output: str | None, **options: Any) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
@@ -182,7 +178,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
         if known_name(program) == program:
             raise DeclarationError(f"--program {program!r}: must be a FILE.py; registered ones are known")
     if about is not None:
-        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": about})
+        expected = read_domain({**dict.fromkeys(opt.DOMAIN_FIELDS), "ranges": (), "domain": about})
     with progress("verifying"):
         declared = read_release_file(release, check=False)
         digest, beside = study, []
@@ -207,3 +203,69 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
     if not declared.private:
         click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)
     return 0 if result.holds else 1
+
+
+@click.command("ledger", short_help="Budget of data sets: total, spent and left.")
+@click.argument("file", metavar="FILE")
+@opt.field_option(
+    "ledger.ledger:Account.dataset", metavar="NAME", beside=" This one only, with every charge."
+)
+@click.option("--declare-epsilon", type=opt.Number(), help="Open the account of --dataset with this total.")
+@click.option("--declare-delta", type=opt.Number(), help="Delta of that total [0].")
+@opt.field_option("ledger.ledger:Account.relation", show_default="replace-one")
+@opt.field_option("ledger.ledger:Account.composition", show_default="basic")
+@opt.json_option
+def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
+    """Show the budgets in the ledger FILE, or declare the total of a data set.
+
+    A total is declared once and never changed. dp2erm fit --ledger charges a release before its noise is
+    drawn, and refuses what does not fit.
+    """
+    from dp2erm_cvx.ledger import Ledger
+
+    book = Ledger(file)
+    declared = {name: value for name, value in options.items() if value is not None}
+    if declared:
+        from dp2erm_cvx.privacy import Budget
+
+        if dataset is None or "declare_epsilon" not in declared:
+            raise DeclarationError("a total needs both --dataset NAME and --declare-epsilon E")
+        total = Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
+        book.declare(dataset, total, **declared)
+    accounts = book.accounts() if dataset is None else [book.account(dataset)]
+    if as_json:
+        print_json([account.to_dict() for account in accounts])
+    else:
+        _show(accounts, charges=dataset is not None)
+
+
+def _show(accounts: Sequence[Account], *, charges: bool) -> None:
+    screen = console()
+    if not accounts:
+        screen.print("no data set has been declared in this ledger")
+    for account in accounts:
+        spent, total, count = account.spent, account.total, len(account.receipts)
+        counted = f"{count} release{'' if count == 1 else 's'}"
+        protected = "" if account.unit is None else f", protected: {account.unit}"
+        text = f"{account.dataset}: {counted}, neighbors: {account.relation}{protected}"
+        screen.print(text, style="bold", markup=False)
+        sums = (
+            ("total", total.epsilon, total.delta),
+            (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
+            ("left", spent.left_epsilon, spent.left_delta),
+        )
+        rows = [(name, f"{epsilon:.6g}", f"{delta:.3g}") for name, epsilon, delta in sums]
+        screen.print(grid("", "epsilon", "delta", rows=rows))
+        if account.composition is not spent.composition:
+            screen.print(f"declared: {account.composition}; {spent.composition} is in force")
+        if account.composition == "renyi":
+            curves = sum(one.curve is not None for one in account.receipts)
+            screen.print(f"Renyi curves: {curves} of {counted}; pure releases need none")
+        if charges and account.receipts:
+            each = (
+                (one.charged_at, one.number, one.note, f"{one.budget.epsilon:g}", f"{one.budget.delta:g}")
+                for one in account.receipts
+            )
+            listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each)
+            listed.columns[1].no_wrap = True
+            screen.print(listed)

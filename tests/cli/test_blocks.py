@@ -96,7 +96,7 @@ def test_every_pass_over_blocks_is_told_with_a_time_of_its_own(monkeypatch):
     told = []
     monkeypatch.setattr(reading, "stages", lambda bar: lambda *facts: told.append(facts))
     with click.Context(click.Command("effect")):
-        reading._shown(None)
+        reading._show_passes(None)
         for _ in range(2):
             dask.compute(dask.delayed(len)("ab"), scheduler="threads")
     passes = (f"blocks of records, pass {number}" for number in (1, 2))

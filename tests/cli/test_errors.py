@@ -61,7 +61,7 @@ BAD = {
         ["fit", "--plan", "9", "--covariate-bound", "1", "--outcome-bound", "1", "--epsilon", "1"],
         "--covariates",
     ),
-    "certify: more records than memory": (["certify", "--n", "1e18"], "1,000,000"),
+    "certify: more records than memory": (["certify", "--n", "1e18"], "must be at most 1e+06"),
 }
 
 

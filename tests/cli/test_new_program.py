@@ -24,9 +24,9 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     assert again.exit_code == 2
     assert "exists already" in again.stderr
     for words, message in (
-        (("numpy",), "would hide the installed module 'numpy'"),
-        (("string",), "would hide the installed module 'string'"),
-        (("yours", "--output", "cvxpy.py"), "would hide the installed module 'cvxpy'"),
+        (("numpy",), "hides the installed module 'numpy'"),
+        (("string",), "hides the installed module 'string'"),
+        (("yours", "--output", "cvxpy.py"), "hides the installed module 'cvxpy'"),
         (("yours", "--output", "yours.txt"), "ends in .py"),
     ):
         refused = command("new-program", *words, "--kind", "direct")
