@@ -29,14 +29,15 @@ _SPREAD = 100_000
 STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replacement:
-    """Record ``index`` becomes ``covariates`` (d,), scaled and without the intercept, in arm ``arm``."""
+    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an ``arm``."""
 
     index: int
     covariates: Array
     arm: int
     origin: str
+    base: int = 0
 
     def plain(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -52,9 +53,15 @@ class Base:
     """One dataset, its weights, and the directions in which its fitted coefficient points."""
 
     def __init__(
-        self, program: FirstStage, universe: Universe, records: Records, pool: Array | None = None
+        self,
+        program: FirstStage,
+        universe: Universe,
+        records: Records,
+        pool: Array | None = None,
+        index: int = 0,
     ) -> None:
         self.program, self.universe, self.records, self.pool = program, universe, records, pool
+        self.index = index
         #: Treatments (n,): of every record what is asked in any order, held like its weight.
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
         self.treated = int(np.sum(self.arms))
@@ -149,7 +156,7 @@ class Base:
         drawn = [_drawn(self, strategy, chunk * size + k, rng) for k in range(size)]
         rows = self.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
         return [
-            Replacement(j, point(row), arm, strategy)
+            Replacement(j, point(row), arm, strategy, self.index)
             for ((j, arm), _, point), row in zip(drawn, rows, strict=True)
         ]
 

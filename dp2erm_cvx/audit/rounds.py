@@ -6,9 +6,10 @@ Short searches at other sizes and ridges say how tight a bound is there.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
-from dp2erm_cvx.audit.scouts import Surrogate
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
+from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.parallel import run_tasks
@@ -39,7 +40,7 @@ from dp2erm_cvx.universe import Universe
 BASE = "base"
 #: Neighbors of one dataset in a look; those among which an ascent begins; looks per drawn dataset.
 CHUNK, SCREENED, STAY = 100, 20, 4
-#: One in so many neighbors is solved again by the named solver; pairs by which a fast scout is compared.
+#: One in so many neighbors is solved again by the named solver; pairs by which a fast surrogate is compared.
 CHECKED, _SAMPLE = 100, 7
 #: Pairs that are kept by every quantity.
 KEPT = 10
@@ -53,36 +54,12 @@ _AGAIN = (False, True)
 Source = Callable[[np.random.Generator], Records]
 
 
-@dataclass(frozen=True)
-class KeptPair:
-    """A pair in few numbers, and its movements ``values`` by quantity.
+#: A pair that is kept: of few kinds of records, or a change of one dataset.
+Kept = Pairs | Replacement
 
-    ``what`` is one pair of kinds, or a replacement in dataset ``base`` of the data or the generator.
-    """
 
-    values: dict[str, float]
-    what: Pairs | Replacement = field(compare=False)
-    base: int = 0
-
-    @property
-    def origin(self) -> str:
-        """The search that found it."""
-        return self.what.origin if isinstance(self.what, Replacement) else "search over base datasets"
-
-    def plain(self) -> dict[str, Any]:
-        """In plain JSON types."""
-        return {**vars(self), "what": self.what.plain()}
-
-    @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> KeptPair:
-        """Inverse of :meth:`plain`."""
-        kind = Replacement if "origin" in plain["what"] else Pairs
-        return cls(**{**plain, "what": kind.of_plain(plain["what"])})
-
-    def ratio(self, claims: Sequence[Claim]) -> float:
-        """The largest movement over its bound; that of one weight counts where nothing else is claimed."""
-        moving = [claim for claim in claims if claim.quantity is not Quantity.LARGEST] or claims
-        return max(self.values[claim.quantity] / max(claim.bound, 1e-300) for claim in moving)
+def _read(plain: dict[str, Any]) -> Kept:
+    return Replacement.of_plain(plain) if "origin" in plain else Pairs.of_plain(plain)
 
 
 @dataclass(eq=False)
@@ -102,7 +79,7 @@ class Rounds:
     few
         Whether the records are few enough for the declared problem, and for keeping pairs of datasets.
     compare
-        Whether a fast scout has to agree with full solves on a sample before it is used.
+        Whether a fast surrogate has to agree with full solves on a sample before it is used.
     digest
         A fingerprint of the data, by which a checkpoint knows them.
     """
@@ -123,7 +100,7 @@ class Rounds:
         universe = self.universe
         # so many covariates as are given data, but a base dataset needs no more than three
         small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
-        # a scout that is off wastes a search, but what is reported is solved in full
+        # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1])) if self.compare else None
         self.surrogate = Surrogate.of(self.program, small, sample) if BASE in self.names else None
         self._base: tuple[int, Base] | None = None
@@ -141,11 +118,6 @@ class Rounds:
             starts, refined, evaluations = COSTLY if self.surrogate.exact else CHEAP
             return starts + (refined + len(_AGAIN)) * evaluations
 
-        def highest(state: State) -> float:
-            return max(
-                (pair.ratio(self.claims) for best in state.best.values() for _, pair in best), default=0.0
-            )
-
         call = {
             "program": [self.program.name, self.program.settings()],
             "domain": self.universe.domain.to_dict(),
@@ -154,14 +126,21 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        fields: dict[str, Any] = {
-            "keep": KEPT,
-            "apart": 1e-9,
-            "wave": 4,
-            "call": call,
-            "read": KeptPair.of_plain,
-        }
-        return explore(self.look, plan, most=most, highest=highest, **fields)
+        limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4}
+        return explore(self.look, plan, most=most, highest=self._highest, call=call, read=_read, **limits)
+
+    def _ranked(self, state: State) -> list[tuple[float, Kept]]:
+        """The pairs kept, by movement over bound; that of one weight counts where nothing else is claimed."""
+        moving = [claim for claim in self.claims if claim.quantity is not Quantity.LARGEST] or self.claims
+        ranked = [
+            (height / max(claim.bound, 1e-300), pair)
+            for claim in moving
+            for height, pair in state.best.get(claim.quantity, ())
+        ]
+        return sorted(ranked, key=lambda item: -item[0])
+
+    def _highest(self, state: State) -> float:
+        return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
     def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
@@ -178,31 +157,29 @@ class Rounds:
         with_v = Quantity.V in claimed
         quantity = claimed[(number // 4 if with_v else number) % len(claimed)]
         quantity = Quantity.V if with_v and number % 4 < 3 else quantity
-        known = [pair.what for pair in state.pairs(quantity) if isinstance(pair.what, Pairs)]
+        known = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
         with np.errstate(all="ignore"):
             ends, spent = _climb(self.surrogate, quantity, known, room, rng)
             moved = self.surrogate.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
-        for index in range(len(ends)):
-            values = {name.value: float(moved[name][index]) for name in Quantity}
+        for k in range(len(ends)):
+            values = {name.value: float(moved[name][k]) for name in Quantity}
             if np.isfinite(list(values.values())).all():
-                gain.pairs.append((values, KeptPair(values, ends.take(np.array([index])))))
+                gain.pairs.append((values, ends.take(np.array([k]))))
         return gain
 
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         index = 0 if self._fixed else number // STAY
-        base = self.base(index)
-        elite = [pair.what for pair in state.pairs(Quantity.V) if pair.base == index]
-        known = [change for change in elite if isinstance(change, Replacement)] if name == "ascent" else []
+        base, ascent = self.base(index), name == "ascent"
+        elite = [one for one in state.pairs(Quantity.V) if isinstance(one, Replacement) and one.base == index]
         tried, step, moved, start = 0, 0.1, [], None
-        if known and number % 4:  # mostly on from one of the best
-            start = known[min(int(rng.geometric(0.5)), len(known)) - 1]
+        if ascent and elite and number % 4:  # mostly on from one of the best
+            start = elite[min(int(rng.geometric(0.5)), len(elite)) - 1]
         else:
-            tried, step = min(SCREENED if name == "ascent" else CHUNK, room), 0.3
-            changes = base.propose(name, number if self._fixed else number % STAY, tried, rng)
-            moved = base.moved(changes)
+            tried, step = min(SCREENED if ascent else CHUNK, room), 0.3
+            moved = base.moved(base.propose(name, number if self._fixed else number % STAY, tried, rng))
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
-        if name == "ascent" and start is not None and tried < room:
+        if ascent and start is not None and tried < room:
             end, solves = base.ascend(start, step, room - tried - 1, rng)
             moved += base.moved([end])  # once more, on its own
             tried += solves + 1
@@ -215,8 +192,7 @@ class Rounds:
         largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
         gain = Gain(tried, counts=counts, largest=largest)
         for change, movement in moved:
-            values = {quantity.value: interval.low for quantity, interval in movement.items()}
-            gain.pairs.append((values, KeptPair(values, change, index)))
+            gain.pairs.append(({what.value: interval.low for what, interval in movement.items()}, change))
         return gain
 
     @property
@@ -232,41 +208,40 @@ class Rounds:
     def base(self, index: int) -> Base:
         """Dataset ``index`` with its weights."""
         if self._base is None or self._base[0] != index:
-            self._base = (index, Base(self.program, self.universe, self._drawn(index), self.pool))
+            records = self._drawn(index)
+            self._base = (index, Base(self.program, self.universe, records, self.pool, index))
         return self._base[1]
 
-    def pair(self, known: KeptPair) -> NeighborPair | None:
+    def pair(self, known: Kept) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
-        if isinstance(known.what, Replacement):
-            return self.base(known.base).pair(known.what)
-        inside = known.what.admissible(self.universe.domain)
-        return NeighborPair(*known.what.records(self.universe.domain), 0, known.origin) if inside else None
+        if isinstance(known, Replacement):
+            return self.base(known.base).pair(known)
+        inside = known.admissible(self.universe.domain)
+        records = known.records(self.universe.domain)
+        return NeighborPair(*records, 0, "search over base datasets") if inside else None
 
     def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
         """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
 
         Raises DataError where the search found no neighbor inside of the universe.
         """
-        claims = self.claims
-        everything = [pair for best in state.best.values() for _, pair in best]
-        everything.sort(key=lambda pair: -pair.ratio(claims))
-        tops = [best[0][1] for claim in claims if (best := state.best.get(claim.quantity))]
+        tops = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
-        number, chosen = KEPT if self.few else 0, list[KeptPair]()
-        for candidate in [*tops, *everything]:
-            if candidate not in chosen and (len(chosen) < number or candidate in tops):
-                chosen.append(candidate)
-        pairs = [pair for candidate in chosen if (pair := self.pair(candidate)) is not None]
+        rest = [pair for _, pair in self._ranked(state)] if self.few else []
+        chosen = {json.dumps(one.plain()): one for one in tops}
+        for one in rest:
+            if len(chosen) < KEPT:
+                chosen.setdefault(json.dumps(one.plain()), one)
+        pairs = [pair for one in chosen.values() if (pair := self.pair(one)) is not None]
         if not pairs:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         resolved = resolve(self.program, pairs)
         verdicts = []
-        for claim in claims:
+        for claim in self.claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
-        datasets, unsolved = (int(state.counts.get(name, 0)) for name in ("datasets", "unsolved"))
-        disagreement, radius = (state.largest.get(name, 0.0) for name in ("disagreement", "radius"))
-        checked = SolverCheck(self.solver, datasets, disagreement, radius, unsolved)
+        counts = {name: int(state.counts.get(name, 0)) for name in ("datasets", "unsolved")}
+        checked = SolverCheck(self.solver, **counts, **state.largest)  # type: ignore[arg-type]
         if self.few:  # else the solver is that which has just solved them
             checked = checked.plus(check(self.program, resolved, self.solver))
         return tuple(verdicts), tuple(resolved), checked
@@ -426,7 +401,7 @@ def _cell(
         bounds = {one.name: one.bound for kind in kinds for one in claims if one.quantity is kind}
         if not bounds:
             return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
-        # every cell is small: comparing its scout with full solves would cost more than the search
+        # every cell is small: comparing its surrogate with full solves would cost more than the search
         rounds = Rounds(program, universe, claims, (BASE,), seed=search.seed, compare=False)
         best = rounds.explored(search).best.get(Quantity.V, [])
         pairs = [pair for _, one in best if (pair := rounds.pair(one)) is not None]

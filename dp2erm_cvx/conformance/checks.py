@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import movements
-from dp2erm_cvx.audit.scouts import Surrogate
+from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.conformance.subject import (
     Check,
     CheckStatus,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, scouts
+from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import movements
 from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
@@ -186,8 +186,8 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
-    quickly = scouts.Surrogate.of(program, universe)
-    full = scouts.Surrogate(program, universe)
+    quickly = surrogates.Surrogate.of(program, universe)
+    full = surrogates.Surrogate(program, universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
@@ -34,13 +34,13 @@ Arms = NDArray[np.int64]
 #: Entries of covariates of the datasets that are solved at once.
 _TOGETHER = 500_000
 
-#: Maps covariates (b, m, d), arms and counts (b, m) of b datasets of distinct rows to weights per record.
-Weights = Callable[[Array, Arms, Array], Array]
+#: Maps the distinct records of b datasets, m of each, and their counts (b, m) to weights per record (b, m).
+Weights = Callable[[Records, Array], Array]
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Uncertified movements of pairs of groups. What a scout finds is solved again in full.
+    """Uncertified movements of pairs of groups. What it finds is solved again in full.
 
     By the ``weights`` of distinct rows; where there are None, of any program, by all n records, one solve
     each.
@@ -52,7 +52,7 @@ class Surrogate:
 
     @classmethod
     def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Surrogate:
-        """The fast scout of a resolved program; full solves without one, or if it is off on ``sample``."""
+        """The fast one of a resolved program; full solves without one, or if it is off on ``sample``."""
         full, weights = cls(program, universe), _known(program, universe)
         surrogate = cls(program, universe, weights)
         if weights is None or sample is None:
@@ -82,7 +82,8 @@ class Surrogate:
             ends = zip(some.distinct(False), some.distinct(True), strict=True)
             x, arm, count = (np.concatenate(parts) for parts in ends)
             with contextlib.suppress(np.linalg.LinAlgError):  # hardly any ridge
-                both = self.weights(x, arm, count)
+                records = records_at(self.universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
+                both = self.weights(records, count)
                 half = len(some)
                 for quantity, values in _of_groups(both[:half], both[half:], count[:half]).items():
                     moved[quantity][valid] = values
@@ -114,7 +115,7 @@ def _of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
 def _known(program: FirstStage, universe: Universe) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return partial(_closed_form, program, universe)
+        return partial(_closed_form, program)
     if isinstance(program, WeightsProgram):
         return None if program.unread(universe) else partial(_direct, program, universe)
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
@@ -128,167 +129,135 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     return partial(weights, program, universe, model)
 
 
-def _closed_form(program: ClosedFormWeights, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
+def _closed_form(program: ClosedFormWeights, records: Records, count: Array) -> Array:
     """Weights that are functions of each record."""
-    records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
-    return _of_sum_n(
-        program.unnormalized(records).reshape(arm.shape), count / count.sum(axis=1, keepdims=True)
-    )
+    return _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
 
 
-def _direct(program: WeightsProgram, universe: Universe, x: Array, arm: Arms, count: Array) -> Array:
+def _direct(program: WeightsProgram, universe: Universe, records: Records, count: Array) -> Array:
     """Weights that are the variable of a program."""
-    step = max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
+    (b, m), step = count.shape, max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
     parts = []
-    for k in range(0, len(x), step):
-        rows, arms = x[k : k + step], arm[k : k + step]
-        records = records_at(universe.domain, rows.reshape(-1, x.shape[2]), arms.ravel())
-        parts.append(program.weights_of_kinds(universe, records, count[k : k + step]))
+    for k in range(0, b, step):
+        some = records.at(np.arange(k * m, min(k + step, b) * m))
+        parts.append(program.weights_of_kinds(universe, some, count[k : k + step]))
     return np.concatenate(parts)
 
 
-def _of_sum_n(f: Array, share: Array) -> Array:
+def _of_sum_n(f: Array, count: Array) -> Array:
     """Weights in the ratios of ``f`` (b, m), of sum n."""
+    share = count / count.sum(axis=1, keepdims=True)
     return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
 
 
-def _entropy(
-    program: RidgedEntropyFirstStage,
-    universe: Universe,
-    model: ExponentialModel,
-    x: Array,
-    arm: Arms,
-    count: Array,
-) -> Array:
-    """Weights of entropy balancing with a ridge."""
-    ridge = model.ridge / model.n
-    B, target = _entropy_rows(program, universe.domain, x, arm, count)
+def _of_logs(logs: Array, count: Array) -> Array:
+    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
+
+
+def _entropy(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
+    """Weights of entropy balancing with a ridge: rows and targets are ``EntropyFirstStage.moments``."""
+    arm = records.a.reshape(count.shape)
+    rows = program.in_arm(records, records.a, np.ones(2)).reshape(*arm.shape, 2, -1)
     share = count / count.sum(axis=1, keepdims=True)
-    unit = ridge * np.eye(B.shape[2])
-
-    def smooth(v: Array) -> tuple[Array, Array, Array]:
-        s = np.einsum("bmd,bd->bm", B, v)
-        top = np.max(s, axis=1, keepdims=True)
-        p = share * np.exp(s - top)
-        total = p.sum(axis=1, keepdims=True)
-        p = p / total
-        m = np.einsum("bm,bmd->bd", p, B)
-        value = (top + np.log(total))[:, 0] + np.sum(v * (0.5 * ridge * v - target), axis=1)
-        spread = np.einsum("bm,bmd,bme->bde", p, B, B) - m[:, :, None] * m[:, None, :]
-        return value, m - target + ridge * v, spread + unit
-
+    treated = np.sum(count * arm, axis=1)
+    size = np.column_stack([count.sum(axis=1) - treated, treated])
+    part, scale = size / universe.n_samples, np.ones_like(size)
+    if program.scaling == "paper":
+        floor = universe.domain.arm_floor or np.maximum(size.min(axis=1, keepdims=True), 1.0)
+        part = np.maximum(size, floor) / universe.n_samples
+        scale = floor / universe.n_samples / np.hypot(*program.bounds(universe.domain)) / part
+    if program.arm_mass == "equal":
+        part = np.full_like(size, 0.5)
+    mean = np.einsum("bm,bmsd->bd", share, rows)  # a row is 0 in the arm that is not its own
+    target = ((scale * part)[..., None] * mean[:, None, :]).reshape(len(arm), -1)
+    Z = (rows * scale[:, None, :, None]).reshape(*arm.shape, -1)
     ball = model.penalty.set
     radius = ball.radius if isinstance(ball, L2Ball) else math.inf
-    v = minimize_in_ball(smooth, len(B), B.shape[2], radius)
-    s = np.minimum(np.einsum("bmd,bd->bm", B, v), math.log(model.trim))
-    return _of_sum_n(np.exp(s - np.max(s, axis=1, keepdims=True)), share)
+    v = _fitted(Z, share, -target, model.ridge / model.n, radius)
+    logs = np.minimum(np.einsum("bmd,bd->bm", Z, v), math.log(model.trim))
+    return _of_logs(logs, count)
 
 
-def _entropy_rows(
-    program: RidgedEntropyFirstStage, domain: Domain, x: Array, arm: Arms, count: Array
-) -> tuple[Array, Array]:
-    """Rows b (b, m, 2k) and targets t (b, 2k), as ``EntropyFirstStage.moments`` has them."""
-    size, constant = program.bounds(domain)
-    balance = program.balance(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
-    g = np.concatenate([np.full((*arm.shape, 1), constant), balance], axis=2)
-    n = count.sum(axis=1, keepdims=True)
-    treated = np.sum(count * arm, axis=1, keepdims=True)
-    arms = np.concatenate([n - treated, treated], axis=1)
-    scale, share = np.ones_like(arms), arms / n
-    if program.scaling == "paper":
-        floor = domain.arm_floor or np.maximum(arms.min(axis=1, keepdims=True), 1.0)
-        g = g * (floor / n / math.hypot(constant, size))[..., None]
-        scale, share = n / np.maximum(arms, floor), np.maximum(arms, floor) / n
-    if program.arm_mass == "equal":
-        share = np.full_like(arms, 0.5)
-    mean = np.einsum("bm,bmd->bd", count / n, g)
-    side = np.stack([1 - arm, arm], axis=2) * scale[:, None, :]
-    B = (side[..., None] * g[:, :, None, :]).reshape(*arm.shape, -1)
-    return B, ((scale * share)[..., None] * mean[:, None, :]).reshape(len(B), -1)
-
-
-def _separable(
-    program: SeparableFirstStage, universe: Universe, model: MarginModel, x: Array, arm: Arms, count: Array
-) -> Array:
+def _separable(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
     """Weights of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
-    records = records_at(universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
-    Z = program.rows(records).reshape(*arm.shape, -1)
+    Z = program.rows(records).reshape(*count.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
     terms = program.linear_terms(records)
     linear = 0.0 if terms is None else np.einsum("bm,bmd->bd", share, terms.reshape(Z.shape))
-    ridge, unit, loss = program.mu, program.mu * np.eye(Z.shape[2]), program.loss
-
-    def smooth(v: Array) -> tuple[Array, Array, Array]:
-        s = np.einsum("bmd,bd->bm", Z, v)
-        value = np.sum(share * loss.value(s), axis=1) + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
-        gradient = np.einsum("bm,bmd->bd", share * loss.slope(s), Z) + linear + ridge * v
-        hessian = np.einsum("bm,bmd,bme->bde", share * loss.curvature(s), Z, Z) + unit
-        return value, gradient, hessian
-
-    v = minimize_in_ball(smooth, len(Z), Z.shape[2], program.ball(universe.domain))
+    v = _fitted(Z, share, linear, program.mu, program.ball(universe.domain), program.loss)
     other = program.weight_rows(records)
     U = Z if other is None else other.reshape(Z.shape)
     logs = program.log_weight.log(np.einsum("bmd,bd->bm", U, v))
-    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), share)
+    return _of_logs(logs, count)
 
 
-def _kernel(
-    program: KernelFirstStage,
-    universe: Universe,
-    model: KernelModel | FactoredKernelModel,
-    x: Array,
-    arm: Arms,
-    count: Array,
-) -> Array:
+def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None) -> Array:
+    """Coefficients (b, d) of the mean ``loss`` of ``Z v`` plus ``<linear, v>`` and a ridge, in a ball.
+
+    Without a loss: of the log of the mean exponential.
+    """
+    unit = ridge * np.eye(Z.shape[2])
+
+    def smooth(v: Array) -> tuple[Array, Array, Array]:
+        s = np.einsum("bmd,bd->bm", Z, v)
+        if loss is None:
+            top = np.max(s, axis=1, keepdims=True)
+            bend = share * np.exp(s - top)
+            total = bend.sum(axis=1, keepdims=True)
+            value, slope, bend = (top + np.log(total))[:, 0], bend / total, bend / total
+        else:
+            value = np.sum(share * loss.value(s), axis=1)
+            slope, bend = share * loss.slope(s), share * loss.curvature(s)
+        gradient = np.einsum("bm,bmd->bd", slope, Z)
+        hessian = np.einsum("bm,bmd,bme->bde", bend, Z, Z) + unit
+        if loss is None:
+            hessian -= gradient[:, :, None] * gradient[:, None, :]
+        value = value + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
+        return value, gradient + linear + ridge * v, hessian
+
+    return minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
+
+
+def _kernel(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
     """Weights of a kernel balance."""
-    pooled = model.scale == 1.0
+    pooled, n, alpha = model.scale == 1.0, universe.n_samples, program.alpha
     cap = math.inf if pooled else getattr(model.penalty.set, "cap", math.inf)
-    m = arm.shape[1]
-    alpha = program.alpha
-    K = np.stack([program.kernel.matrix(rows) for rows in x])
-    n = count.sum(axis=1, keepdims=True)
-    same = arm[:, :, None] == arm[:, None, :]
-    present = count > 0
-    # masses u = count p of the groups: sum p_i^2 over a group is u^2 / count
-    ridge = universe.n_samples * program.mu / np.where(present, count, 1.0)
-    Q = np.where(same, 1.0, alpha - 1.0) * K + ridge[:, :, None] * np.eye(m)
+    arm, K = records.a.reshape(count.shape), _grams(program, records, count)
+    Q = np.where(arm[:, :, None] == arm[:, None, :], 1.0, alpha - 1.0) * K
     c = (0.5 if pooled else 1.0) * alpha * np.einsum("bij,bj->bi", K, count / n)
     sizes = np.stack([np.sum(count * (arm == side), axis=1) for side in (0, 1)], axis=1)
-    alone = (sizes == 0).any(axis=1, keepdims=True)
     # an arm that is alone has twice the total of masses
-    total = np.where(pooled | ~alone, 1.0, 2.0)
+    total = np.where(pooled | (sizes > 0).all(axis=1, keepdims=True), 1.0, 2.0)
     # no mass exceeds 1, so that twice as much never binds
     room = cap / n * count / total if math.isfinite(cap) else np.full(arm.shape, 2.0)
-    upper = np.asarray(np.where(present, room, 0.0), dtype=np.float64)
-    u = minimize_on_simplices(Q, c / total, np.zeros_like(arm) if pooled else arm, upper)
-    weight = total * (n if pooled else 0.5 * n)
-    return np.where(present, weight * u / np.where(present, count, 1.0), 0.0)
+    u = _mass(Q, c / total, n * program.mu, count, np.where(count > 0, room, 0.0), 0 * arm if pooled else arm)
+    return total * (n if pooled else 0.5 * n) * u
 
 
-def _matching(
-    program: Any, universe: Universe, model: MatchingModel, x: Array, arm: Arms, count: Array
-) -> Array:
+def _matching(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
     """Weights of kernel mean matching: to a public target, or to the treated records."""
-    target: Array | None = None
-    if program.target is not None:
-        skipped = 1 if universe.domain.intercept else 0
-        target = universe.domain.features(program.target.X)[:, skipped:]
-    n, present = count.sum(axis=1, keepdims=True), count > 0
-    K = np.stack([program.kernel.matrix(rows) for rows in x])
-    if target is None:
-        source = present & (arm == 0)
+    arm, source, K = records.a.reshape(count.shape), count > 0, _grams(program, records, count)
+    if program.target is None:
         pulls = np.where(arm == 1, count, 0.0)
-        alone = ~source.any(axis=1, keepdims=True) | (pulls.sum(axis=1, keepdims=True) == 0)
-        source, pulls = present & ((arm == 0) | alone), np.where(alone, count, pulls)
+        alone = ~(source & (arm == 0)).any(axis=1, keepdims=True) | (pulls.sum(axis=1, keepdims=True) == 0)
+        source, pulls = source & ((arm == 0) | alone), np.where(alone, count, pulls)
         c = np.einsum("bij,bj->bi", K, pulls / pulls.sum(axis=1, keepdims=True))
     else:
-        source = present
-        c = np.stack([program.kernel.cross(rows, target).mean(axis=1) for rows in x])
-    # masses u = count p of the groups, as in the scout of a kernel balance
-    ridge = universe.n_samples * program.ridge / np.where(source, count, 1.0)
-    upper = np.where(source, 2.0, 0.0)
-    u = minimize_on_simplices(K + ridge[:, :, None] * np.eye(arm.shape[1]), c, np.zeros_like(arm), upper)
-    return np.where(source, n * u / np.where(source, count, 1.0), 0.0)
+        target = universe.domain.features(program.target.X)[:, 1 if universe.domain.intercept else 0 :]
+        c = program.kernel.cross(records.covariates, target).mean(axis=1).reshape(count.shape)
+    n = universe.n_samples
+    return n * _mass(K, c, n * program.ridge, count, np.where(source, 2.0, 0.0), np.zeros_like(arm))
+
+
+def _grams(program: Any, records: Records, count: Array) -> Array:
+    return np.stack([program.kernel.matrix(x) for x in records.covariates.reshape(*count.shape, -1)])
+
+
+def _mass(Q: Array, c: Array, ridge: float, count: Array, upper: Array, block: Arms) -> Array:
+    """Masses per record, 0 where ``upper`` is: a group has u = count p, its sum of p_i^2 is u^2 / count."""
+    counts = np.where(upper > 0, count, 1.0)
+    u = minimize_on_simplices(Q + (ridge / counts)[:, :, None] * np.eye(len(c[0])), c, block, upper)
+    return np.where(upper > 0, u / counts, 0.0)
 
 
 #: By the model that a program is solved by, of exactly this type: a subclass could solve another problem.
