@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -23,7 +23,9 @@ class ConvexSet(Written, abc.ABC):
     """A choice of Theta: a set of R^p that a second stage may be constrained to."""
 
     #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
-    parameters: tuple[str, ...] = ()
+    parameters: ClassVar[tuple[str, ...]] = ("radius",)
+    #: Order of the norm.
+    order: ClassVar[Any] = 2
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -33,16 +35,16 @@ class ConvexSet(Written, abc.ABC):
         """Largest Euclidean norm of a point of the set in R^dimension (``inf`` if unbounded)."""
 
     @abc.abstractmethod
-    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
-        """Named CVXPY constraints that put the variable ``v`` into the set."""
-
-    @abc.abstractmethod
     def project(self, v: Array) -> Array:
         """Euclidean projection of ``v`` (p,)."""
 
     @abc.abstractmethod
     def jacobian(self, v: Array) -> Array:
         """A symmetric element (p, p) of the generalized Jacobian of the projection at ``v``."""
+
+    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
+        """Named CVXPY constraints that put the variable ``v`` into the set."""
+        return {"ball": cp.norm(v, self.order) <= bounds[0]} if bounds else {}
 
     def rounding(self, dimension: int) -> float:
         """Error of a computed projection, in units of roundoff times the norm of what is projected."""
@@ -57,6 +59,7 @@ class ConvexSet(Written, abc.ABC):
 class WholeSpace(ConvexSet):
     """R^p: no constraint."""
 
+    parameters = ()
     word = "whole"
 
     def norm_bound(self, dimension: int) -> float:
@@ -68,24 +71,16 @@ class WholeSpace(ConvexSet):
     def jacobian(self, v: Array) -> Array:
         return np.eye(len(v))
 
-    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
-        return {}
-
 
 @dataclass(frozen=True)
-class _Ball(ConvexSet):
+class L2Ball(ConvexSet):
+    """``||v||_2 <= radius``."""
+
     radius: float = setting(check=public_size)
-    parameters = ("radius",)
+    word = "l2"
 
     def norm_bound(self, dimension: int) -> float:
         return self.radius
-
-
-@dataclass(frozen=True)
-class L2Ball(_Ball):
-    """``||v||_2 <= radius``."""
-
-    word = "l2"
 
     def project(self, v: Array) -> Array:
         norm = float(np.linalg.norm(v))
@@ -98,15 +93,17 @@ class L2Ball(_Ball):
         unit = v / norm
         return (self.radius / norm) * (np.eye(len(v)) - np.outer(unit, unit))
 
-    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
-        return {"ball": cp.norm(v, 2) <= bounds[0]}
-
 
 @dataclass(frozen=True)
-class L1Ball(_Ball):
+class L1Ball(ConvexSet):
     """``||v||_1 <= radius``."""
 
+    radius: float = setting(check=public_size)
     word = "l1"
+    order = 1
+
+    def norm_bound(self, dimension: int) -> float:
+        return self.radius
 
     def _shrunk(self, v: Array) -> Array:
         """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974).
@@ -137,9 +134,6 @@ class L1Ball(_Ball):
         tangent: Array = np.diag(np.abs(sign)) - np.outer(sign, sign) / max(np.sum(np.abs(sign)), 1.0)
         return tangent
 
-    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
-        return {"l1_ball": cp.norm(v, 1) <= bounds[0]}
-
 
 @dataclass(frozen=True)
 class Box(ConvexSet):
@@ -148,6 +142,7 @@ class Box(ConvexSet):
     bound: float = setting(check=public_size)
     parameters = ("bound",)
     word = "box"
+    order = np.inf
 
     def norm_bound(self, dimension: int) -> float:
         return self.bound * math.sqrt(dimension)
@@ -157,9 +152,6 @@ class Box(ConvexSet):
 
     def jacobian(self, v: Array) -> Array:
         return np.diag((np.abs(v) <= self.bound).astype(np.float64))
-
-    def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
-        return {"upper": v <= bounds[0], "lower": v >= -bounds[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,12 +282,11 @@ class UserRegularizer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # CVXPY comments on how it approximates powers
-                dims = problem.get_problem_data(cp.CLARABEL)[0]["dims"]
+                unchecked = has_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
         except Exception as error:  # of the user's expression, of which any kind may come
-            raise ProgramError(
-                f"regularizer {self.name!r}: CVXPY cannot compile it ({type(error).__name__})"
-            ) from None
-        if has_unchecked_cones(dims):
+            reason = f"CVXPY cannot compile it ({type(error).__name__})"
+            raise ProgramError(f"regularizer {self.name!r}: {reason}") from None
+        if unchecked:
             raise ProgramError(
                 f"regularizer {self.name!r}: state it without exponential, power or semidefinite atoms; the "
                 "duality gap can be checked for quadratic and second-order cones only"
