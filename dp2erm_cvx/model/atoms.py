@@ -25,7 +25,7 @@ class Atom:
 
     Attributes
     ----------
-    value, slope, curvature : phi(u), phi'(u), a monotone function, and ``|phi''(u)|``
+    value, slope, curvature : phi(u), the monotone phi'(u), and ``|phi''(u)|``
     declared : the function of a CVXPY expression
     ends : limits of the slope far to the left and far to the right
     bend : c with ``|phi'''| <= c phi''`` between kinks

@@ -15,10 +15,7 @@ from dp2erm_cvx.model.sums import UNIT, sum_error
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``, the non-smooth part of a program.
-
-    ``l1`` is one price for all coordinates, or one for each (d,).
-    """
+    """``h(v) = sum_k l1_k |v_k| + indicator(v in set)``; ``l1`` is one price, or one for each (d,)."""
 
     set: ConvexSet | Simplices = WholeSpace()
     l1: float | Array = 0.0
@@ -35,10 +32,9 @@ class Penalty:
         return self.l1 * float(np.sum(np.abs(v)))
 
     def prox(self, v: Array, step: float) -> Array:
-        """argmin_u h(u) + ||u - v||^2 / (2 step).
+        """argmin_u h(u) + ||u - v||^2 / (2 step): soft threshold, then projection.
 
-        Soft threshold, then projection: exact for the sets of this package because the l1 norm is
-        positively homogeneous (balls) or separable (box).
+        Exact, because the l1 norm is positively homogeneous (balls) or separable (box).
         """
         return self.set.project(self._shrink(v, step))
 
@@ -60,7 +56,6 @@ class Penalty:
 class LocalError:
     """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <= step``.
 
-    Sharper than a bound on the norm where the output hardly depends on the flat directions of H.
     ``inverse_root`` (d, d) is ``H^(-1/2)``, not smaller than the exact one.
     """
 
@@ -89,9 +84,8 @@ class Composite(abc.ABC):
     self_concordance: float
     penalty: Penalty = Penalty()
 
-    def look(self, v: Array) -> None:
+    def look(self, v: Array) -> None:  # noqa: B027
         """Hint that value, gradient and Hessian at ``v`` will be asked for: one pass may find all of them."""
-        return
 
     @abc.abstractmethod
     def value(self, v: Array) -> float:
@@ -106,10 +100,7 @@ class Composite(abc.ABC):
         """Hessian of f, (d, d)."""
 
     def newton_direction(self, trial: Array, move: Array, step: float) -> Array | None:
-        """Newton's direction (d,) on ``v - prox(v - step grad f(v))``, or None to let the solver form it.
-
-        ``trial = v - step grad f(v)``, ``move = prox(trial) - v``. For a Hessian that is better not formed.
-        """
+        """Newton's direction (d,) on ``v - prox(trial)``, ``move = prox(trial) - v``, or None."""
         return None
 
     def spectrum(self, v: Array) -> tuple[float, float]:
@@ -123,10 +114,7 @@ class Composite(abc.ABC):
         return self.ridge
 
     def hessian_rounding(self, v: Array) -> float:
-        """Bound on the spectral norm of the floating-point error of :meth:`hessian` at ``v``.
-
-        Here a few units of its trace, which suits a Hessian that is not a sum over records.
-        """
+        """Bound on the spectral norm of the error of :meth:`hessian`, here a few units of its trace."""
         return 64 * UNIT * float(np.trace(self.hessian(v)))
 
     @abc.abstractmethod
@@ -222,15 +210,10 @@ class Sizes:
     set_rounding: float
 
     def radius(self) -> float | None:
-        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord.
+        """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord (page on solving).
 
-        It stops at a residual ``q <= 8 rho + 1e-13 L a``, rho the rounding error of a gradient and ``a`` the
-        norm of the point. The prox-gradient residual there does not grow with the step, and the certificate's
-        is the longer one; at the prox of the point it is at most the distance of 0 to the subdifferential.
-        Either is at most q and what the gradients (4 rho) and the projections (4 pi) of the two computations
-        round; the certificate adds ``2 rho + pi``, divides by m and adds the step, at most that residual over
-        m. Together ``(26 rho + 9 pi + 2e-13 L a) / m``, and a is at most the norm of the minimizer and that
-        radius. None where the rounding is not small against m, so that nothing is known.
+        ``(26 rho + 9 pi + 2e-13 L a) / m``, rho and pi the rounding of a gradient and of a projection and a
+        the norm of the point. None where the rounding is not small against m, so that nothing is known.
         """
         m, L = self.strong_convexity, self.smoothness
         if not m > 0:
@@ -239,11 +222,8 @@ class Sizes:
         projection = self.set_rounding * UNIT
         # 1e-140 is what a certificate adds for underflow, and more
         fixed = (2 * FLOOR + 10) * self.rounding + 9 * projection * self.slope + 1e-140
-        growing = (
-            (2 * FLOOR + 10) * self.rounding_growth
-            + 2 * FLOOR_RELATIVE * L
-            + 9 * projection * (1 + 1 / 0.95) * L
-        )
+        growing = (2 * FLOOR + 10) * self.rounding_growth
+        growing += 2 * FLOOR_RELATIVE * L + 9 * projection * (1 + 1 / 0.95) * L
         if not growing <= 0.5 * m:
             return None
         norm = min((self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9))

@@ -1,8 +1,7 @@
-"""Weights that minimize a read objective over a capped simplex: certificate, public radius, two methods.
+"""Weights that minimize a read objective over ``{w : floor <= w_i <= cap, sum w = n}``: two methods.
 
-The set is ``{w : floor <= w_i <= cap, sum w = n}``. Theorem A judges any point by one gradient and a bound of
-its rounding; Theorem C states, before any data, the radius that its method reaches after K steps whatever the
-data are; Theorem D takes the place of A where the objective has a kink.
+Theorem A judges any point by one gradient and a bound of its rounding, Theorem D where there is a kink;
+Theorem C states, before any data, the radius that its method reaches after K steps whatever the data are.
 """
 
 from __future__ import annotations
@@ -32,10 +31,9 @@ MOST_STEPS = 20_000
 class PublicConstants:
     """Numbers that hold for every dataset within the public bounds, on the set.
 
-    ``strong_convexity`` m_i (n,): the objective less ``sum m_i w_i^2 / 2`` is convex; ``smoothness`` L, the
-    largest eigenvalue of any Hessian, or ``inf``; ``coupling`` ell, the same of the terms that couple
-    weights, at least a share of m; ``error`` E, the norm of the error of a computed gradient; ``zeta`` and
-    ``delta``, what a step of the method leaves of its residual and of the total; ``radius`` R, reached by
+    ``strong_convexity`` m_i (n,): the objective less ``sum m_i w_i^2 / 2`` is convex; ``smoothness`` L of any
+    Hessian, or ``inf``; ``coupling`` ell of the terms that couple weights; ``error`` E of a computed gradient
+    in norm; ``zeta`` and ``delta``, what a step leaves of its residual and of the total; ``radius`` R of
     ``||w_hat - w||_2`` after ``steps`` K; None for ``reason``.
     """
 
@@ -197,10 +195,8 @@ class DirectModel(Composite):
     def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
         """The point (n,) of the best certificate on the way of Newton's method, and the number of steps.
 
-        At most ``limit`` steps; at kinks as many in every turn of a method of multipliers, which leaves the
-        points of their sets with the objective. Nothing of it is trusted: where it is not within the public
-        radius, the proved method takes its K steps from ``start``: the radius is met whatever the data are
-        (Theorem C).
+        At most ``limit``; at kinks as many in every turn of a method of multipliers. Nothing of it is
+        trusted: where it is not within the public radius, the proved method takes its K steps (Theorem C).
         """
         x = at = start = self.penalty.set.project(start)
         public, ends, kinks = self.public, (self.floor, self.cap), self.objective.kinks
@@ -252,8 +248,7 @@ class DirectModel(Composite):
     def _prox(self, old: Array, g: Array, start: float) -> tuple[Array, float]:
         """The minimizer of ``h + <g, .> + ell/2 ||. - old||^2`` on the set, and its multiplier.
 
-        Within ``zeta`` and ``delta``, by Newton's method in a bracket; where that is not met, by bisection
-        alone, whose number of steps is that of the doubles in a bracket.
+        By Newton's method in a bracket; where ``zeta`` and ``delta`` are not met, by bisection alone.
         """
         n = self.dimension
         for pure in PASSES:
@@ -382,11 +377,10 @@ def _multiplier(g: Array, low: NDArray[np.bool_], high: NDArray[np.bool_], missi
 def _absorb(
     x: Array, missing: float, ends: tuple[float, float], g: Array, nu: float, at: tuple[Any, Any]
 ) -> tuple[float, Array]:
-    """Put ``missing`` on weights of a point: the multiplier, and what every weight is moved by (n,).
+    """Put ``missing`` on weights: the multiplier, and the moves (n,), nan where there is no room.
 
     On one free weight in the middle, or else free ones up to their end and then those at an end by the price
-    ``g - nu``, the last of which becomes the multiplier. ``at`` are masks of the weights at either end, and
-    left as the move makes them. Moves are nan where no room is.
+    ``g - nu``, the last of which becomes the multiplier. ``at``, the masks of both ends, follows the moves.
     """
     rest, up, (low, high) = abs(missing) * (1 + 4 * UNIT), missing > 0, at
     d, room = np.zeros_like(x), np.maximum(ends[1] - x if up else x - ends[0], 0.0) * (1 - 4 * UNIT)

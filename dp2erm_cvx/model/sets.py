@@ -250,8 +250,8 @@ class ElasticNet:
 class UserRegularizer:
     """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
 
-    It must be closed, convex, proper and must not depend on the data (Theorem 1). Its strong convexity is not
-    credited (mu_R = 0), and its solutions are certified by the duality gap alone.
+    Closed, proper, and independent of the data (Theorem 1). Its strong convexity is not credited (mu_R = 0),
+    and its solutions are certified by the duality gap alone.
     """
 
     expression: Callable[[Any], Any]
@@ -272,11 +272,7 @@ class UserRegularizer:
         return expression
 
     def refuse_unchecked(self, n_parameters: int) -> None:
-        """Refuse, without any data, what no duality gap can be measured for over R^n_parameters.
-
-        Raises ProgramError for what is no convex scalar, cannot be compiled, or needs cones that are not
-        checked.
-        """
+        """Raise ProgramError, without any data, for what no gap can be measured for over R^n_parameters."""
         theta = cp.Variable(n_parameters)
         problem = cp.Problem(cp.Minimize(self.declared(theta) + cp.sum_squares(theta)))
         try:

@@ -18,10 +18,9 @@ _FEW = 2**9
 
 
 def blocked_rmatvec(X: Array, v: Array) -> Array:
-    """``X.T @ v`` for X (n, d), v (n,), summed in blocks of rows.
+    """``X.T @ v`` for X (n, d), v (n,), in blocks of rows, each entry within ``sum_error(n) * |X|.T @ |v|``.
 
-    The error of each entry is at most ``sum_error(n) * |X|.T @ |v|`` in whatever order the linear
-    algebra library adds within a block (Higham, Accuracy and Stability, 3.5).
+    In whatever order a library adds within a block (Higham, Accuracy and Stability, 3.5).
     """
     n = len(X) // _BLOCK * _BLOCK
     if not n:
@@ -87,10 +86,7 @@ def row_products(X: Array, *, v: Array) -> Array:
 
 
 def weighted_gram(X: Array, w: Array) -> Array:
-    """``X.T @ diag(w) @ X`` for X (n, d), w (n,), within :func:`product_error` and what the weighting rounds.
-
-    A few rows at a time, which stay in the first cache of a processor between the two products.
-    """
+    """``X.T @ diag(w) @ X`` for X (n, d), w (n,) within :func:`product_error` and one unit more."""
     d = X.shape[1]
     total = np.zeros((d, d))
     for begin in range(0, len(X), _FEW):

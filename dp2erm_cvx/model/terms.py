@@ -30,9 +30,9 @@ def gamma(k: float) -> float:
 class ReadTerm:
     """One term that can be loaded with data: its matrix A and majorant M, offset b, c, coefficients s.
 
-    A *separable* term has one weight for each row: ``A`` (..., rows) then multiplies ``w[..., col]``; that of
-    any other is dense (..., rows, n). A *kink* is the support function ``max <u, a>`` of a set of u: a box, a
-    simplex or the unit ball. Where its ``smoothing`` t > 0, ``t ||u - dual||^2 / 2`` is taken off inside.
+    A *separable* term has one weight for each row: ``A`` (..., rows) multiplies ``w[..., col]``; any other
+    is dense (..., rows, n). A *kink* is ``max <u, a>`` over a box, a simplex or the unit ball; with
+    ``smoothing`` t > 0, ``t ||u - dual||^2 / 2`` is taken off inside.
     """
 
     A: Array
@@ -130,8 +130,7 @@ class ReadTerm:
     def slope(self, a: Array, e: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
         """``T'(a)`` (..., rows) and a bound of its error for every exact argument within ``e`` of ``a``.
 
-        The rounding is that of the atom, and 14 units more. With ``smoothing`` > 0 the derivative of a kink
-        is a point of its set, without an error but of its own rounding. ``inf`` where nothing is known.
+        That of an atom and 14 units more; of a smoothed kink only the rounding of a point of its set.
         """
         with np.errstate(all="ignore"):
             if self.atom is not None:
@@ -182,10 +181,7 @@ class ReadTerm:
         return np.maximum(self.value(a) - along, 0.0) + 2.0 * self.norm(e) + 2.0 * size * self.norm(a)
 
     def curvature(self, low: Array, high: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
-        """Least and largest ``|T''|`` between two (..., rows): by component, or of the spectrum.
-
-        Of a smoothed absolute value at a point where ``smoothing`` > 0.
-        """
+        """Least and largest ``|T''|`` between two (..., rows); of a smoothed absolute value at a point."""
         if self.kind == "abs" and smoothing > 0:
             bend = (np.abs(self.dual + low / smoothing) < 1.0) / smoothing
             return bend, bend
@@ -248,10 +244,7 @@ class ReadTerm:
         return low - 1e-9 * size, high + 1e-9 * size, size * UP
 
     def public_slope(self, low: Array, high: Array, e: Array) -> tuple[Array, Array]:
-        """Bounds (rows,) of ``|T'|`` and of its error where arguments are in a range, wrong by ``e``.
-
-        Of a term without a kink.
-        """
+        """Bounds (rows,) of ``|T'|`` and its error, of no kink: arguments in a range, off by ``e``."""
         far = np.maximum(np.abs(low), np.abs(high))
         if self.kind == "QuadForm":
             P = np.abs(self.own)
@@ -314,10 +307,9 @@ class ReadObjective:
         return new
 
     def grouped(self, kind: NDArray[np.int64], count: Array) -> ReadObjective:
-        """The objective (k,) as one of the totals (k, m) of groups of equal weights, up to a constant.
+        """The objective (k,) of totals (k, m) of groups of equal weights, which it must not tell apart.
 
-        Weight i is in group ``kind[i]``, groups in order, and ``count`` (k, m) are their sizes, some 0. Right
-        where the objective does not tell the weights of a group apart, which its user has to check.
+        Weight i is in group ``kind[i]``, groups in order, and ``count`` (k, m) are their sizes, some 0.
         """
         new = copy(self)
         first = np.minimum(np.cumsum(count, axis=1) - count, self.n - 1).astype(np.int64)

@@ -36,10 +36,9 @@ _PRODUCT = "make the product by records.rows or records.numbers"
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """Entries ``(row, col, datum): value`` of an expression that is affine in its columns and in the data.
+    """Entries ``(row, col, datum): value``, sorted and unique, of an expression affine in columns and data.
 
-    Column -1 is the offset, datum 0 the number 1, datum k the k-th number of the data. Entries are sorted and
-    unique. ``major`` bounds what ``value`` is a sum of, and ``count`` is K.
+    Column -1 is the offset, datum 0 the number 1. ``major`` bounds what ``value`` sums, ``count`` is K.
     """
 
     size: int
@@ -107,8 +106,7 @@ def walked(
 ) -> tuple[list[Read], Affine]:
     """Terms of a convex objective of ``weights``, a Variable (n,), and the affine function of their outputs.
 
-    The data are the ``parameters``. ``eigenvalue_floor`` is a public lower bound of the eigenvalues of
-    every argument of ``log_det``. Raises ProgramError, with the reason, for what is not known.
+    Arguments and errors are those of :class:`~dp2erm_cvx.model.terms.ReadObjective`.
     """
     objective = cp.Constant(0) + objective
     if not objective.is_scalar() or not objective.is_convex():
@@ -193,6 +191,7 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
         at = min(constant, key=lambda i: bool(e.args[i].parameters()))  # numbers before data
         if e.args[at].parameters():
             loaded = kids[at]
+            # the numbers 1, 2, ...: every entry of the Jacobian names the datum it is
             fixed[at] = np.arange(1.0, loaded.size + 1).reshape(e.args[at].shape, order="F")
             count += loaded.count
         else:
@@ -217,10 +216,7 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
 
 
 def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:
-    """Jacobians (out, in) of a node for its arguments that are not ``fixed``; None for these.
-
-    A factor that is loaded with data comes as the numbers 1, 2, ...: every entry names the datum it is.
-    """
+    """Jacobians (out, in) of a node for its arguments that are not ``fixed``; None for these."""
     free = [cp.Variable(a.shape) if v is None else None for a, v in zip(e.args, fixed, strict=True)]
     numbers = [cp.Constant(v) if f is None else f for v, f in zip(fixed, free, strict=True)]
     jacobians = e.copy(numbers)._grad([np.zeros(a.shape) for a in e.args])

@@ -50,10 +50,9 @@ def certify(
 ) -> Certificate:
     """Judge a point (d,) of the instance.
 
-    A subgradient r of the objective near the point is found; strong monotonicity bounds the distance to the
-    exact minimizer by ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap,
-    which loses half of the digits, by the ``dual`` point of a solver where that suffices, else by one of its
-    own. An output radius well below ``tolerance`` is not sharpened any further.
+    By a subgradient of the objective near it; a program without a prox-friendly form by a duality gap, of the
+    ``dual`` point of a solver where that suffices, else of one of its own. An output radius well below
+    ``tolerance`` is not sharpened any further.
     """
     if instance.model is None:
         known = None if dual is None else _by_gap(instance, point, dual)
@@ -94,10 +93,9 @@ _SHARP = 1e-2
 
 
 class _Subgradient(NamedTuple):
-    """``residual`` (d,), within ``rounding`` of a subgradient of the objective at a point near ``point``.
+    """``residual`` (d,), within ``rounding`` of a subgradient ``misplaced`` away from ``point`` at most.
 
-    ``evaluated`` are the points of the gradients that it is made of; ``misplaced`` bounds the distance of the
-    exact point, ``prox_error`` what that and the prox add to the rounding.
+    ``evaluated`` are the points of its gradients, ``prox_error`` is what the prox adds to the rounding.
     """
 
     point: Array
@@ -126,30 +124,26 @@ def _subgradient(model: Composite, point: Array) -> _Subgradient:
 
 
 def _interior(model: Composite, point: Array, gradient: Array) -> bool:
-    """True if no penalty is felt at the point nor by a step from it: the gradient is then a subgradient.
-
-    Sets hold the origin, so that a point is inside where a longer one is left alone by the projection.
-    """
+    """True if no penalty is felt at the point nor by a step from it: the gradient is then a subgradient."""
     penalty = model.penalty
     if penalty.priced or penalty.l1 or not isinstance(penalty.set, ConvexSet):
         return False
-    if penalty.set == WholeSpace():
-        return True
+    # sets hold the origin: a point is inside where a longer one is left alone by the projection
     points = point * (1 + 1e-6), point - gradient / model.smoothness
-    return all(np.array_equal(penalty.set.project(at), at) for at in points)
+    inside = (np.array_equal(penalty.set.project(at), at) for at in points)
+    return penalty.set == WholeSpace() or all(inside)
 
 
 def _norm(v: Array) -> float:
-    """Norm of ``v`` (d,), rounded up: the relative term covers some 10^4 roundings, the other underflow."""
+    """Norm of ``v`` (d,), rounded up, over underflow as well."""
     return float(np.linalg.norm(v)) * (1 + 1e-12) + 1e-150 * math.sqrt(len(v))
 
 
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
-    """Bound on the distance to the minimizer from a subgradient of norm ``residual`` at ``point``.
+    """Bound on the distance to the minimizer, and the curvature that it rests on.
 
-    By the declared ridge ``residual / m``, or by self-concordance: along a step of length t the Hessian falls
-    at most by ``exp(-c t)``, hence ``h (1 - exp(-c t)) / c <= residual``, h the smallest eigenvalue at the
-    point.
+    By the declared ridge ``residual / m``, or by self-concordance: ``h (1 - exp(-c t)) / c <= residual`` for
+    a step of length t, h the smallest eigenvalue at the point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
     if math.isinf(model.self_concordance):
@@ -168,11 +162,7 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
 def _distance_by_pieces(
     model: Composite, point: Array, residual: float, declared: float
 ) -> tuple[float, float]:
-    """Radius where the Hessian jumps, from its lower bound h on a ball of radius t around the point.
-
-    If ``residual < h t``, the minimizer over the ball is inside and the minimizer: ``||x - x*|| <= residual /
-    h``.
-    """
+    """Bound where the Hessian jumps: ``residual / h``, h a lower bound on a ball of radius t, if below t."""
     best = (declared, model.ridge)
     scale = 1.0 + float(np.linalg.norm(point))
     for t in (1e-9 * scale, 1e-6 * scale, 1e-3 * scale):
@@ -183,11 +173,9 @@ def _distance_by_pieces(
 
 
 def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
-    """Bound for a quadratic from a subgradient within ``error`` (d,) of 0, coordinate by coordinate.
+    """Bound for a quadratic from a subgradient within ``error`` (d,) of 0, by diagonal scaling.
 
-    With D the square root of the diagonal of the Hessian H and k the smallest eigenvalue of
-    ``D^-1 H D^-1``: ``k ||D e||^2 <= e'He <= <error, |e|> <= ||D^-1 error|| ||D e||``. A nearly flat
-    coordinate then does not pay for the rounding of the others, as it does in an arm without records.
+    A nearly flat coordinate, as of an arm without records, does not pay for the rounding of the others.
     """
     if model.dimension > 512:
         return math.inf  # the eigenvalues would cost more than the solve
@@ -207,11 +195,7 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
 def _local_error(
     model: Composite, point: Array, residual: Array, rounding: float, distance: float, step: float
 ) -> LocalError | None:
-    """Radius in the metric of the Hessian H at ``point``, within ``distance`` of the minimizer.
-
-    On the way there the Hessian stays above ``q H``, ``q = exp(-c distance)``, so that the error e obeys
-    ``q e'He <= <r, e> <= ||r||_{H^-1} (e'He)^(1/2)``.
-    """
+    """Radius in the metric of the Hessian H at ``point``: ``exp(-c distance) H`` is less on the way."""
     exponent = model.self_concordance * distance
     if exponent == 0.0 or not exponent <= 10.0:
         return None

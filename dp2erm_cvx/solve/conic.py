@@ -60,10 +60,9 @@ def compiled_for(instance: Instance, solver: str) -> Compiled:
 def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual | None:
     """Solve a loaded problem by ``solver``, a name of CVXPY's, and bound its optimum by the dual point.
 
-    The lower bound is weak duality at the solver's dual point, which is put into the dual cone, with what is
-    left of dual stationarity charged against the size of the primal point. It is therefore no rigorous bound
-    where the optimum is much larger than that point. None where the solver gives no finite points, or the
-    dual cone is not one this file can check.
+    By weak duality in the dual cone, what is left of stationarity charged against the size of the primal
+    point: no rigorous bound where the optimum is much larger than that point. None without finite points, or
+    where the dual cone cannot be checked.
     """
     data, chain, inverse = problem.get_problem_data(solver, solver_opts=dict(options))
     raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=dict(options))
@@ -81,11 +80,7 @@ def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual
 
 
 def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
-    """A point of the model's variable, what the solver claims, its iterations, and its dual point.
-
-    Raises ProgramError where the solver does not apply, SolverError where it finds no point, InfeasibleError
-    where hard constraints have no solution.
-    """
+    """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, iterations, and dual point."""
     compiled = compiled_for(instance, settings.name)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
@@ -140,10 +135,9 @@ def own_dual(instance: Instance) -> Dual | None:
 
 
 def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:
-    """Duality gap of a feasible ``point`` (d,) of the declared problem.
+    """Duality gap of a feasible ``point`` (d,) of the declared problem, with its violations at their prices.
 
-    The objective at the point, with what its constraints are violated by at their prices, minus the lower
-    bound on the optimum. ``inf`` where there is none, which may depend on the data.
+    ``inf`` where no lower bound is known, which may depend on the data.
     """
     if dual is None:
         return math.inf
@@ -197,11 +191,7 @@ def _into_dual_cone(z: Array, dims: Any) -> Array:
 
 @contextlib.contextmanager
 def _silenced() -> Iterator[None]:
-    """Nothing printed through ``sys.stdout`` or ``sys.stderr`` gets out, nor does a warning.
-
-    SCS writes residuals to ``sys.stdout`` whatever its ``verbose`` is, and CVXPY warns of inaccuracy, which
-    the certificate measures. Clarabel and OSQP print nothing.
-    """
+    """Nothing gets out: SCS prints residuals at any setting, and CVXPY warns of inaccuracy."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

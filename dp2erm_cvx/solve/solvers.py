@@ -75,8 +75,7 @@ class ConicSolver(Solver):
 class OwnSolver(ConicSolver):
     """Any function ``solve(problem)`` that leaves values in the variables of a loaded ``cvxpy.Problem``.
 
-    Nothing else is asked of it, and nothing that it says is believed: its point is judged as every other
-    one. ``title`` is the name that solutions give it.
+    Nothing that it says is believed: its point is judged as every other one. ``title`` is its name.
     """
 
     function: Callable[[Any], object]

@@ -52,9 +52,8 @@ class Stats:
 class Solution:
     """A point with its certificate; values are private and do not appear in the repr.
 
-    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the composite model. ``certified``
-    is what counts; ``status`` is only what the solver claimed. ``within`` is the absolute bound on the radius
-    that was asked for in place of the relative ``tolerance``.
+    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model. ``certified`` counts,
+    ``status`` is what the solver claimed. ``within`` is an absolute bound in place of ``tolerance``.
     """
 
     value: Array = field(repr=False)
@@ -202,10 +201,9 @@ def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100
     """Minimize f + h from ``start`` (d,) until rounding stops the progress: the best point, and Hessians.
 
     Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken where it
-    halves the least residual met so far (the last one would not do: it and the envelope may undo each other
-    for ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose
-    search ends in a plain prox-gradient step, so the iteration converges from any start. Whether the point is
-    good enough is for the certificate to say.
+    halves the least residual so far (the last one would not do: it and the envelope may undo each other for
+    ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose search
+    ends in a plain prox-gradient step.
     """
     if isinstance(model, DirectModel):
         return model.minimized(start, max_iterations)
@@ -288,9 +286,8 @@ def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) ->
     """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients: a point, and how many.
 
     FISTA with restarts takes all of them, or half where the model has a ridge m. Unless it stood still, the
-    rest go to constant momentum from the better of its point and the start. One prox-gradient step from a
-    start at distance d of the minimizer has ``F - F* <= L/2 d^2``; from there ``m/2 ||x_k - x*||^2 <= (1 -
-    sqrt(m/L))^k L d^2`` (Beck, First-Order Methods in Optimization, Theorem 10.42).
+    rest go to constant momentum from the better of its point and the start, whose iterations are bounded
+    (page on solving; Beck, First-Order Methods in Optimization, Theorem 10.42).
     """
     if isinstance(model, DirectModel):
         return model.by_gradient(start)

@@ -51,11 +51,6 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
     return floor
 
 
-def treatment_may_flip(relation: Neighboring) -> bool:
-    """True if neighbors may differ in a treatment. Raises DeclarationError on an unknown relation."""
-    return one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE
-
-
 def outward(value: float) -> float:
     """Add the rounding margin to a nonnegative bound."""
     return value * (1.0 + ROUNDING)
@@ -80,20 +75,16 @@ def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def largest_weight(n: int, log_ratio: float) -> float:
-    """Largest of ``n`` positive weights summing to ``n`` whose logs range over ``log_ratio`` >= 0.
-
-    ``n / (1 + (n - 1) exp(-log_ratio))``; attained by one large weight among equal small ones.
-    """
+    """Largest of ``n`` positive weights of sum ``n`` whose logs range over ``log_ratio`` >= 0; attained."""
     return n / (1.0 + (n - 1) * math.exp(-log_ratio))
 
 
 def coupled_variation(n: int, w_max: float, law_change: float) -> float:
     """``min(2 n, 2 w_max + (n - w_max) law_change)``.
 
-    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws that the weights induce on the n - 1 common
-    records, ``w_max`` both weights of the changed record. (With p = w/n and p_j >= p'_j: sum over the common
-    records of |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.) ``2 n`` bounds V of any two nonnegative
-    weight vectors with sum n.
+    ``law_change`` in [0, 2] bounds ``||q - q'||_1`` of the laws of the weights on the common records,
+    ``w_max`` both weights of the changed one. (With p = w/n and p_j >= p'_j: sum over the common records of
+    |p_i - p'_i| <= (1 - p_j) ||q - q'||_1 + p_j - p'_j.)
     """
     return min(2.0 * n, 2.0 * w_max + (n - min(w_max, n)) * law_change)
 
@@ -190,9 +181,7 @@ class Bound:
     def from_gradient(cls, gradient: float, w_max: float = math.inf) -> Bound:
         """A bound g on the movement of the gradient of an m-strongly convex program on a fixed set.
 
-        Then ``||w - w'||_2 <= g / m``: with d = w' - w and both variational inequalities,
-        ``m ||d||^2 <= <grad F(w') - grad F(w), d> <= <grad F(w') - grad F'(w'), d>``. Raises
-        DeclarationError.
+        Then ``||w - w'||_2 <= g / m``, by both variational inequalities. Raises DeclarationError.
         """
         return cls(gradient=gradient, w_max=w_max)
 
@@ -422,7 +411,7 @@ def paper_kernel_balancing(
     C = public_number("kernel_bound", kernel_bound, above=0.0)
     mu = positive_ridge(ridge)
     cap = public_number("weight_cap", weight_cap, at_least=1.0, infinite=True)
-    if treatment_may_flip(relation):
+    if one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE:
         raise CalibrationError(
             f"the paper's MMD proposition is false under {Neighboring.REPLACE_ONE.value}: with 100 records a "
             "change of treatment moves the weights by 0.7205 where it allows 0.0699; use the sharp bound"

@@ -33,10 +33,7 @@ _CELLS = 4096
 
 
 def arm_cells(n: int, arm_floor: int) -> Cells:
-    """Shares k/n of the arm that holds the heavy record, k from ``max(1, arm_floor)`` to ``n - arm_floor``.
-
-    Up to a few thousand records every share is a cell of its own; beyond, shares are grouped.
-    """
+    """Shares k/n of the arm of the heavy record, k from ``max(1, arm_floor)``: beyond thousands in groups."""
     first, last = max(1, arm_floor), n - arm_floor
     if last - first < _CELLS:
         share = np.arange(first, last + 1) / n
@@ -49,10 +46,9 @@ def arm_cells(n: int, arm_floor: int) -> Cells:
 class EntropyConstants:
     """Constants of Theorem 4, in the units of the balance functions g~ where they have any.
 
-    ``balance_bound`` is G_x > 0, ``||g~(x)|| <= G_x``; ``constant`` c_0 >= 0, the constant function;
-    ``ridge`` > 0; ``radius`` > 0 the norm ball of lam, ``inf`` for none; ``arm_mass`` "equal" or
-    "proportional"; ``arm_floor`` a public lower bound on the records of each arm, if any; ``trim`` a public
-    cap on ``exp(<lam, b_i>)``, ``inf`` for none.
+    ``balance_bound`` G_x > 0 of ``||g~(x)||``; ``constant`` c_0 >= 0; ``ridge`` > 0; ``radius`` > 0 of the
+    ball of lam; ``arm_mass`` "equal" or "proportional"; ``arm_floor`` a public lower bound on both arms, if
+    any; ``trim`` a public cap on ``exp(<lam, b_i>)``.
     """
 
     balance_bound: float
@@ -66,11 +62,7 @@ class EntropyConstants:
 
 @dataclass(frozen=True)
 class ArmRows:
-    """Rows ``e_a (x) (c, x)`` with ``||x|| <= r`` and an arm a; their widths follow from their support.
-
-    In a direction of blocks u and v that is the larger of ``c u_0 + r ||u_x||`` and ``c v_0 + r ||v_x||``. In
-    one arm c cancels between opposite directions; of two arms, ``||u|| + ||v||`` is at most the root of 2.
-    """
+    """Rows ``e_a (x) (c, x)`` with ``||x|| <= r`` and an arm a; c cancels within an arm."""
 
     constant: float
     radius: float
@@ -86,12 +78,7 @@ class ArmRows:
         return max(2.0 * self.radius, math.sqrt(2.0) * self.size)
 
     def movement(self, arm_mass: ArmMass) -> float:
-        """T, the largest movement of n times the target, a mean m of ``(c, x)`` in both blocks.
-
-        With equal mass a new record moves half of n m by half of a distance ``2 r``, in either block. With
-        proportional mass by shares of it, and a flip takes m from one block to the other: convex in the
-        share, hence largest where it is 1.
-        """
+        """T, the largest movement of n times the target, a mean of ``(c, x)`` in both blocks."""
         if arm_mass == "equal":
             return math.sqrt(2.0) * self.radius
         return math.hypot(self.size, self.constant, 3.0 * self.radius)
@@ -100,12 +87,9 @@ class ArmRows:
 def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     """Upper bound xi of ``logit p_j - logit(1/n)`` over all records and datasets; ``inf`` if p_j may be 1.
 
-    mu may be 0 where the radius is finite; all constants are in the same units. For each cell the largest xi
-    is sought with (n-1)/n xi <= min(ctr + cf sqrt(rad - (p - 1/n) xi / mu), radius cf). The code multiplies
-    by mu: ``center`` is mu ctr, ``squared`` mu^2 rad. The right side falls with xi, so such xi are an
-    interval from 0, and so is the union over cells. In a cell each coefficient takes its largest value: cf^2
-    and, for equal mass, ctr and rad are convex in the share, largest at an end; for proportional mass ctr and
-    rad grow with pi_0 pi_1, largest at the share nearest 1/2.
+    For each cell the largest xi is sought with (n-1)/n xi <= min(ctr + cf sqrt(rad - (p - 1/n) xi / mu),
+    radius cf), multiplied by mu, which may be 0 in a ball. Every coefficient is the largest of its cell: cf^2
+    and, for equal mass, ctr and rad are convex in the share; else they grow with pi_0 pi_1.
     """
     ends = np.stack(cells)
     other = 1.0 - ends
@@ -191,8 +175,7 @@ def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
 def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tuple[float, float]:
     """V and the largest weight where ``exp(s)``, ``|s| <= margin``, is capped at ``trim``.
 
-    Clipping does not enlarge the range ``log_change`` of the movements, since 0 lies within the diameter of
-    the b_i. The KL identity belongs to the untrimmed law and is not used.
+    The range ``log_change`` of the movements is not enlarged; the KL identity is of the untrimmed law alone.
     """
     spread = min(margin, math.log(trim)) + margin
     if spread <= 0.0:
@@ -204,9 +187,8 @@ def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tupl
 def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, rest: float) -> float:
     """Bound on ``||q - q'||_1``, the laws on the common records: ell of Theorem 4 (b).
 
-    Maximizes over the movement delta of lam the smaller of ``2 tanh(diameter delta / 4)`` and ``2 tau``, tau
-    the total variation with ``4 tau artanh(tau) = (pull delta - mu delta^2) / rest``, ``pull`` = e and
-    ``rest`` = 1 - p; delta <= 2 radius as well.
+    Maximizes over the movement delta of lam the smaller of ``2 tanh(diameter delta / 4)`` and ``2 tau``,
+    ``4 tau artanh(tau) = (pull delta - mu delta^2) / rest``, ``pull`` = e and ``rest`` = 1 - p.
     """
     reach = pull / mu if mu > 0.0 else math.inf
     end = min(reach, 2.0 * radius)
@@ -229,10 +211,7 @@ def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, r
 
 
 def total_variation(divergence: float) -> float:
-    """Largest total variation of two laws whose symmetrized KL divergence is ``divergence``.
-
-    It solves ``4 tau artanh(tau) = divergence``; with v = artanh(tau), ``4 v tanh(v)`` grows with v.
-    """
+    """Largest tau of two laws of this symmetrized KL divergence: ``4 tau artanh(tau) = divergence``."""
     end = divergence / 4.0 + 1.0
     return math.tanh(last_true(lambda v: 4.0 * v * math.tanh(v) <= divergence, 0.0, end))
 
@@ -286,12 +265,7 @@ def _scaled_bound(
 ) -> tuple[float, float]:
     """V and the largest weight; ``||lam|| <= r``, a flip changes rows b by at most eta, drift on average.
 
-    The common records of arm c change by at most ``beta_c = G n / (n_c n'_c)``, the tilt x_i of their log
-    weights by ``r beta_c``, and arm c has at most the share ``n_c exp(2r) / (n - 1)`` of any law in question;
-    the mean of ``beta`` is at most ``drift`` and that of ``beta^2`` at most ``eta drift``. With K the
-    symmetrized divergence, ``sum (q'_i - q_i) x_i`` is at most ``sqrt(K mean x^2)`` (Cauchy-Schwarz against
-    the logarithmic mean of q_i and q'_i), and K at least ``||q - q'||_1^2``. With ``drift = eta`` these are
-    the terms of the theorem as stated.
+    With ``drift = eta`` these are the terms of the theorem as stated, else of its refinement.
     """
     if r > 350.0:
         return 2.0 * n, float(n)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
+from dp2erm_cvx.public import check_settings, one_of, public_number, setting, whole_number
 from dp2erm_cvx.stability.base import (
     BOTH_RELATIONS,
     EXACT,
@@ -20,7 +20,6 @@ from dp2erm_cvx.stability.base import (
     outward,
     positive_ridge,
     stated_bound,
-    treatment_may_flip,
 )
 
 Array = NDArray[np.float64]
@@ -55,11 +54,7 @@ class KernelConstants:
         return f"kernel values in [{lower:g}, {self.kernel_bound:g}]"
 
     def in_units(self) -> KernelConstants:
-        """The constants in units where the kernel bound is 1, as all below are for.
-
-        A smaller ridge only enlarges the bound; the floor keeps it out of underflow, where V is 2n anyway. So
-        does leaving out a tiny alpha, which divides below.
-        """
+        """The constants in units where the kernel bound is 1; a smaller ridge or alpha only enlarges V."""
         ridge = min(max(self.ridge / self.kernel_bound, 1e-100), 1e100)
         return KernelConstants(1.0, ridge, self.alpha if self.alpha > 1e-100 else 0.0, self.signed)
 
@@ -127,7 +122,7 @@ def kernel_balancing(
     change = math.sqrt(2.0) * unit.alpha / n
     pull = unit.record_change * (t * math.hypot(1.0, 1.0 - unit.alpha) + change)
     largest = unit.movement(n - 1, pull, t * q, k, t)
-    flips = treatment_may_flip(relation)
+    flips = one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE
     if flips and floor + 1 <= n - floor:
         largest = max(largest, _flips(n, unit, size_cells(floor + 1, n - floor), k))
     scope = f"each arm has at least {floor} records in every dataset of the universe"
@@ -179,11 +174,7 @@ def centered_norm(omega: float, size: Any) -> Any:
 
 
 def size_cells(first: int, last: int) -> Cells:
-    """Cells that cover the sizes first, ..., last of one arm; each size its own up to a few thousand.
-
-    Beyond, sizes are grouped by ratio from both ends: the bound varies with the ratio of the smaller arm's
-    size.
-    """
+    """Cells of the sizes first, ..., last of one arm: beyond thousands grouped by ratio from both ends."""
     if last - first < _EXACT:
         size = np.arange(first, last + 1, dtype=np.float64)
         return size, size
@@ -209,17 +200,13 @@ def kernel_mean_matching(
     where every record is a source; or the treated records, where source and target have at least the public
     ``arm_floor`` of records and a flip moves a record from one to the other.
 
-    As in Theorem 6 with one block, ``lambda (p_i - 1/m) <= <phibar - phi_i, m - mu> <= 2 C`` bounds every
-    weight by ``tau = 1/m + 2 C/lambda``; with the changed record's share taken out, the laws on the common
-    sources differ by d, where ``X^2 - g X + lambda (d^2 - q d) <= 0`` for some ``X <= k d``, ``g = sqrt(2 C)
-    (tau + the change of mu)``. A replaced target record moves mu by ``sqrt(2 C)/n_T`` at most. Raises
-    CalibrationError without a floor, DeclarationError otherwise.
+    Theorem 6 with one block. Raises CalibrationError without a floor, DeclarationError otherwise.
     """
     n = whole_number("n", n, at_least=2 if public_target else 4)
     unit = constants.in_units()
     assumptions = [constants.assumption]
     fewest, most, change = n, n, 0.0
-    flips = treatment_may_flip(relation)
+    flips = one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE
     if public_target:
         assumptions.append("the target sample is public")
     else:

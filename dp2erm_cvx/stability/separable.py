@@ -181,10 +181,7 @@ class _Scheme:
         return np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD, np.maximum(np.abs(falls), np.abs(rises))
 
     def variance(self) -> tuple[float, float, float]:
-        """C of Theorem 22, the largest ``g = f h'^2 / phi''`` and the largest ``|h'|``.
-
-        Cells of margins at corners of the hull of (g, 1/f), on which C depends, are cut again.
-        """
+        """C of Theorem 22, the largest ``g = f h'^2 / phi''`` and the largest ``|h'|``, by cells."""
         low, high = self.cells()
         for _ in range(_ROUNDS):
             least, largest, steep = self.weights(low, high)
@@ -199,11 +196,7 @@ class _Scheme:
         return _variance_constant(*near), float(np.max(near[0])), float(np.max(steep))
 
     def largest_and_mean(self) -> tuple[float, float]:
-        """Theorem 23: the largest weight, and the least mean of f over n - 1 records.
-
-        Norms of the minimizer and margins are cut into cells; those that may attain the largest weight are
-        cut again.
-        """
+        """Theorem 23: the largest weight, and the least mean of f over n - 1 records, by cells."""
         low, high = self.cells()
         table = self._table(low, high)
         edges = np.linspace(0.0, self.reach, _NORMS + 1)
@@ -228,10 +221,7 @@ class _Scheme:
     def _at(
         self, table: tuple[Any, ...], p: float, q: float
     ) -> tuple[float, float, float, float, NDArray[np.int64]]:
-        """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they rest on.
-
-        1 and ``inf`` where no minimizer is there.
-        """
+        """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they rest on."""
         n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
         near, pulled, least, largest, order = (column[:count] for column in table)
         if self.beside:
@@ -393,7 +383,7 @@ def weight_diameter(
 
 
 def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
-    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``, and blocks add up."""
+    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``."""
     angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
     # over a cell of angles each margin takes its larger end
     with np.errstate(over="ignore"):

@@ -24,10 +24,7 @@ _SLACK = 1e-12
 def kernel_path(
     program: KernelFirstStage, model: KernelModel, records: Records, point: Array
 ) -> FastPath | None:
-    """Neighbors of weights by a quadratic program, per arm or pooled, capped or not.
-
-    None where the base solution ``point`` (n,) leaves an arm without a free weight.
-    """
+    """Neighbors of weights by a quadratic program; None where ``point`` (n,) leaves an arm no free weight."""
     simplices = model.penalty.set
     assert isinstance(simplices, Simplices)
     if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
@@ -59,8 +56,7 @@ class _Members(Batch):
     """m neighbors: record ``index[k]`` leaves, and a new one comes in as one more variable.
 
     ``coupling`` (m, n) are its entries of Q with the shared records (0 at the one that left), ``linear``
-    (m, n) the linear terms of the shared records, ``diagonal``, ``own_linear`` (m,) its own entries,
-    ``group`` (m,) its simplex.
+    (m, n) their linear terms, ``diagonal``, ``own_linear`` (m,) its own entries, ``group`` (m,) its simplex.
     """
 
     coupling: Array
@@ -88,11 +84,10 @@ def _members(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Pivot:
-    """The principal pivot transform T of ``W = [[Q + h I, A'], [A, 0]]`` on the free weights.
+    """The principal pivot transform T (N, N) of ``W = [[Q + h I, A'], [A, 0]]`` on the ``free`` weights (N,).
 
-    With ``W z = r``: T maps ``(r on the free, z on the fixed)`` to ``(z on the free, r on the fixed)``. The
-    multipliers of the group totals stand last and are always free. ``transposed`` is (N, N), N the number of
-    weights and groups; ``free`` (N,); ``start`` (N,) are the fixed values, 0 or the cap, and the totals.
+    With ``W z = r``: T maps ``(r on the free, z on the fixed)`` to ``(z on the free, r on the fixed)``.
+    Multipliers of the totals stand last, always free. ``start`` (N,) are fixed values and totals.
     """
 
     transposed: Array
@@ -140,15 +135,11 @@ def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
 
 
 def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tuple[Array, Array, Index]:
-    """Solve all neighbors: values (m, n + 1), multipliers of the totals (m, groups), and steps taken (m,).
+    """Values (m, n + 1), the new one last, multipliers of totals (m, groups), and steps (m,), 0 if unsettled.
 
-    The value of the record that left is 0, the new one stands last. Steps are 0 where the active set did not
-    settle.
-
-    Every step solves the optimality system of the current free sets exactly. A free set differs from the base
-    by a few indices C: with T the base pivot, the unknown inputs at C and the new weight obey a system of
-    size |C| + 1, and one product with T gives all other weights and slacks. Weights outside their bounds then
-    become fixed and those of wrong slack free (a primal-dual active-set method).
+    A primal-dual active-set method. A free set differs from the base by a few indices C: the unknown inputs
+    at C and the new weight obey a system of size |C| + 1, and a product with T gives all other weights and
+    slacks. Weights outside their bounds then become fixed and those of wrong slack free.
     """
     m, n = members.coupling.shape
     rows, base_free = np.arange(m), pivot.free[:n]
@@ -211,11 +202,9 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
 
 
 def _judged(model: KernelModel, members: _Members, V: Array, t: Array, multipliers: Array) -> Array:
-    """Bound (m,) on the l1 error of the weights where the shared values V and the new t are within bounds.
+    """Bound (m,) on the l1 error of the weights: an element of half the subdifferential over the ridge.
 
-    Half the gradient plus the multiplier of its group is an element of half the subdifferential, once the
-    part that the normal cone takes up at a bound is left out; its norm over the declared ridge bounds the
-    distance. Totals that rounding missed are charged as a step to the exact set along one free weight.
+    Totals that rounding missed are charged as a step to the exact set along one free weight.
     """
     simplices = model.penalty.set
     assert isinstance(simplices, Simplices)

@@ -37,9 +37,7 @@ class Neighborhood:
 
     The fast path of a program is not trusted: the first solution that it certifies must be certified by the
     judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
-    alone and marked. One counts as certified where the bound on the l1 error of its
-    weights is at most ``tolerance * n``. ``base`` is the instance of the records with its solution, where a
-    caller has them.
+    alone and marked. ``base`` is the instance of the records with its solution, where a caller has them.
     """
 
     def __init__(
@@ -62,9 +60,9 @@ class Neighborhood:
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
 
-        Or the result of a ``reading`` of them: where the program is a sum over rows no neighbor's weights are
-        then held, but read in one more pass. Raises DeclarationError for an invalid ``tolerance`` and where
-        the replacements are for other records; InfeasibleError where the base problem has no solution.
+        Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error of at most
+        ``tolerance * n``. Raises DeclarationError for an invalid ``tolerance`` and for replacements of other
+        records; InfeasibleError where the base problem has no solution.
         """
         if replacements.base is not self.records:
             raise DeclarationError("replacements: made for other records")
@@ -91,10 +89,7 @@ class Neighborhood:
     def _parts(
         self, replacements: Replacements, tolerance: float
     ) -> Iterator[tuple[int, Replacements, Claims]]:
-        """Chunks of neighbors, the number of the first, and the claims of the fast path.
-
-        As many at once as have weights that stay in the cache of a processor, and are not too many to hold.
-        """
+        """The number of the first of a chunk, the chunk, whose weights stay in a cache, and its claims."""
         n, first = self.records.n_samples, 0
         while first < len(replacements):
             path, size = self._path, min(max(_CHUNK // n, 128), 1024)

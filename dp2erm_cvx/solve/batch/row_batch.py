@@ -35,9 +35,8 @@ from dp2erm_cvx.solve.batch.rows import (
 class Members(Batch):
     """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
 
-    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
-    (m,) those in the metric of the base Hessian H. At the base solution a neighbor's Hessian is at least
-    ``least`` (m,) times H, which says nothing where that is not positive.
+    ``target`` is (m, d); ``spread`` (m,) bounds the norms of all rows, ``reach`` (m,) those in the metric of
+    the base Hessian H; a neighbor's Hessian at the base solution is at least ``least`` (m,) times H.
     """
 
     old: Array
@@ -74,9 +73,8 @@ class _Metric:
 class RowBatch:
     """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the base model.
 
-    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2, without multipliers and offsets; or,
-    ``normalized``, n (log mean exp(<b_i, v>) - <target_k, v>) + ridge/2 ||v||^2, rows and targets shifted by
-    the center of the base rows, which changes no neighbor's problem. ``radius`` is that of the ball, or inf.
+    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2; or, ``normalized``, n (log mean exp(<b_i,
+    v>) - <target_k, v>) + ridge/2 ||v||^2, rows and targets less the center of the base rows.
     """
 
     def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
@@ -146,11 +144,7 @@ class RowBatch:
         return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
-        """Bound on the 2-norm of the floating-point error of every gradient, (m,); as for one instance.
-
-        With the derivatives of the loss bounded over all margins of the chunk, or each sum of exponentials by
-        its largest terms.
-        """
+        """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
         norm, length = norms(V), members.spread
         if self.normalized:
             relative = np.expm1(np.minimum(2 * self._score_error(members, norm), 150.0) + 16 * UNIT)
@@ -168,10 +162,7 @@ class RowBatch:
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
     def least(self, index: Index, old: Array, rows: Array) -> Array:
-        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive.
-
-        The record that left takes no more than its own part from the base Hessian.
-        """
+        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive."""
         if not self.normalized:
             curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
             return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
@@ -186,10 +177,7 @@ class RowBatch:
         return np.where(gone < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
-        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly.
-
-        Those of the record that came, and of the one that left.
-        """
+        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly."""
         if not self.normalized:
             old, new = self._curvature(members.old), self._curvature(members.rows)
             return [(members.rows, new), (members.old, -old)]
@@ -214,10 +202,9 @@ class RowBatch:
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
-        """Bound on the l1 error of the weights: the points err by ``radius``, the scores by ``kappa``.
+        """Bound on the l1 error of weights by the tilt lemma: points err by ``radius``, scores by ``kappa``.
 
-        By the tilt lemma, for the move of log f and the error it is computed to together. What f is divided
-        by was added up in another pass, where each f was computed anew, to the same error.
+        What f is divided by was added up in another pass, where each f was computed anew, to the same error.
         """
         kappa, norm = np.minimum(kappa, members.spread * radius), norms(V)
         if self.normalized:
@@ -252,10 +239,8 @@ _MAX_SWEEPS = 24
 def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
 
-    The first gradient costs no sweep. Steps are those of Newton's method with the Hessians at the base
-    solution. On the ball the multiplier is solved for along with the point. Nothing here decides whether a
-    point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere. Weights are
-    made, and read, in one more pass over the records.
+    By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved for along
+    with the point. Weights are made, and read, in one more pass over the records.
     """
     members, m = batch.members(replaced), len(replaced)
     V: Array = np.tile(batch.point, (m, 1))
@@ -306,13 +291,9 @@ def judge(
 ) -> tuple[Array, Array, Mask]:
     """Bounds (m,) on the errors of points V (m, d) and of their weights, and whether rounding rules.
 
-    V have gradients (m, d); on the ball ``multiplier`` (m,) >= 0 is added.
-
-    ``gradient + multiplier v`` is an element of the subdifferential, where the multiplier is 0 inside the
-    ball. Strong monotonicity bounds the error of v by the declared ridge, or by the Hessian H of the base
-    model at its solution. A neighbor's Hessian there is at least ``least * H``, and self-concordance lets it
-    fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most ``max
-    ||z_i||`` times the error, both in the metric of H where that is less.
+    ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from the declared
+    ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the base solution and falls
+    by ``exp(-c t)`` over a length t. Scores err by ``max ||z_i||`` times that, in the metric of H if less.
     """
     metric = batch.metric
     residual: Array = gradient + multiplier[:, None] * V
@@ -351,8 +332,7 @@ _Updates = list[tuple[Array, Array, Array]]
 def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
     """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members, nearly.
 
-    At the base solution their Hessians are the base Hessian plus ``c u u'`` for the record that left and the
-    one that came, inverted by Sherman and Morrison's formula, one after the other.
+    By Sherman and Morrison's formula for the record that left and the one that came, one after the other.
     """
     updates: _Updates = []
     for u, c in batch.updates(members):

@@ -104,8 +104,8 @@ class Replacements:
 class Reading(abc.ABC):
     """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole.
 
-    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights. Where
-    records are read in blocks by other processes a reading has to be picklable.
+    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights. A reading
+    has to be picklable.
     """
 
     beside: tuple[Array, ...] = ()
@@ -126,10 +126,9 @@ class NeighborSolutions:
     """A chunk of m neighbors, the first of them number ``first`` among all. Private where the records are.
 
     ``radius`` (m,) bounds ``||w_hat - w||_1``, inf where nothing was proved; ``certified`` says whether it is
-    within ``tolerance * n``; ``iterations`` counts sweeps, or those of the single solver; ``by_single`` marks
-    what the fast path did not certify, which was then solved alone. ``values`` are the weights (m, n), of sum
-    n, nan where a neighbor has no solution; or of a reading of them the sums (m, s), the maxima (m, t) and
-    the weights of the replaced records (m,).
+    within ``tolerance * n``; ``by_single`` marks what was solved alone. ``values`` are the weights (m, n),
+    nan where a neighbor has no solution; or of a reading the sums (m, s), the maxima (m, t) and the weights
+    of the replaced records (m,).
     """
 
     first: int
@@ -142,11 +141,9 @@ class NeighborSolutions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Claims:
-    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, ``iterations`` (m,).
+    """Claims of a fast path about m neighbors: ``points`` (m, d) of the models, with a ``radius`` (m,) in l1.
 
-    ``radius`` (m,) is certified of the l1 error of the weights. ``weights`` makes those (., n) of a slice of
-    the neighbors, ``read`` what a reading says of all: sums (m, s), maxima (m, t), and the weights of the
-    replaced records (m,).
+    ``weights`` makes those (., n) of a slice, ``read`` what a reading says of all.
     """
 
     points: Array
@@ -201,11 +198,10 @@ Tiles = Callable[[Array, range, tuple[Array, ...]], Iterator[tuple[slice, Array,
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Contributions of rows at points V (m, d), few numbers that workers return.
+    """Contributions of rows at points V (m, d): pulls at the gradient, and weights before normalization.
 
-    Of a margin loss phi with a weight f the pull at the gradient is ``-phi'(<z, v>)``. Without a loss it is
-    ``exp(<b, v>)``, rows b shifted by ``center`` (d,), times a base measure: the weight is the same, or no
-    larger than a cap, ``log_cap`` less the common shift in the score.
+    With a loss phi and a weight f they are ``-phi'(<z, v>)`` and f. Without, ``exp(<b, v>)``, rows b less
+    ``center`` (d,), times a base measure; the weight is the same, or at most ``exp(log_cap - <center, v>)``.
     """
 
     center: Array
@@ -214,17 +210,14 @@ class Terms:
     log_cap: float = math.inf
 
     def tilted(self, V: Array, Z: Array, base: tuple[Array, ...]) -> tuple[Array, Array]:
-        """How rows Z (k, d) pull at the gradient and what their weights are proportional to, both (m, k).
-
-        The two may be one array. ``base`` holds the log base measure (k,), if there is one.
-        """
+        """Both of rows Z (k, d), (m, k), perhaps one array; ``base`` holds the log base measure, if any."""
         tilt: Array = (V if self.loss is None else -V) @ Z.T
         for log_base in base:
             tilt += log_base
         return self._both(V[:, None, :], np.exp(tilt, out=tilt))
 
     def own(self, V: Array, rows: Array, log_base: Array) -> tuple[Array, Array]:
-        """Contributions (m,) each, of one row (d,) at every point."""
+        """Both of one row (d,) at every point, (m,) each."""
         score = np.clip(dot(V, rows), -CLIP, CLIP)
         return self._both(V, np.exp(score + log_base if self.loss is None else -score))
 
@@ -314,10 +307,9 @@ def _tiles(
     numbers: range,
     base: tuple[Array, ...],
 ) -> Iterator[tuple[slice, Array, Array]]:
-    """Parts of the rows Z (k, d), their pulls and what weights are proportional to, (m, .) each.
+    """Parts of the rows Z (k, d), their pulls and unnormalized weights, (m, .) each.
 
-    The records ``index`` (m,) of the neighbors are not among the shared rows: they count nothing, or where
-    ``weighed`` holds what their weights are proportional to and a scale (m,), weights are made, scaled by it.
+    The records ``index`` (m,) count nothing, or are given ``weighed[0]``, and all are scaled by the other.
     """
     here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
     place = index[here] - numbers.start
