@@ -271,6 +271,18 @@ class Dataset:
         """Treated and untreated records."""
         return int(np.sum(self.a)), int(np.sum(1 - self.a))
 
+    @staticmethod
+    def chosen(
+        source: str, names: Sequence[str], treatment: str, outcome: str, covariates: Sequence[str] | None
+    ) -> tuple[str, ...]:
+        """Names of the covariates: those asked for, or all other columns. Raises DataError where none is."""
+        if isinstance(covariates, str):
+            raise DataError(f"covariates = {covariates!r}: must be a list of column names")
+        rest = [name for name in names if name not in (treatment, outcome)]
+        if not (chosen := tuple(rest if covariates is None else covariates)):
+            raise DataError(f"{source}: no column besides the treatment and the outcome is a covariate")
+        return chosen
+
     @classmethod
     def read(
         cls,
@@ -287,18 +299,13 @@ class Dataset:
         """
         file = isinstance(source, str | Path)
         table = read_table(str(source), layout) if file else read_frame(source)
-        if isinstance(covariates, str):
-            raise DataError(f"covariates = {covariates!r}: must be a list of column names")
-        if covariates is None:
-            covariates = [name for name in table.names if name not in (treatment, outcome)]
+        chosen = cls.chosen(table.source, table.names, treatment, outcome, covariates)
         a: Any = table.numbers(treatment)
         y = table.numbers(outcome)
-        if not covariates:
-            raise DataError(f"{table.source} has no column besides the treatment and the outcome")
-        X = np.empty((len(a), len(covariates)))
-        for k, name in enumerate(covariates):
+        X = np.empty((len(a), len(chosen)))
+        for k, name in enumerate(chosen):
             X[:, k] = table.numbers(name)
-        return cls(X, a, y, tuple(covariates), treatment, outcome)
+        return cls(X, a, y, chosen, treatment, outcome)
 
 
 def refuse_undeclared(public: Public, data: Any, arms: Callable[[], Sequence[int]] = tuple) -> None:

@@ -180,9 +180,7 @@ class BlockedDataset:
     def _of(
         cls, pieces: Pieces, treatment: str, outcome: str, covariates: Sequence[str] | None
     ) -> BlockedDataset:
-        if isinstance(covariates, str):
-            raise DataError(f"covariates = {covariates!r}: must be a list of column names")
-        chosen = tuple(covariates or (name for name in pieces.names if name not in (treatment, outcome)))
+        chosen = Dataset.chosen(pieces.source, pieces.names, treatment, outcome, covariates)
         tables = pieces.tables((treatment, outcome, *chosen))
         made = partial(DatasetBlock.read, treatment=treatment, outcome=outcome, covariates=chosen)
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
