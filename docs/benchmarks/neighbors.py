@@ -120,7 +120,7 @@ def kink(w: cp.Variable, records: Any, cap: float) -> cp.Problem:
 def declared_audits(quick: bool) -> list[dict[str, Any]]:
     """Neighbors per CPU second in audits of programs that CVXPY alone declares, with a stated bound.
 
-    Neighbors are searched for on groups of equal records, and a sample of them is compared with full solves;
+    Neighbors are searched for on groups of equal records, certified; a sample is compared with full solves;
     ``single`` counts full solves with a certificate, one dataset at a time.
     """
     n, neighbors, rows = 100, 300 if quick else 30_000, list[dict[str, Any]]()

@@ -137,6 +137,33 @@ def judge_point(
     return PointClaim(two, one, float(np.linalg.norm(felt)), float(np.linalg.norm(error)))
 
 
+@np.errstate(all="ignore")
+def judge_groups(
+    objective: ReadObjective, m: float, floor: Array, cap: Array, v: Array, smoothing: float = 0.0
+) -> Array:
+    """Bounds (k,) on ``||x - x*||_1`` of equal weights in groups, whose totals are ``v`` (k, g).
+
+    Theorems A and D with the r of a group once for each of its records, for an ``objective`` of totals, its
+    strong convexity ``m`` in the weights, and the ends (k, g) of the totals. What their sum lacks is put on
+    the group with the most room; ``inf`` where nothing is proved.
+    """
+    n, place, count = objective.total, np.arange(len(v)), objective.sizes
+    missing = np.abs(n - np.sum(v, axis=-1)) + gamma(v.shape[-1] + 4) * n
+    low, high, room = v <= floor, v >= cap, np.minimum(cap - v, v - floor)
+    most, moved = np.argmax(room, axis=-1), 4 * UNIT * v
+    moved[place, most] += missing
+    g, error, left_out = objective.gradient(v, moved, smoothing)
+    free = ~(low | high) * count
+    z = g - (np.sum(free * g, axis=-1) / np.sum(free, axis=-1))[:, None]
+    error = error + 2 * UNIT * np.abs(z)
+    r = np.maximum(error + np.where(low, -z, np.where(high, z, np.abs(z))), 0.0)
+    rho = np.sqrt(np.sum(np.where(count > 0, count * r**2, 0.0), axis=-1) / m)
+    if smoothing > 0:
+        rho = rho + np.sqrt(rho**2 + 2 * left_out)
+    claim = (rho * math.sqrt(n / m) + missing) * UP
+    return np.where(room[place, most] > missing, np.nan_to_num(claim, nan=math.inf), math.inf)
+
+
 @dataclass(eq=False)
 class DirectModel(Composite):
     """A read objective at data over the capped simplex, its own variable the weights (n,).

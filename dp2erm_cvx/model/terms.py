@@ -87,17 +87,20 @@ class ReadTerm:
         """As :meth:`ReadObjective.grouped`."""
         new, (k, m), size = copy(self), first.shape, np.maximum(count, 1.0)
         new.n, many = m, np.arange(k)[:, None]
+        new.longest, new.tallest = self.longest + m, self.tallest + self.n
         if not self.separable:
             inside = (kind[:, :, None] == np.arange(m)) / size[:, None, :]
-            new.A = self.A @ inside
+            new.A, new.M = self.A @ inside, self.M @ inside
             return new
         row = np.full(self.n + 1, -1)
         row[self.col] = np.arange(len(self.col))
         at = row[first]
-        A, b, s = (np.broadcast_to(X, (k, len(self.col)))[many, at] for X in (self.A, self.b, self.s))
+        own = self.A, self.M, self.b, self.c, self.s, self.major_s
+        A, M, b, c, s, major_s = (np.broadcast_to(X, (k, len(self.col)))[many, at] for X in own)
         # an empty group stays at a weight of 1, where derivatives are finite
         new.A, new.b = np.where(count > 0, A / size, 0.0), np.where(count > 0, b, A + b)
-        new.s = np.where(at < 0, 0.0, s * count)
+        new.M, new.c = np.where(count > 0, M / size, 0.0), np.where(count > 0, c, M + c)
+        new.s, new.major_s = (np.where(at < 0, 0.0, X * count) for X in (s, major_s))
         new.col = np.arange(m)
         return new
 
@@ -270,6 +273,8 @@ class ReadObjective:
     linear: Array
     major: Array
     constant: Array
+    #: Sizes (k, m) of groups of equal weights, where it is of their totals.
+    sizes: Array
 
     def __init__(
         self, objective: Any, weights: Any, params: Mapping[str, Any], eigenvalue_floor: float | None = None
@@ -314,7 +319,11 @@ class ReadObjective:
         new = copy(self)
         first = np.minimum(np.cumsum(count, axis=1) - count, self.n - 1).astype(np.int64)
         new.terms, new.n = [t.grouped(first, kind, count) for t in self.terms], count.shape[1]
-        new.linear = np.take_along_axis(np.broadcast_to(self.linear, kind.shape), first, axis=1)
+        new.sizes = count
+        new.linear, new.major = (
+            np.take_along_axis(np.broadcast_to(X, kind.shape), first, axis=1)
+            for X in (self.linear, self.major)
+        )
         return new
 
     def value(self, x: Array) -> Array:

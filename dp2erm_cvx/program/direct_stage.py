@@ -16,7 +16,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
-from dp2erm_cvx.model.direct import DirectModel, PublicConstants, newton_step
+from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
@@ -30,6 +30,8 @@ from dp2erm_cvx.universe import Universe
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
 _STEPS, _TURNS = 30, 40
+#: Certified error of the weights of one record that a search goes on with.
+_SEARCHED = 1e-6
 
 
 class _BoundOf:
@@ -157,12 +159,16 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if public is not None and public.reason and not self._kinks(universe):
             # a radius that is not known in advance would have to be read off the data
             return stability.any_weights(n, f"the stated bound is not used: {public.reason}", self.relations)
-        m = self.strong_convexity(next(universe.examples()))
-        m = m if public is None else max(m, float(np.min(public.strong_convexity)))
         try:
-            return replace(bound, w_max=min(bound.w_max, cap)).at(n, m, self.relations)
+            return replace(bound, w_max=min(bound.w_max, cap)).at(
+                n, self._convexity(universe), self.relations
+            )
         except CalibrationError as error:
             raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
+
+    def _convexity(self, universe: Universe) -> float:
+        declared, public = self.strong_convexity(next(universe.examples())), _constants(self, universe)
+        return declared if public is None else max(declared, float(np.min(public.strong_convexity)))
 
     def certified_error(self, universe: Universe) -> float | None:
         """``||w_hat - w||_1 / n`` by Theorem C; ``inf`` where it is silent, None where a tree is not read.
@@ -207,10 +213,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return model
 
     def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
-        """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not converged.
+        """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not certified.
 
-        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Equal records have
-        equal weights here, which an objective may not respect, and nothing is certified: for searching.
+        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Certified are weights
+        that are equal where records are, which an objective may not respect: for searching.
         """
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self._box(n, universe.n_columns)
@@ -223,10 +229,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             table = np.reshape(data[name], (b, m, -1))
             columns.append(np.take_along_axis(table, kind[:, :, None], axis=1).swapaxes(1, 2).reshape(b, -1))
         objective, v = read.at(np.concatenate(columns, axis=1)).grouped(kind, count), count
+        ends = floor * count, cap * count
         for turn in range(_TURNS if read.kinks else 1):
             smoothing, begun = max(0.1**turn, 1e-3) if read.kinks else 0.0, v
             for _ in range(_STEPS):
-                before, v = v, newton_step(objective, v, floor * count, cap * count, smoothing)
+                before, v = v, newton_step(objective, v, *ends, smoothing)
                 if np.all(np.abs(v - before) <= 1e-9 * n):  # what it leaves is of the order of the square
                     break
             moved = np.max(np.abs(v - (begun if read.kinks else before)), axis=1)
@@ -234,7 +241,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 break
             if read.kinks:
                 objective = objective.shifted(v, smoothing)
-        return np.where((moved <= 1e-9 * n)[:, None], v / np.maximum(count, 1.0), np.nan)
+        claims = judge_groups(objective, self._convexity(universe), *ends, v, smoothing)
+        return np.where((claims <= _SEARCHED * n)[:, None], v / np.maximum(count, 1.0), np.nan)
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""

@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model import terms
-from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, PublicConstants, newton_step
+from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, PublicConstants, judge_groups, newton_step
 from dp2erm_cvx.model.terms import ReadObjective
 
 CAP = 3.0
@@ -283,6 +283,30 @@ def test_many_datasets_are_solved_together():
         bound_to(read, public, floor, Z).judged(point).two <= public.radius
         for Z, point in zip(data, x, strict=True)
     )
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "exponentials"])
+def test_groups_of_equal_weights_are_judged_as_their_records(name):
+    """Not where a weight has a term of its own, as the first of "exponentials" has."""
+    rng, k = np.random.default_rng(3), 0.5
+    count = np.array([[5.0, 8.0, 0.0, 7.0]])
+    kind, sizes = np.repeat(np.arange(4), count[0].astype(int)), np.maximum(count, 1.0)
+    Z = rows(name, rng, 4, 2)[kind]
+    read, public, floor = program(name, 20, Z.shape[1], k)
+    model = bound_to(read, public, floor, Z)
+    solution, _ = model.minimized(model.start(), 100)
+    with mpmath.workdps(45):
+        exact = exact_minimizer(name, floor, Z, k, solution)
+    grouped = read.at(read.vector({"Z": Z})[None, :]).grouped(kind[None, :], count)
+    for size in (0.0, 1e-9, 1e-6, 1e-2):
+        near = np.maximum(solution[[0, 5, 0, 13]], floor + size) + size * rng.standard_normal(4)
+        v = near * count
+        v[0, 3] += 20.0 - v.sum()
+        claim = judge_groups(grouped, model.ridge, floor * count, CAP * count, v)[0]
+        point = (v / sizes)[0, kind]
+        off = float(mpmath.fsum(abs(mpmath.mpf(x) - e) for x, e in zip(point, exact, strict=True)))
+        assert off <= claim
+        assert claim == pytest.approx(model.judged(point).one, rel=1e-4, abs=1e-9)
 
 
 NOT_READ = {

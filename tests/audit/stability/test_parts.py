@@ -195,6 +195,14 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
         np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=2e-7, atol=2e-7)
 
 
+def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
+    universe = Universe(FLOOR, 23, 2)
+    quickly = surrogates.Surrogate.of(entropic().resolve(FLOOR), universe)
+    pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
+    monkeypatch.setattr("dp2erm_cvx.program.direct_stage._STEPS", 1)
+    assert np.isnan(quickly.movements(pairs)[Quantity.V]).all()
+
+
 IPW = programs()["ipw_logistic"](ridge=0.05)
 EVALUATIONS = SearchPlan(evaluations=200, seed=3)
 
