@@ -31,7 +31,6 @@ import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +96,6 @@ class StudyFile:
     """Declarations of a study; ``digest`` is the SHA-256 of all. ``source`` is the file, for messages."""
 
     domain: Domain
-    layout: CsvLayout
     budget: Budget
     questions: tuple[Question, ...]
     account: tuple[Path, str] | None
@@ -112,11 +110,10 @@ class StudyFile:
         """
         models = {}
         for number, question in enumerate(self.questions):
-            own = None if seed is None else seed + number
-            kind = QUESTIONS[question.kind]
+            settings = {**execution, **question.settings, "seed": None if seed is None else seed + number}
+            part, kind = self._part(question.share), QUESTIONS[question.kind]
             try:
-                settings = {**execution, **question.settings, "seed": own}
-                models[question.name] = kind(question.domain, self._part(question.share), **settings)
+                models[question.name] = kind(question.domain, part, **settings)
             except TypeError as error:  # a required setting of a program, say
                 raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
         return models
@@ -165,10 +162,10 @@ class StudyFile:
             plans = self.plans(self.models(), release.n_samples, len(columns))
         except (CalibrationError, DeclarationError):
             return None
+        stated = json.dumps([release.declared, release.domain], sort_keys=True)
         for name, plan in plans.items():
             declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
-            domain = plan.study.universe.domain.to_dict()
-            if _plain(declared) == _plain(release.declared) and _plain(domain) == _plain(release.domain):
+            if json.dumps([declared, plan.study.universe.domain.to_dict()], sort_keys=True) == stated:
                 return name
         return None
 
@@ -268,11 +265,10 @@ def _study(declared: dict[str, Any], changes: Sequence[str], folder: Path) -> St
         _change(places, text)
     # in the order of the file, which is that of the covariates
     plain = {**declared, "budget": spent, "ledger": account, "questions": questions}
-    layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
+    declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))  # which whoever reads the data reads again
     outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
     return StudyFile(
         domain_of(_without(declared, outcomes)),
-        layout,
         _budget(spent),
         _shared(questions, declared, outcomes),
         None if account is None else _account(_table("ledger", account), folder),
@@ -338,7 +334,7 @@ def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[st
     if "outcome_column" in own:  # its center and cost are in other units
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
-    with placed(table["name"]) if own else nullcontext():
+    with placed(table["name"]):
         return domain_of(_without({**declared, **own}, outcomes))
 
 
@@ -346,23 +342,19 @@ def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the estimator of a question, its programs built. Raises DeclarationError naming it."""
     kind, name = QUESTIONS[table["kind"]], table["name"]
     own = {key: value for key, value in table.items() if key not in ("name", "kind", "share", *_OUTCOME)}
-    settings = _known(
-        name, own, [*_OUTCOME, *(arg for arg in inspect.signature(kind).parameters if arg not in _OWN)]
-    )
+    known = [*_OUTCOME, *(arg for arg in inspect.signature(kind).parameters if arg not in _OWN)]
+    settings = _known(name, own, known)
     if "settings" in settings:
         plain = _table("settings", settings["settings"])
         settings["settings"] = {key: None if value == "none" else value for key, value in plain.items()}
-    programs: dict[str, Any] = {
-        "first_stage": registry.first_stages(),
-        "second_stage": registry.second_stages(),
-    }
-    for place in programs.keys() & settings.keys():
-        if isinstance(settings[place], Mapping):
+    stages: dict[str, Any] = {"first_stage": registry.first_stages, "second_stage": registry.second_stages}
+    for place, programs in stages.items():
+        if isinstance(settings.get(place), Mapping):
             stage = dict(settings[place])
             if not isinstance(stage.get("name"), str):
                 raise DeclarationError(f"{place}: needs a name, such as name = 'overlap'")
             with placed(place):
-                settings[place] = registry.build(programs[place], stage.pop("name"), **stage_settings(stage))
+                settings[place] = registry.build(programs(), stage.pop("name"), **stage_settings(stage))
     return settings
 
 
@@ -392,10 +384,10 @@ def _budget(table: Mapping[str, Any]) -> Budget:
 def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
     """The file, by its place beside the study, and the name of the data set."""
     known = _known("ledger", table, ("file", "dataset"))
-    for name in ("file", "dataset"):
-        if not isinstance(known.get(name), str):
-            raise DeclarationError(f"ledger: {name} is not declared: a text is needed")
-    return folder / known["file"], one_line("dataset", known["dataset"])
+    file, dataset = (known.get(name) for name in ("file", "dataset"))
+    if not isinstance(file, str) or not isinstance(dataset, str):
+        raise DeclarationError("ledger: must have two texts, file and dataset")
+    return folder / file, one_line("dataset", dataset)
 
 
 def _change(tables: Mapping[str, dict[str, Any]], text: str) -> None:
@@ -414,10 +406,6 @@ def _change(tables: Mapping[str, dict[str, Any]], text: str) -> None:
         tables[table][name] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         tables[table][name] = value.strip()
-
-
-def _plain(declared: Mapping[str, Any]) -> str:
-    return json.dumps(declared, sort_keys=True)
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
-from dp2erm_cvx.public import one_line, one_of
+from dp2erm_cvx.public import json_types, one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
 
 
@@ -31,11 +31,10 @@ def decimal(number: float) -> Fraction:
 
 def sums(budgets: Iterable[Budget]) -> tuple[Fraction, Fraction]:
     """The sum of the epsilons and that of the deltas."""
-    listed = list(budgets)
-    return (
-        sum((decimal(r.epsilon) for r in listed), Fraction(0)),
-        sum((decimal(r.delta) for r in listed), Fraction(0)),
-    )
+    epsilon = delta = Fraction(0)
+    for one in budgets:
+        epsilon, delta = epsilon + decimal(one.epsilon), delta + decimal(one.delta)
+    return epsilon, delta
 
 
 def up(number: Fraction) -> float:
@@ -66,14 +65,12 @@ def decode(text: object) -> RenyiCurve | None:
         raise ValueError("a curve is kept as text")
     try:
         plain = json.loads(text)
-    except RecursionError:
-        raise ValueError("a curve is nested too deeply") from None
-    if not isinstance(plain, dict) or set(plain) != {"orders", "divergences"}:
-        raise ValueError("a curve is kept as its orders and divergences")
-    if not all(isinstance(values, list) for values in plain.values()):
-        raise ValueError("orders and divergences are kept as lists")
-    bounds = tuple(math.inf if bound is None else bound for bound in plain["divergences"])
-    return RenyiCurve(tuple(plain["orders"]), bounds)
+        orders, bounds = plain.pop("orders"), plain.pop("divergences")
+    except (AttributeError, KeyError, TypeError, RecursionError):
+        raise ValueError("a curve is kept as its orders and divergences") from None
+    if plain or not (isinstance(orders, list) and isinstance(bounds, list)):
+        raise ValueError("a curve is kept as two lists: its orders and divergences")
+    return RenyiCurve(tuple(orders), tuple(math.inf if bound is None else bound for bound in bounds))
 
 
 #: Grid steps of a loss distribution per declared epsilon. Coarser is quicker and errs on the safe side.
@@ -133,22 +130,13 @@ def by_curves(releases: Sequence[Receipt], total: Budget) -> float | None:
     left = down(max(decimal(total.delta) - delta, decimal(0.0))) * (1.0 - _SET_ASIDE)
     if left < _LEAST_DELTA:
         return None
-    curve = _added(releases)
+    known = [r.curve for r in releases if r.curve is not None]
+    orders = tuple(sorted(set(RENYI_ORDERS).union(*(curve.orders for curve in known))))
+    pure = cache(lambda cost: RenyiCurve.pure(cost, orders))  # each of many equal ones once
+    known += [pure(r.budget.epsilon) for r in releases if r.curve is None and r.budget.delta == 0.0]
+    curve = known[0].plus(*known[1:])
     converted = renyi_epsilon(curve.orders, curve.divergences, left)
     return up(decimal(converted) + epsilon) if math.isfinite(converted) else None
-
-
-def _added(releases: Sequence[Receipt]) -> RenyiCurve:
-    known = [r.curve.orders for r in releases if r.curve is not None]
-    orders = tuple(sorted(set(RENYI_ORDERS).union(*known)))
-
-    @cache
-    def pure(epsilon: float) -> RenyiCurve:
-        return RenyiCurve.pure(epsilon, orders)
-
-    curves = [r.curve for r in releases if r.curve is not None]
-    curves += [pure(r.budget.epsilon) for r in releases if r.curve is None and r.budget.delta == 0.0]
-    return curves[0].plus(*curves[1:])
 
 
 #: Keeps what is left below the declared epsilon by more than the tighter figures are rounded.
@@ -204,17 +192,14 @@ def spent(
     relation: Neighboring = Neighboring.REPLACE_ONE,
 ) -> Spent:
     """The smaller of the admitted figures, rounded up, and what is left, rounded down."""
-    whole = decimal(total.epsilon)
     epsilon, delta = sums(r.budget for r in releases)
     tighter = _tighter(releases, total, composition)
-    if tighter is not None and not (delta <= decimal(total.delta) and epsilon <= decimal(tighter)):
-        left = max(whole * (1 - _ROUNDING) - decimal(tighter), Fraction(0))
-        return Spent(tighter, total.delta, down(left), 0.0, composition, relation)
-    left_epsilon, left_delta = (
-        max(whole - epsilon, Fraction(0)),
-        max(decimal(total.delta) - delta, Fraction(0)),
-    )
-    return Spent(up(epsilon), up(delta), down(left_epsilon), down(left_delta), Composition.BASIC, relation)
+    whole, slack, nothing = decimal(total.epsilon), decimal(total.delta), Fraction(0)
+    if tighter is not None and not (delta <= slack and epsilon <= decimal(tighter)):
+        left = down(max(whole * (1 - _ROUNDING) - decimal(tighter), nothing))
+        return Spent(tighter, total.delta, left, 0.0, composition, relation)
+    left, left_delta = down(max(whole - epsilon, nothing)), down(max(slack - delta, nothing))
+    return Spent(up(epsilon), up(delta), left, left_delta, Composition.BASIC, relation)
 
 
 def _tighter(releases: Sequence[Receipt], total: Budget, composition: Composition) -> float | None:
@@ -277,10 +262,9 @@ class Account:
 
     def to_dict(self) -> dict[str, Any]:
         """The account as plain JSON values; of a curve, only whether there is one."""
-        plain = asdict(self) | {"relation": self.relation.value, "composition": self.composition.value}
-        plain["receipts"] = [
-            asdict(replace(r, curve=None)) | {"curve": r.curve is not None} for r in self.receipts
-        ]
+        plain: dict[str, Any] = json_types(vars(self))
+        for receipt in plain["receipts"]:
+            receipt["curve"] = receipt["curve"] is not None
         return plain | {"unit": self.unit}
 
 
@@ -379,14 +363,18 @@ class Ledger:
                     "the one is none for the other, so give it an account of its own"
                 )
             if not fits([*account.receipts, receipt], account.total, account.composition):
-                raise LedgerError(_refusal(account, budget))
+                left, total = account.spent, account.total
+                raise LedgerError(
+                    f"data set {dataset!r}: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} does not "
+                    f"fit: epsilon = {left.left_epsilon:g}, delta = {left.left_delta:g} is left of epsilon = "
+                    f"{total.epsilon:g}, delta = {total.delta:g} ({left.composition} composition, neighbors: "
+                    f"{account.relation})"
+                )
+            row = (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now)
             db.execute(
                 "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve, unit) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *(receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now),
-                    *(encode(curve), unit),
-                ),
+                (*row, encode(curve), unit),
             )
         return receipt
 
@@ -422,16 +410,6 @@ class Ledger:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
         figures = spent(receipts, total, composed, related)
         return Account(dataset, total, related, composed, receipts, figures)
-
-
-def _refusal(account: Account, budget: Budget) -> str:
-    so_far = account.spent
-    return (
-        f"data set {account.dataset!r}: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} does not fit: "
-        f"epsilon = {so_far.left_epsilon:g}, delta = {so_far.left_delta:g} is left of epsilon = "
-        f"{account.total.epsilon:g}, delta = {account.total.delta:g} ({so_far.composition} composition, "
-        f"neighbors: {account.relation})"
-    )
 
 
 def _budget(value: object) -> Budget:
