@@ -162,10 +162,10 @@ class StudyFile:
             plans = self.plans(self.models(), release.n_samples, len(columns))
         except (CalibrationError, DeclarationError):
             return None
-        stated = json.dumps([release.declared, release.domain], sort_keys=True)
+        own = json.dumps([release.declared, release.domain], sort_keys=True)
         for name, plan in plans.items():
             declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
-            if json.dumps([declared, plan.study.universe.domain.to_dict()], sort_keys=True) == stated:
+            if json.dumps([declared, plan.study.universe.domain.to_dict()], sort_keys=True) == own:
                 return name
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli import audit, check, demo, design, programs, release, released
+from dp2erm_cvx.cli import audit, demo, programs, release, released, study
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -147,7 +147,7 @@ EXAMPLES = {
     "demo": ("demo --output-dir output",),
 }
 
-for module in (audit, check, demo, design, programs, release, released):
+for module in (audit, demo, programs, release, released, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])

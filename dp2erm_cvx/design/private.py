@@ -37,8 +37,10 @@ from dp2erm_cvx.release.record import CHOICE
 Models = Mapping[str, Any] | Sequence[Any]
 
 
-def named_models(models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)) -> dict[str, Any]:
-    """The candidates by name, of these ``kinds``; those of a list are "candidate 1" and so on."""
+def named_models(
+    models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)
+) -> tuple[dict[str, Any], Domain]:
+    """The candidates by name, of these ``kinds``, and their one domain; those of a list are numbered."""
     if isinstance(models, Mapping):
         named = dict(models)
     elif isinstance(models, Sequence) and not isinstance(models, str):
@@ -52,19 +54,14 @@ def named_models(models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)
         if not isinstance(model, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise DeclarationError(f"models[{name!r}] = {model!r}: must be a {wanted}")
-    return named
-
-
-def common_domain(models: Mapping[str, Any]) -> Domain:
-    """The one domain of all candidates: values of rules are compared within one universe."""
-    (first, *rest) = models.items()
-    domain = first[1].domain
+    first = next(iter(named))
+    domain = named[first].domain
     if not isinstance(domain, Domain):
         raise DeclarationError(f"domain = {domain!r}: must be a Domain")
-    for name, model in rest:
+    for name, model in named.items():
         if model.domain != domain:
-            raise DeclarationError(f"{name!r} and {first[0]!r} declare different domains: they must agree")
-    return domain
+            raise DeclarationError(f"{name!r} and {first!r} declare different domains: they must agree")
+    return named, domain
 
 
 def fitted(
@@ -205,8 +202,7 @@ def tune_privately(
     DeclarationError where OpenDP (the extra ``secure``) is not installed; DataError for invalid data (for the
     data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
     """
-    named = named_models(models)
-    domain = common_domain(named)
+    named, domain = named_models(models)
     _refuse(named, domain, ledger, dataset, seed)
     if not isinstance(score_budget, Budget) or score_budget.delta:
         raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dp2erm_cvx.design.private import Models, common_domain, named_models
+from dp2erm_cvx.design.private import Models, named_models
 from dp2erm_cvx.design.scenario import SimulatedRun
 from dp2erm_cvx.design.world import DesignQuestion, World, rounded
 from dp2erm_cvx.diagnostics import effective_sample_size
@@ -188,8 +188,8 @@ def own_candidates(question: DesignQuestion, models: Models) -> list[DesignRow]:
     Raises DeclarationError for another domain, or an estimator of something else.
     """
     kinds = (PrivateEffect if question.goal == "effect" else PrivateRule, PrivateTwoStageERM)
-    named = named_models(models, kinds)
-    if common_domain(named) != question.domain:
+    named, domain = named_models(models, kinds)
+    if domain != question.domain:
         raise DeclarationError("models: they declare another domain than the question")
     for name, model in named.items():
         weighted = question.goal == "effect" and isinstance(model, PrivateTwoStageERM)

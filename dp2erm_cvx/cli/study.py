@@ -1,0 +1,328 @@
+"""``dp2erm check`` and ``design``: from a raw table to a study file, and to the settings of a question."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from importlib import resources
+from operator import add
+from string import Template
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli import options as opt
+from dp2erm_cvx.cli import reading, screen
+from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.text import described
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.design import DesignQuestion, PublicData
+    from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
+    from dp2erm_cvx.display import Block
+    from dp2erm_cvx.domain import Array, Domain
+    from dp2erm_cvx.files import CsvLayout
+    from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.tables import Table
+
+
+@click.command("check", short_help="What a raw table holds: for the data holder.")
+@click.argument("data", metavar="DATA.csv|.parquet")
+@opt.data_options
+@click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
+def check_command(data: str, draft: str | None, **options: Any) -> None:
+    """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
+
+    The report is NOT private, and nothing is spent. Use it to find mistakes in the file and in its
+    declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from elsewhere.
+    """
+    if draft is not None:
+        screen.writable(draft, data, options["domain"])
+        if os.path.lexists(draft) or options["domain"] is not None:
+            raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
+    with screen.progress("reading the data") as bar:
+        from dp2erm_cvx.codebook import Codebook
+        from dp2erm_cvx.diagnostics.columns import TableCells
+        from dp2erm_cvx.files import guessed_layout, table_parts
+        from dp2erm_cvx.treatment import Treatment
+
+        declared = options["domain"] is not None or bool(options["ranges"])
+        public = _public(options) if declared else None
+        layout = reading.read_layout(options, None if declared else guessed_layout(data))
+        book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
+        units = (book, None) if public is None else (public.codebook, public.ranges)
+        update, parts = screen.stages(bar), table_parts(data, layout)
+        cells, sums = list[TableCells](), list[Any]()
+        update("parts of the table", 0, len(parts))
+        for number, read in enumerate(parts, 1):  # of which one alone is in memory
+            table = read()
+            for name in filter(None, (options["treatment"], options["outcome"])):
+                table.cells(name)
+            cells = [reduce(add, [*cells, TableCells.of(table, *units)])]
+            if public is not None and public.codebook is not None:
+                own = _record_sums(table, public, options["covariates"])
+                sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
+            update("parts of the table", number, len(parts))
+        records = [] if public is None else list(_records(sums, public))
+    screen.show((*_column_blocks(cells[0].report()), *cells[0].notes(), *records))
+    if draft is not None:
+        screen.write_text(draft, _drafted(cells[0], layout, options["treatment"], options["outcome"]))
+        rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
+        click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
+
+
+def _public(options: dict[str, Any]) -> Domain | PrivateRanges:
+    """The domain, or the ranges where the file leaves some of them to be released."""
+    from dp2erm_cvx.domain_file import read_declared
+
+    declared = {} if options["domain"] is None else read_declared(options["domain"])
+    ranges = declared.get("ranges")
+    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
+    if "outcome" in declared or released:
+        return reading.read_ranges(options | {"private_ranges": 0.1})
+    return reading.read_domain(options)
+
+
+def _record_sums(
+    table: Table, public: Domain | PrivateRanges, covariates: str | None
+) -> tuple[RecordCounts, Array]:
+    """Sums of what becomes of the records of a table, or of a part of it.
+
+    Beside their counts what their weights and the squares of these add up to, and how many are shrunk.
+    """
+    import numpy as np
+
+    from dp2erm_cvx.data import DatasetBlock
+    from dp2erm_cvx.diagnostics.columns import record_counts
+    from dp2erm_cvx.domain import Domain
+
+    a, y = (table.cells(name) for name in reading.data_columns(public))
+    data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or opt.names(covariates)), 0
+    if isinstance(public, Domain):
+        inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
+        length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
+        shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
+    counts = record_counts(table, public=public, columns=data.columns)
+    weights = np.zeros(1) if data.sampling is None else data.sampling
+    return counts, np.array([weights.sum(), (weights**2).sum(), shrunk])
+
+
+def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[str]:
+    """Lines on what becomes of the records under the public rule."""
+    from dp2erm_cvx.domain import Domain
+
+    book = public.codebook
+    if not sums or book is None:
+        yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
+        return
+    counts, (total, squares, shrunk) = sums
+    yield counts.line + ("" if book.unit else " One record is taken to be one person: see [unit].")
+    n = counts.total
+    if (weights := book.sampling_weights) is not None:
+        mean = max(total / n, 1e-300)
+        yield (
+            f"Sampling weights average {mean:.4g} after clipping ({weights.mean:g} is declared), from 0 to "
+            f"{weights.largest:g}. For sampling error the records are worth "
+            f"{mean**2 / max(squares / n, 1e-300) * n:,.0f} of equal weight (Kish 1965); noise is "
+            f"{weights.largest / mean:.3g} times as large."
+        )
+    gone = {"treatment": counts.missing, "outcome": counts.absent}
+    if counts.absent and book.outcome in book.missing:
+        less = f"makes an effect smaller by about {gone.pop('outcome') / n:.1%} of it"
+        yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
+    if texts := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
+        yield f"{' and '.join(texts)} do not count in an effect or a rule."
+    if isinstance(public, Domain) and public.ranges is None:
+        yield f"Warning: {reading.NO_RANGES}."
+    if shrunk:
+        yield f"{shrunk:,.0f} shrunk to the covariate bound."
+    if counts.clipped:
+        yield f"{counts.clipped:,} with an outcome that is clipped."
+
+
+def _column_blocks(report: Sequence[dict[str, Any]]) -> Iterator[Block]:
+    """Contents of the columns of a raw table, and what to declare, marked as not private."""
+    yield heading(f"Columns of the table: {screen.NOT_PRIVATE}, for the data holder only")
+    table = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
+    for one in report:
+        counts = (f"{one[name]:,}" if one[name] else "" for name in ("missing", "odd", "outside"))
+        table.add_row(one["name"], one["declared"], one["holds"], *counts)
+    yield table
+    yield from (f"{one['name']}: {note}" for one in report for note in one["notes"])
+
+
+#: How columns are called that are outcomes rather than covariates.
+_LATER = re.compile(
+    r"outcome|died|death|mortal|surviv|readmi|discharge|follow|result|change|event|endpoint|response"
+    r"|(^|_)(after|post|los|days|score)($|_|\d)",
+    re.I,
+)
+
+
+def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
+    """The text of a study file for this table, with a gap for every declaration.
+
+    It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
+    dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
+    has to read it before it is made public.
+    """
+    from dp2erm_cvx.codebook import Codebook
+    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.domain_file import EDIT
+    from dp2erm_cvx.estimators import PrivateEffect
+    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.sampling import SamplingWeights, Unit
+    from dp2erm_cvx.treatment import Treatment
+
+    said = {
+        f"{kind.__name__}_{name}": fill(opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# ")
+        for kind in (Budget, Codebook, Domain, PrivateEffect, SamplingWeights, Treatment, Unit)
+        for name, text in described(kind.__doc__).items()
+    }
+    text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
+    lines: dict[str, list[str]] = {"ranges": [], "levels": [], "others": []}
+    unit = ""
+    for name in (name for name in cells.seen if name not in (treatment, outcome)):
+        kind, number = cells.holds(name), len(cells.seen[name])
+        two = "    # an event that treatment may change? then an outcome: delete" if number == 2 else ""
+        if not unit and cells.repeats_persons(name):
+            column = json.dumps(name, ensure_ascii=False)
+            unit = "\n" + Template(parts["unit"]).substitute(said, column=column)
+        elif _LATER.search(name):
+            advice = "an outcome? ask for it in a question of its own; else declare its range or levels"
+            lines["others"].append(f"# {key(name)}: {advice}")
+        elif kind.startswith(("numbers", "0")):
+            lines["ranges"].append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
+        elif kind == "dates" or number > MOST_LEVELS:
+            kind = "dates" if kind == "dates" else "texts"
+            lines["others"].append(f"# {key(name)}: {kind}, no covariate as it stands")
+        else:
+            lines["levels"].append(f'{key(name)} = ["{EDIT}"]{two}')
+    csv = (f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal"))
+    lines["csv"] = [*csv, *(["line_breaks = true"] if layout.line_breaks else [])]
+    labels = "several" if len(cells.seen.get(treatment or "", ())) > 2 else "two"
+    named = {"treatment": treatment, "outcome": outcome}
+    return Template(parts["study"]).substitute(
+        said,
+        **{title: "".join(f"\n{line}" for line in listed) for title, listed in lines.items()},
+        **{title: json.dumps(name or EDIT, ensure_ascii=False) for title, name in named.items()},
+        most=MOST_LEVELS,
+        labels=Template(parts[labels]).substitute(said).rstrip("\n"),
+        unit=unit,
+    )
+
+
+@click.command(
+    "design",
+    cls=opt.Command,
+    declared="dp2erm_cvx.design:Guess",
+    before="n_features",
+    short_help="Which pipeline to take, by simulation from a guess.",
+)
+@click.argument("study", metavar="STUDY.toml")
+@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
+@click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
+@opt.field_option("design.world:DesignQuestion.goal", beside=" Where STUDY asks no question.")
+@opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
+@opt.delta_option
+@opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("design.world:DesignQuestion.replicates", type=opt.Number(), default=50)
+@opt.field_option("design.world:DesignQuestion.public", metavar="FILE")
+@opt.field_option("design.scenario:PublicData.source", metavar="TEXT")
+@opt.field_option("design.scenario:PublicData.holdout", type=opt.Number())
+@opt.field_option("design.world:DesignQuestion.seed", type=opt.Number(), default=0)
+@opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
+@click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
+@opt.json_option
+def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
+    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the world.
+
+    It reads no private data and spends nothing: what --public names has to be public. Whatever is not stated
+    is guessed, and reported as such. What the question of the study declares holds for every pipeline. A file
+    that declares a domain alone will do.
+    """
+    import tomlkit
+
+    from dp2erm_cvx.design import design
+    from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.study_file import study_with, written
+
+    screen.writable(output, study)
+    name, question = _question(study, options)
+    workers = whole_workers(options["workers"])
+    with screen.progress("simulating") as bar:
+        result = design(question, workers=workers, progress=screen.stages(bar))
+    best = result.best
+    copy = study_with(study, name, best.kind, best.settings, question.budget)
+    if output is not None:
+        screen.write_text(output, copy)
+    if as_json:
+        screen.print_json(result.to_dict() | {"question": name, "study": copy})
+        return
+    screen.show(result.blocks())
+    if output is None:
+        screen.console().print(f"Its settings, which --output writes into a copy of {study}:")
+        click.echo(tomlkit.dumps({best.kind: [written(best.settings)]}).strip())
+    else:
+        click.echo("Run:" if result.answers else "If you run it all the same:")
+        click.echo(f"dp2erm run {output} DATA.csv")
+
+
+def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
+    """Question, with the name of its table in the file; None where that declares a domain alone."""
+    from dp2erm_cvx.design import DesignQuestion, Guess
+    from dp2erm_cvx.design.world import GOALS
+    from dp2erm_cvx.domain_file import load_domain, read_tables
+    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.study_file import QUESTIONS, read_study
+
+    name, goal, budget, features = options["question"], options["goal"], None, options["n_features"]
+    declared: dict[str, Any] = {}
+    if QUESTIONS.keys() & read_tables(path).keys():
+        study = read_study(path)
+        known = {one.name: one for one in study.questions if one.kind in GOALS}
+        name = name or next(iter(known), None)
+        if goal is not None:
+            raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
+        if name not in known:
+            raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
+        goal, declared, domain = known[name].kind, dict(known[name].settings), known[name].domain
+        budget = study.models()[name].budget
+    elif name is not None:
+        raise DeclarationError(f"--question: {path} asks none")
+    else:
+        domain = load_domain(path)
+    if options["epsilon"] is not None:
+        budget = Budget(options["epsilon"], options["delta"])
+    if budget is None:
+        raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
+    public = _public_data(path, options, domain)
+    features = features if domain.ranges is None else len(domain.ranges)
+    if features is None:
+        raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
+    return name, DesignQuestion(
+        *(domain, options["n_samples"], features, budget, goal or GOALS[0]),
+        Guess(**opt.declared_settings(Guess, options)),
+        declared.pop("estimand", "ate"),
+        *(options["replicates"], options["seed"], declared, public),
+    )
+
+
+def _public_data(path: str, options: dict[str, Any], domain: Domain) -> PublicData | None:
+    """The records that are declared public, read as the study reads its own."""
+    from dp2erm_cvx.design import PublicData
+
+    if options["public"] is None:
+        return None
+    if options["source"] is None:
+        raise DeclarationError("--source is missing: say where the public records come from")
+    table = reading.raw_table(options["public"], {"domain": path}, domain)
+    return PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])
