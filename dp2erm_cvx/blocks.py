@@ -26,11 +26,7 @@ R = TypeVar("R")
 
 
 class Blocks(abc.ABC, Generic[T]):
-    """A table of records in blocks of ``BLOCK`` rows, the last of them perhaps shorter.
-
-    A block is made whenever a pass reaches it, so that no more than a few of them need be in memory. What
-    holds blocks of records is private.
-    """
+    """A table of records in blocks of ``BLOCK`` rows, each made whenever a pass reaches it. Private."""
 
     #: Number of records.
     n_samples: int

@@ -41,9 +41,8 @@ PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal
 class BoundRow:
     """One statement about one first stage. ``refusal`` says why there is no bound, or no noise for it.
 
-    ``ratio`` is V over the smallest V of the table. ``calibration`` follows the statement's own formulas:
-    Theorem 1 or 2 for the sharp ones, the paper's as printed for the printed bound alone (private only where
-    Theorem 1 or 2 certifies it), the paper's with the Gaussian exponent corrected for the other two.
+    ``ratio`` is V over the smallest V of the table. ``calibration`` is by Theorem 1 or 2 for the sharp ones,
+    the paper's as printed for the printed bound, with the Gaussian exponent corrected for the other two.
     """
 
     family: str
@@ -96,22 +95,20 @@ def bound_rows(
         if isinstance(bound, str):
             rows.append(BoundRow(family, refusal=bound))
             continue
-        ratio, calibration, refusal = bound.V / best, None, None
+        objective = Objective(bound, loss, universe.n_samples, universe.domain.relation)
+        calibration, refusal, printed = None, None, family == PRINTED
         try:
-            calibration = _calibrated(
-                family, Objective(bound, loss, universe.n_samples, universe.domain.relation), budget, noise
+            calibration = (
+                calibrate(objective, budget, noise=noise)
+                if family in (SHARP, STATED)
+                else calibrate_paper(
+                    objective, budget, noise=noise, corrected=not printed, unsound_ok=printed
+                )
             )
         except CalibrationError as error:
             refusal = str(error)
-        rows.append(BoundRow(family, bound, calibration, ratio, refusal))
+        rows.append(BoundRow(family, bound, calibration, bound.V / best, refusal))
     return rows
-
-
-def _calibrated(family: str, objective: Objective, budget: Budget, noise: Noise) -> Calibration:
-    if family in (SHARP, STATED):
-        return calibrate(objective, budget, noise=noise)
-    printed = family == PRINTED
-    return calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
 
 
 def _tried(compute: Callable[[], StabilityBound]) -> StabilityBound | str:
@@ -189,12 +186,9 @@ GAMMA = 0.01
 class CertificateRow:
     """One solver on one program. Private where the data are: the numbers depend on the records.
 
-    ``objective`` is the smooth-plus-prox objective at the solution (of the dual, for closed-form
-    weights and entropy balancing);
-    ``raw_radius`` and ``radius`` are the relative certified radii of the solver's own point and after
-    polishing; ``distance`` is the relative distance to the best certified solution of the same program.
-    Numbers are nan where they do not exist. ``note`` says why nothing was solved, or that no weights meet the
-    constraints of the program.
+    ``objective`` is that of the model at the solution; ``raw_radius`` and ``radius`` are relative, of the
+    solver's own point and after polishing; ``distance`` is that to the best certified solution. Numbers are
+    nan where they do not exist. ``note`` says why nothing was solved.
     """
 
     program: str
@@ -258,28 +252,23 @@ def certificates(
     name: str, instance: Instance | InfeasibleError, solvers: Sequence[str | Solver]
 ) -> list[CertificateRow]:
     """One row per solver for one program. A solver that does not apply, or fails, is a row too."""
-    labels = [solver if isinstance(solver, str) else solver.name for solver in solvers]
-    if isinstance(instance, InfeasibleError):
-        return [CertificateRow(name, label, _failure(instance), note=str(instance)) for label in labels]
     rows: list[CertificateRow] = []
-    solutions: list[Solution | None] = []
-    for solver, label in zip(solvers, labels, strict=True):
+    solutions: dict[int, Solution] = {}
+    for number, solver in enumerate(solvers):
+        label = solver if isinstance(solver, str) else solver.name
         try:
-            solution = solve(instance, solver=solver, throw=False)
+            if isinstance(instance, InfeasibleError):
+                raise instance
+            solutions[number] = solve(instance, solver=solver, throw=False)
+            rows.append(_row(name, label, instance, solutions[number]))
         except Dp2ermError as error:
             rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
-            solutions.append(None)
-            continue
-        rows.append(_row(name, label, instance, solution))
-        solutions.append(solution)
-    certified = [solution for solution in solutions if solution is not None and solution.certified]
-    if not certified:
-        return rows
-    best = min(certified, key=lambda solution: solution.certificate.relative_radius)
-    return [
-        row if solution is None else replace(row, distance=_distance(instance, solution, best))
-        for row, solution in zip(rows, solutions, strict=True)
-    ]
+    certified = [solution for solution in solutions.values() if solution.certified]
+    best = min(certified, key=lambda solution: solution.certificate.relative_radius, default=None)
+    if best is not None and isinstance(instance, Instance):
+        for number, solution in solutions.items():
+            rows[number] = replace(rows[number], distance=_distance(instance, solution, best))
+    return rows
 
 
 def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
@@ -328,8 +317,5 @@ def _distance(instance: Instance, solution: Solution, best: Solution) -> float:
 
 
 def _failure(error: Dp2ermError) -> str:
-    if isinstance(error, InfeasibleError):
-        return "infeasible"
-    if isinstance(error, ProgramError):
-        return "does not apply"
-    return "failed" if isinstance(error, SolverError) else type(error).__name__
+    words = {InfeasibleError: "infeasible", ProgramError: "does not apply", SolverError: "failed"}
+    return words.get(type(error), type(error).__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,54 +33,14 @@ _LINE, _BALL = 1e-9, 2e-4
 _CELLS, _MOST_CELLS = 48, 200_000
 
 
-class ScalarLoss(Protocol):
-    """Convex loss of a margin. ``kinks`` are where its curvature jumps, ``bend`` the ratio beside them.
-
-    ``|phi'''| <= bend phi''`` between kinks; ``ends`` are the limits of the slope.
-    """
-
-    @property
-    def ends(self) -> Interval:
-        """Limits of the slope."""
-
-    @property
-    def bend(self) -> float:
-        """Ratio of the third derivative to the curvature."""
-
-    @property
-    def kinks(self) -> tuple[float, ...]:
-        """Margins at which the curvature jumps."""
-
-    def slope(self, s: Array, /) -> Array:
-        """phi'(s)."""
-
-    def curvature(self, s: Array, /) -> Array:
-        """phi''(s)."""
-
-    def curvatures(self, low: Array, high: Array, /) -> tuple[Array, Array]:
-        """Least and largest curvature on cells."""
-
-    def __hash__(self) -> int: ...
-
-
-class ScalarWeight(Protocol):
-    """Log weight of a margin: ``enclose`` gives intervals of value and slope on cells of it."""
-
-    @property
-    def lipschitz(self) -> float:
-        """Largest slope anywhere."""
-
-    @property
-    def curve(self) -> ScalarLoss | None:
-        """The function, before it is cut off, or minus it as a convex one; None where it is neither."""
-
-    def enclose(self, low: Array, high: Array, /) -> Any:
-        """Four arrays: intervals of value and of slope on cells."""
-
-    def range(self, low: float, high: float, /) -> Interval:
-        """Bounds of the value."""
-
-    def __hash__(self) -> int: ...
+#: A :class:`~dp2erm_cvx.program.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
+#: curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
+#: least and largest ``curvatures`` on cells.
+ScalarLoss = Any
+#: A :class:`~dp2erm_cvx.program.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
+#: before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
+#: ``range``, bounds of the value.
+ScalarWeight = Any
 
 
 @lru_cache(maxsize=1024)
@@ -138,7 +98,7 @@ def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) ->
 
     Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of itself.
     """
-    anywhere = 2.0 * weight.lipschitz
+    anywhere: float = 2.0 * weight.lipschitz
     if weight.curve is not None:
         anywhere = gradient_diameter(weight.curve, reach)
         if not clipped:
@@ -240,7 +200,7 @@ def _width(loss: ScalarLoss, p: float, q: float, offset: Interval, factor: Inter
     lowest = np.minimum(factor[0] * down, factor[1] * down) + tilt[0]
     highest = np.maximum(factor[0] * up, factor[1] * up) + tilt[1]
     y = np.concatenate([lowest, highest])
-    rise = float(np.max(np.diff(t))) ** 2 / 8.0 * turn
+    rise = float(np.max(np.diff(t))) ** 2 / 8.0 * float(turn)
     return _spread(y, np.concatenate([t, t])) + 2.0 * rise
 
 
@@ -308,7 +268,7 @@ class Saturation:
     @property
     def slope(self) -> float:
         """S, in units of the loss over those of the margin."""
-        return self.factor * max(map(abs, self.loss.ends))
+        return self.factor * float(max(map(abs, self.loss.ends)))
 
     @property
     def curvature(self) -> float:
@@ -322,12 +282,12 @@ class Saturation:
 
         Far from s the slope still grows by the integral of phi'', at least ``phi''(s) / bend``.
         """
-        return self.slope * self.loss.bend / self.curvature
+        return self.slope * float(self.loss.bend) / self.curvature
 
     @property
     def in_a_ball(self) -> bool:
         """True if the set of v bounds the margins to any effect."""
-        return self.ball * self.loss.bend < _LIMIT
+        return self.ball * float(self.loss.bend) < _LIMIT
 
     def largest(self, a: float, k: float, *, box: bool = False) -> float:
         """Bound on ``a ||g - g'|| + k h`` over the set of v and ordered pairs of records.
@@ -381,10 +341,8 @@ class Saturation:
     def _across(self, value: Callable[[Array, Array], Array]) -> float:
         """Upper bound on ``value(||g - g'||, h)``, increasing in both, over two records and v.
 
-        With rows z and z' of norm 1 and ``||v|| = rho`` the margins are ``rho sin t`` and ``rho sin t'``, and
-        the parts of g and g' across v are opposite at worst: shorter rows and coefficients give less (proof
-        on the page of calibrations). The distance changes by at most ``(1 + (rho kappa / S)^2)^(1/2)`` per
-        radian of either angle.
+        Angles t of rows to v have margins ``rho sin t``, and the parts of g and g' across v are opposite at
+        worst (page of calibrations).
         """
         ball, unit, flat = self.ball, self.factor / self.slope, self.factor / self.curvature
         steep = math.hypot(1.0, ball * self.curvature / self.slope)
