@@ -29,24 +29,21 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
 
     - Argument: a raw dataset ``(X, a, y)``, arrays of shapes (n, k), (n,) and (n,) without nan or inf, with a
       in {0, 1} and the declared number of records in each arm, if any. Value: theta (p,) as a list of floats.
-    - Input metric: ``hamming_distance()``, the number of positions whose record is replaced: the relation
-      replace-one, also called bounded differential privacy. ``change_one_distance()`` would say more: that
-      a reordered dataset is the same one, which rounding and base measures tell apart.
+    - Input metric: ``hamming_distance()``, the number of positions whose record is replaced. A reordered
+      dataset is another one: rounding and base measures tell them apart.
     - Output measure: ``max_divergence()`` where the plan guarantees delta = 0, otherwise
       ``approximate(max_divergence())``.
-    - Privacy map: the guarantee of the plan for one record; for d of them (group privacy) ``d epsilon`` and
-      ``delta (exp(d epsilon) - 1) / (exp(epsilon) - 1)``. More than one is refused where an arm floor is
-      declared, because datasets between two of the universe may be outside it.
+    - Privacy map: the guarantee of the plan for one record, :func:`group_privacy` for several, which are
+      refused where an arm floor is declared: datasets between two of the universe may be outside it.
 
-    The measurement is of ``model`` as it is declared now: what is set later does not change it. Every call
-    fits a fresh copy, whose workings are dropped. A call warns where a solution could not be certified: the
-    guarantee of that release is conditional on it.
+    The measurement is of ``model`` as it is declared now. Every call fits a fresh copy, whose workings are
+    dropped, and warns where a solution could not be certified: the guarantee is conditional on it.
 
     Needs the extra ``secure``, and OpenDP's features "contrib" and "honest-but-curious", which the caller
     enables: OpenDP takes this package's word. Raises DeclarationError where those are missing, for a seeded
-    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment, arithmetic that
-    is not counted, and programs or solvers that are not known to certify every dataset; CalibrationError
-    where the plan is not proven.
+    model, one with a ledger, a relation that does not protect the treatment, arithmetic that is not counted,
+    and programs or solvers that are not known to certify every dataset; CalibrationError where the plan is
+    not proven.
     """
     _refuse(model)
     # the map and the release have to speak of one declaration, whatever becomes of the caller's
@@ -132,15 +129,20 @@ def group_privacy(guarantee: Budget, records: int) -> Budget:
 def _refuse(model: PrivateTwoStageERM) -> None:
     if not isinstance(model, PrivateTwoStageERM):
         raise DeclarationError(f"{type(model).__name__}: must be a PrivateTwoStageERM")
-    if model.seed is not None:
-        raise DeclarationError("a seeded model is not private: leave the seed out")
-    if model.ledger is not None or model.dataset is not None:
-        raise DeclarationError("OpenDP counts what is spent: leave ledger and dataset out")
-    if model.domain.relation is not Neighboring.REPLACE_ONE:
-        raise DeclarationError(
-            f"OpenDP's distance of datasets counts any replaced record; the domain declares "
-            f"{model.domain.relation}"
-        )
+    relation = model.domain.relation
+    for wrong, text in (
+        (model.seed is not None, "a seeded model is not private: leave the seed out"),
+        (
+            (model.ledger or model.dataset) is not None,
+            "OpenDP counts what is spent: leave ledger and dataset out",
+        ),
+        (
+            relation is not Neighboring.REPLACE_ONE,
+            f"OpenDP counts any replaced record; the domain declares {relation}",
+        ),
+    ):
+        if wrong:
+            raise DeclarationError(text)
 
 
 def _require_opendp() -> None:

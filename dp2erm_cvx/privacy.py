@@ -22,7 +22,6 @@ _ULP = 2.0**-52
 class Neighboring(enum.StrEnum):
     """Relation between neighboring datasets: same size ``n``, one record replaced.
 
-    ``REPLACE_ONE`` lets the covariates, the treatment and the outcome of one record change.
     ``REPLACE_ONE_KEEP_TREATMENT`` is weaker: the treatment of that record is not protected.
     """
 
@@ -110,9 +109,8 @@ class RenyiCurve:
     def shifted(self, epsilon_2: float) -> RenyiCurve:
         """The curve of a release within pure ``epsilon_2`` of this one, on every dataset.
 
-        It adds ``(2 alpha - 1)/(alpha - 1) epsilon_2``: where ``P <= exp(epsilon_2) P_0`` and
-        ``Q_0 <= exp(epsilon_2) Q``, the integral of ``P^alpha Q^(1 - alpha)`` is at most
-        ``exp((2 alpha - 1) epsilon_2)`` times that of ``P_0^alpha Q_0^(1 - alpha)``.
+        It adds ``(2 alpha - 1)/(alpha - 1) epsilon_2``, as ``P <= exp(epsilon_2) P_0`` and
+        ``Q_0 <= exp(epsilon_2) Q``.
         """
         level = public_number("epsilon_2", epsilon_2, at_least=0.0)
         return RenyiCurve(
@@ -148,11 +146,11 @@ class BoundFamily(enum.StrEnum):
 
 @dataclass(frozen=True)
 class StabilityBound:
-    """A proven bound on how far the weights move between neighboring datasets.
+    """A proven bound on how far the weights move between neighboring datasets, of public numbers alone.
 
-    ``V`` bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)``; ``W1`` and ``W2`` bound the
-    paper's quantities and ``L2`` the norm ``||w - w'||_2`` where a theorem states them. All are computed from
-    public quantities alone; ``private`` is False where something was read off the data.
+    ``V`` bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)``; ``W1`` and ``W2`` the paper's
+    quantities and ``L2`` the norm ``||w - w'||_2`` where a theorem states them; ``private`` is False where
+    something was read off the data.
     """
 
     V: float
@@ -170,9 +168,9 @@ class StabilityBound:
 class RowBox:
     """A public box that holds the rows of all records, in whose norm gradients are measured (Theorem 17).
 
-    ``widths`` m (p,) are positive: rows have ``|x_j| <= m_j``, hence ``max |x_j| / m_j <= 1``. Gradients are
-    multiples of rows, and ``slope`` bounds these multiples over Theta: it bounds their size in that norm, and
-    half their diameter. Raises DeclarationError where a number is not positive.
+    ``widths`` m (p,): rows have ``|x_j| <= m_j``. Gradients are multiples of rows, which ``slope`` bounds
+    over Theta: their size in that norm, and half their diameter. Raises DeclarationError where one is not
+    positive.
     """
 
     widths: tuple[float, ...]
@@ -187,16 +185,14 @@ class RowBox:
 class LossConstants:
     """Constants of a second stage for calibration, derived from the Domain.
 
-    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds
-    the trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer,
-    ``theta_bound`` bounds ||theta||_2 over the feasible set (None if unbounded) and
-    ``outcome_bound`` is M'. ``gradient_bound`` is the paper's uncentered zeta, and a squared loss
-    ``(z - <x, theta>)^2`` states bounds on ||x|| (``covariate_bound``) and on z (``response_bound``) and
-    whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean. ``saturation`` is
-    that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
-    ``is_margin`` says that the gradients of a record are multiples of one vector of its own, whatever theta,
-    which Theorem 16 needs beside the ``gradient_bound``. ``box`` is that of the rows, which box noise needs;
-    None where coordinates have no bound of their own. Raises DeclarationError naming what is not positive.
+    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds the
+    trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer, ``theta_bound`` bounds
+    ||theta||_2 over the feasible set (None if unbounded), ``outcome_bound`` is M', ``gradient_bound`` the
+    paper's uncentered zeta. A squared loss ``(z - <x, theta>)^2`` bounds ||x|| by ``covariate_bound`` and z
+    by ``response_bound``; ``is_mean``: x is 1. ``saturation`` is that of a loss of a margin, with weights as
+    its only factors (Theorem 15), and ``is_margin`` says that the gradients of a record are multiples of one
+    vector of its own (Theorem 16). ``box`` is that of the rows, None where coordinates have no bound of their
+    own. Raises DeclarationError naming what is not positive.
     """
 
     n_parameters: int = setting(check=whole_number, at_least=1)
@@ -219,8 +215,7 @@ class LossConstants:
     def factored(self) -> LossConstants:
         """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
 
-        ``||f g - f' g'||`` is convex in f and f', hence largest at their ends: the diameter, or the largest
-        gradient; the slope of a ``box`` bounds both. Bounds that weights of sum n have a part in are left
+        Gradients are farthest apart at the ends of f. Bounds that weights of sum n have a part in are left
         out. Raises CalibrationError where no bound on the gradient is stated.
         """
         if self.gradient_bound is None:

@@ -72,9 +72,8 @@ class PrivateRanges:
     share
         Share of epsilon that releases all ranges which are not declared.
     ranges
-        For each covariate its public (low, high), which costs nothing;
-        :class:`Within`, where wide bounds are public; or None. A mapping also
-        names the columns. None: nothing is known about any of them.
+        For each covariate its public (low, high), which costs nothing; :class:`Within`, where wide bounds are
+        public; or None. A mapping also names the columns. None: nothing is known about any of them.
     outcome
         The same for the outcome: a public range, :class:`Within`, or None.
     covariate_bound

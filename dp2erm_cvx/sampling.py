@@ -25,9 +25,8 @@ OWN_RECORD = "a sampling weight is part of its own record: nothing about the oth
 class SamplingWeights:
     """The column of the sampling weights, and their public bound.
 
-    Estimates are then of the population in which a record counts by its weight s. It enters as the factor
-    ``s / largest`` in [0, 1] on losses and scores (Theorem 13), so that only the ratio ``largest / mean``
-    matters for the noise, not the unit of the weights.
+    Estimates are then of the population in which a record counts by its weight s. It enters as the factor ``s
+    / largest`` in [0, 1] on losses and scores (Theorem 13): only ``largest / mean`` matters for the noise.
 
     Parameters
     ----------
@@ -74,9 +73,7 @@ class SamplingWeights:
         """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as missing."""
         values = np.asarray(weights, dtype=np.float64)
         inside = np.clip(np.where(np.isnan(values), self.missing, values), 0.0, self.largest)
-        # the quotient of two numbers, one of them no larger, rounds to at most 1
-        factors: NDArray[np.float64] = inside / self.largest
-        return factors
+        return np.asarray(inside / self.largest)  # of two numbers, one no larger: rounds to at most 1
 
     def in_words(self) -> str:
         """The public rule in words."""
@@ -91,8 +88,7 @@ class Unit:
     """Who is protected where a person has several records: the person with all of them (Theorem 24).
 
     A neighbor replaces all records of one person by any others, of whatever number. Each of the k records of
-    a person that count does so by 1/max(k, m), m the ``count``: with m = 1 a person counts 1, and estimates
-    are means over persons. The number of rows of the table is as private as their cells.
+    a person that count does so by 1/max(k, m), m the ``count``. The number of rows is as private as cells.
 
     Parameters
     ----------
@@ -154,9 +150,9 @@ class Unit:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """1/max(k, m) of ``counts`` (n,) or (n, K) for the rows of a ``person`` (n,) with k that count.
 
-        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, so that in
-        exact arithmetic they add up to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,)
-        are the k. Raises DeclarationError unless every row has a person below N.
+        With the persons again, the first for nobody, whose rows count 0. Shares are rounded down, to add up
+        to at most 1. Where others of their rows are elsewhere, ``repeats`` (n,) are the k. Raises
+        DeclarationError unless every row has a person below N.
         """
         unit = np.array(-1 if person is None else person, dtype=np.int64)
         if unit.shape != counts.shape[:1] or np.any(unit >= self.number):

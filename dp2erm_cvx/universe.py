@@ -55,8 +55,7 @@ class Universe:
     def widths(self) -> tuple[float, ...] | None:
         """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
         own = self.domain.widths(self.n_features)
-        constant = (self.domain.intercept,) if self.domain.intercept else ()
-        return None if own is None else (*constant, *own)
+        return None if own is None else (*filter(None, [self.domain.intercept]), *own)
 
     def shrunk(self, norm: float) -> Universe:
         """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""

@@ -32,9 +32,8 @@ _SMALLEST, _LARGEST = 1e-140, 1e140
 class Noise(enum.StrEnum):
     """Law of the linear term ``b``.
 
-    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``; pure. ``GAUSSIAN``: ``N(0, scale^2 I)``; needs
-    a delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m;
-    pure.
+    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``. ``GAUSSIAN``: ``N(0, scale^2 I)``; needs a
+    delta. ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m.
     """
 
     GAMMA = "gamma"
@@ -71,13 +70,12 @@ class Calibration:
 
     ``scale`` is 1/beta for gamma and box noise, and sigma of one coordinate for Gaussian noise, in units of
     ``n`` times the gradient of the averaged objective, which the noise enters as ``<b, theta> / n``; for box
-    noise over those of its half widths ``box`` (p,). ``gamma`` is the coefficient of ``||theta||^2 / 2``,
-    ``split`` the share q of epsilon that pays for the noise, the rest paying for the Jacobian.
-    ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the noise. Noise
-    on an output, a mean, is in units of the outcome. ``private`` says whether a theorem certifies the
-    guarantee, as it does for all but the paper's formulas; where it is False, ``delta`` is what Theorem 2
-    proves. Gamma noise may have ``blocks`` of coordinates, as many in each: its density falls with the sum of
-    their norms, so that they are independent. Raises DeclarationError for box noise without p half widths.
+    noise over those of its half widths ``box`` (p,), for an output in those of the outcome. ``gamma`` is the
+    coefficient of ``||theta||^2 / 2``, ``split`` the share of epsilon that pays for the noise, not the
+    Jacobian. ``sensitivity``, ``zeta_c V``, bounds the movement of the summed gradient in the norm of the
+    noise. ``private`` says whether a theorem certifies the guarantee; where it is False, ``delta`` is what
+    Theorem 2 proves. Gamma noise may have ``blocks`` of as many coordinates, independent of each other.
+    Raises DeclarationError for box noise without p half widths.
     """
 
     noise: Noise
@@ -220,8 +218,8 @@ class Objective:
     ) -> Calibration:
         """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
 
-        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Noise on an output
-        has no ridge. Raises as :meth:`refuse_uncovered`, so that no calibration can leave that out.
+        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Raises as
+        :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
         self.refuse_uncovered(budget, noise)
         scale = in_range("noise scale", scale * (1.0 + MARGIN), setting)
@@ -284,9 +282,8 @@ def utility_bound(
 ) -> float:
     """Sharp bound on ``L(theta_priv) - L(theta_opt)``, in units of the objective L; it is attained.
 
-    ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, L the weighted objective with its public
-    regularizer but without gamma and noise, ``strong_convexity`` its rho >= 0, ``noise_norm`` ``||b||_2``.
-    Raises DeclarationError.
+    ``(||b||/n + gamma ||theta_opt||)^2 / (2 (rho + 2 gamma))``, L without gamma and noise,
+    ``strong_convexity`` its rho >= 0, ``noise_norm`` ``||b||_2``. Raises DeclarationError.
     """
     norm = public_number("noise_norm", noise_norm, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=1)

@@ -28,10 +28,9 @@ _ROUND_UP = 1.0 + 1e-9
 class IntegerNoise:
     """Independent noise on every integer of a vector that moves by at most ``sensitivity`` between neighbors.
 
-    The movement is in the l1 norm for Laplace, in the l2 norm for Gaussian noise. ``GAMMA``: discrete
-    Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``; ``GAUSSIAN``: a normal variable of standard
-    deviation ``scale``, rounded. ``epsilon`` and ``delta`` are what all integers cost together; one of them
-    stands for ``unit`` of what is released.
+    ``GAMMA``: discrete Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``, for the l1 norm;
+    ``GAUSSIAN``: a normal variable of standard deviation ``scale``, rounded, for the l2 norm. ``epsilon`` and
+    ``delta`` are what all integers cost together; one stands for ``unit`` of what is released.
     """
 
     sensitivity: int
@@ -56,10 +55,9 @@ class IntegerNoise:
 def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
     """The least noise for a vector of integers.
 
-    Laplace, also in place of box noise: ``scale = sensitivity / epsilon``, pure whatever delta is. Gaussian:
-    the analytic calibration of Balle and Wang (2018); adding an integer and rounding commute. Raises
-    DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or the noise
-    leaves 64-bit integers.
+    Laplace, also in place of box noise: ``scale = sensitivity / epsilon``, pure. Gaussian: the analytic
+    calibration of Balle and Wang (2018). Raises DeclarationError for an invalid argument, CalibrationError
+    where Gaussian noise has no delta or the noise leaves 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
     kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
@@ -77,9 +75,8 @@ def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = No
 def analytic_delta(ratio: float, epsilon: float) -> float:
     """Upper bound on the delta of Gaussian noise at ``ratio = sensitivity / sigma`` > 0 and ``epsilon`` > 0.
 
-    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``; no
-    smaller delta holds. With Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``; their
-    rounding is added.
+    Balle and Wang (2018): ``sf(c) - exp(epsilon) sf(c + ratio)``, ``c = epsilon / ratio - ratio / 2``; with
+    Mills' ratio ``m = sf / pdf`` it is ``pdf(c) (m(c) - m(c + ratio))``, and their rounding is added.
     """
     c = epsilon / ratio - ratio / 2.0
     if c < -30.0:
@@ -114,11 +111,10 @@ _SMALLEST, _LARGEST = 1e-280, 1e280
 
 
 class Arithmetic(enum.StrEnum):
-    """How a guarantee deals with floating-point error.
+    """How a guarantee deals with floating-point error: ``COUNTED`` needs the extra ``secure``.
 
-    ``COUNTED``: it counts it; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
-    release says so. ``AUTO``: counted where the extra is installed and the programs state what they are
-    certified to.
+    ``ASSUMED``: exact arithmetic is assumed, and the release says so. ``AUTO``: counted where the extra is
+    installed and the programs state what they are certified to.
     """
 
     AUTO = "auto"
@@ -144,9 +140,8 @@ class GridNoise:
 def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
     """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.
 
-    Rounding moves every coordinate by at most half a step, so the shift on the grid is at most ``p 2^k``
-    larger; the ``exponent`` k makes that a 64th of it. Raises DeclarationError, and CalibrationError where
-    floating point gives out.
+    Rounding to the grid adds at most ``p 2^k`` to the shift; the ``exponent`` k makes that a 64th of it.
+    Raises DeclarationError, and CalibrationError where floating point gives out.
     """
     shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
     p = whole_number("n_parameters", n_parameters, at_least=1)
@@ -168,11 +163,9 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
 def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
     """Calibrate Laplace noise for ``T = (1/n) sum w_i 2 (2 a_i - 1) (y_i - c)`` (Theorem 8).
 
-    ``|y - c| <= M'``, half of the ``response_bound``, so that every term lies in ``[-2 M', 2 M']``; the
-    positive and the negative part of the movement have total coefficient at most V/2 each, hence ``|T - T'|
-    <= 2 M' V / n``. The guarantee is (epsilon, 0). T is the treatment effect where each arm has weight n/2;
-    elsewhere release arm means. Raises CalibrationError where the loss is no such mean or the bound does not
-    cover what is declared, and DeclarationError.
+    ``|T - T'| <= 2 M' V / n`` with ``|y - c| <= M'``, half of the ``response_bound``; pure. T is the
+    treatment effect where each arm has weight n/2. Raises CalibrationError where the loss is no such mean or
+    the bound does not cover what is declared, and DeclarationError.
     """
     bound, loss, name = objective.bound, objective.loss, objective.name
     if not loss.is_mean:
@@ -204,9 +197,8 @@ _ROUND_DOWN = 1.0 - 1e-12
 class RangeNoise:
     """Two private choices for every column whose range is released: ``each`` at an epsilon of its own.
 
-    ``levels`` have, for every covariate and then the outcome, q of the quantiles q and 1 - q that are chosen,
-    None where the range is public. The range between them is widened about its middle by ``factors``, at
-    least 1.
+    ``levels`` have, for every covariate and then the outcome, q of the chosen quantiles q and 1 - q, None
+    where the range is public. The range is widened about its middle by ``factors``, at least 1.
     """
 
     epsilon: float
@@ -227,9 +219,9 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
     """Divide epsilon over the columns, and choose the levels of their quantiles.
 
     ``sizes`` are the numbers of candidates, for every covariate and then the outcome, None where the range is
-    public. A candidate beyond all records is q n records worse than a good one: q grows until the noise hides
-    no such lead; the range is then widened to what a normal column would need. Raises DeclarationError where
-    every range is public, CalibrationError where epsilon is too small for the columns.
+    public. Levels grow until noise hides no lead of a good candidate over those beyond all records; ranges
+    are widened to what a normal column would need. Raises DeclarationError where every range is public,
+    CalibrationError where epsilon is too small for the columns.
     """
     known = [size for size in sizes if size is not None]
     if not known:
@@ -243,15 +235,13 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
             f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or "
             "a larger share"
         )
-    levels: list[float | None] = []
-    factors = []
-    for place, size in enumerate(sizes):
-        kind = int(place == len(sizes) - 1)
-        if size is None:
-            levels.append(None)
-            factors.append(1.0)
-            continue
-        level = min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
-        levels.append(level)
-        factors.append(max(1.0, -_DEVIATIONS[kind] / float(special.ndtri(level))))
+    kinds = [0] * (len(sizes) - 1) + [1]
+    levels = [
+        None if size is None else min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
+        for kind, size in zip(kinds, sizes, strict=True)
+    ]
+    factors = (
+        1.0 if level is None else max(1.0, -_DEVIATIONS[kind] / float(special.ndtri(level)))
+        for kind, level in zip(kinds, levels, strict=True)
+    )
     return RangeNoise(budget.epsilon, each, tuple(levels), tuple(factors))

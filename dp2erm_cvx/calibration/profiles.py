@@ -32,8 +32,7 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
 
     ``ratio`` is ``s = zeta_c V / sigma`` > 0, ``epsilon`` what the Jacobian leaves of the budget. With ``c =
     epsilon/s - s/2``, ``x_0 = max(c, 0)`` and S the survival function of chi_p it is ``1 - exp(-s (x_0 - c))
-    + int_{x_0} s exp(-s (x - c)) S(x) dx``. S is log-concave, so that on a cell from x_k the tangent ``S(x_k)
-    exp(-hazard(x_k) (x - x_k))`` lies above S; the last cell is infinite. An upper bound on every grid.
+    + int_{x_0} s exp(-s (x - c)) S(x) dx``, on every grid bounded by the tangents of log S, which is concave.
     """
     s = np.asarray(ratio, dtype=np.float64)[..., None]
     with np.errstate(over="ignore", under="ignore"):
@@ -54,8 +53,7 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
 def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
     """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the largest.
 
-    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`. Safe whether or not
-    these are monotone: every ratio returned was itself evaluated as private.
+    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone or not.
     """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
@@ -109,8 +107,7 @@ _STEPS = 8
 class MarginCalibration(Calibration):
     """Calibration of Theorem 16. ``sensitivity`` is V times the bound on one gradient.
 
-    ``jacobian`` is J, added to the privacy loss; ``curvature`` is K of a loss that saturates; one of them is
-    0.
+    ``jacobian`` is J, added to the privacy loss; ``curvature`` K of a loss that saturates; one of them is 0.
     """
 
     jacobian: float
@@ -218,8 +215,8 @@ _DOUBLINGS, _HALVINGS = 2, 13
 class LossLaw:
     """A random number that the privacy loss of one Gaussian step is an average of, whatever came before.
 
-    ``max(s |N| + s^2/2, K)`` and ``s |N| + s^2/2`` in equal parts where it perturbs an objective
-    (``folded``), ``s N + s^2/2`` where it is added to a number; s is ``ratio`` > 0 and K ``curvature``.
+    ``max(s |N| + s^2/2, K)`` and ``s |N| + s^2/2`` in equal parts for an objective (``folded``), ``s N +
+    s^2/2`` for a number; s is ``ratio`` > 0 and K ``curvature``.
     """
 
     ratio: float
@@ -287,10 +284,7 @@ def joint_relief(laws: Sequence[LossLaw], budget: Budget) -> float:
 def relieved(
     calibration: MarginCalibration, relief: float, strong_convexity: float = 0.0
 ) -> MarginCalibration:
-    """``calibration`` with less noise and more gamma; its epsilon is what it costs alone at its delta.
-
-    ``strong_convexity`` is that of the public regularizer.
-    """
+    """``calibration`` with less noise and more gamma; its epsilon is what it costs alone at its delta."""
     curvature = calibration.curvature * CURVATURE_KEPT
     gamma = (calibration.gamma + strong_convexity) / CURVATURE_KEPT * (1.0 + MARGIN) - strong_convexity
     scale = calibration.scale / relief * (1.0 + MARGIN)
@@ -306,10 +300,8 @@ def relieved(
 
 
 def _rounded_up(law: LossLaw, cell: float, reach: float) -> tuple[int, Array, float]:
-    """Chances of ``first, first + 1, ...`` cells, and what losses beyond the last of them add on average.
-
-    For X beyond c, ``(X + Y - t)_+ <= (X - c)_+ + (c + Y - t)_+``.
-    """
+    """Chances of ``first, first + 1, ...`` cells, and what losses beyond the last of them add on average."""
+    # for X beyond c, (X + Y - t)_+ <= (X - c)_+ + (c + Y - t)_+
     s = law.ratio
     last = math.ceil((s * (reach + 0.5 * s) + law.curvature) / cell)
     first = 0 if law.folded else math.floor(-s * reach / cell)

@@ -1,8 +1,4 @@
-"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, by a one-dimensional calibration.
-
-Without a constraint theta is exactly Gaussian: the divergence has a closed form, and projecting is
-post-processing.
-"""
+"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, whose theta is exactly Gaussian."""
 
 from __future__ import annotations
 
@@ -41,8 +37,7 @@ _SLACK = 1e-11
 class RenyiCalibration(Calibration):
     """Calibration of Theorem 7: valid for an unconstrained squared loss only.
 
-    ``sensitivity`` is S, ``split`` 1, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n
-    gamma)``.
+    ``sensitivity`` is S, ``order`` the one that gave the scale, ``tau`` the bound ``M^2 V / (n gamma)``.
     """
 
     order: float
@@ -93,11 +88,7 @@ def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> floa
 
 
 def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
-    """``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up, M ``covariate_bound`` and Z ``response_bound``.
-
-    It bounds the movement of the summed gradient at the noiseless theta, whose norm is at most ``Z / sqrt(2
-    gamma)``.
-    """
+    """Bound on the movement of the summed gradient: ``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up."""
     M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
 
@@ -105,9 +96,8 @@ def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
 def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None = None) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
-    The loss is ``(z - <x, theta>)^2``, ``||x||_2 <= M`` and ``|z| <= Z``. The smallest sigma, over a grid of
-    orders, whose Renyi bound converts to the budget; rounding goes to more noise. Without ``gamma`` it is
-    chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
+    The smallest sigma, over a grid of orders, whose Renyi bound converts to the budget; rounding goes to more
+    noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in ``TAU_GRID``, by the
     :func:`~dp2erm_cvx.calibration.base.predicted_distance`. Raises CalibrationError where the loss is not
     squared, no order fits or the bound does not cover what is declared; and DeclarationError.
     """

@@ -35,21 +35,17 @@ _TAIL = 64.0
 class SumLaw(enum.StrEnum):
     """Sums that a record adds to: its score is k steps, ``|k| <= K``, perhaps beside a mark of the record.
 
-    ``SCORE``: ``k, k^2``: the second moment costs nothing.
-    ``CONTRASTS``: ``k_1, k_2, (|k_1| + |k_2|)^2``, ``|k_1| + |k_2| <= K``: two means for one, as one of
-    them is 0 of a record.
-    ``ARMS``: ``k_1, k_0, (k_1 - k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is
-    at most K, that of the other arm, a prediction, at most L <= K.
-    ``COUNTED_ARMS``: the same, all 0 where h is, and h in {0, 1}, which costs nothing; scores are at most K,
-    and ``|k_1| + |k_0| <= K + L``, as of means of records.
-    ``TREATED``: ``k, a, k^2, (2a - 1) k``, a in {0, 1}.
-    ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever the score has to do with it.
-    ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
-    ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is.
-    ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many disjoint groups; the noise covers all of them.
-    ``DISJOINT``: ``k, k^2`` in each of many groups, of steps of their own, and one count of a share h in
-    [0, 1] of the record; sizes of k add up to ``h K`` over the groups, of a record to one of them (Theorem
-    26).
+    ``SCORE``: ``k, k^2``: the second moment costs nothing. ``CONTRASTS``: ``k_1, k_2, (|k_1| + |k_2|)^2``,
+    ``|k_1| + |k_2| <= K``: two means for one, as one of them is 0 of a record. ``ARMS``: ``k_1, k_0, (k_1 -
+    k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is at most K, that of the other
+    arm, a prediction, at most L <= K. ``COUNTED_ARMS``: the same, all 0 where h is, and h in {0, 1}, which
+    costs nothing; scores are at most K, and ``|k_1| + |k_0| <= K + L``, as of means of records. ``TREATED``:
+    ``k, a, k^2, (2a - 1) k``, a in {0, 1}. ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever
+    the score has to do with it. ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
+    ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is. ``GROUPS``, ``WHOLE_GROUPS``: these two in
+    each of many disjoint groups; the noise covers all of them. ``DISJOINT``: ``k, k^2`` in each of many
+    groups, of steps of their own, and one count of a share h in [0, 1] of the record; sizes of k add up to
+    ``h K`` over the groups, of a record to one of them (Theorem 26).
     """
 
     SCORE = "score"
@@ -267,8 +263,7 @@ class GridSums(IntegerNoise):
         treated, or in a group; a share of that for means of records; the share h, of disjoint groups of 1;
         where arms are counted, h is the last. Scores are rounded to steps and clipped, what is no number
         counts as 0; shares are clipped to [0, 1/2], of disjoint groups to [0, 1], and rounded to their grid,
-        or
-        its ends. Raises DeclarationError for more than n records, and where lengths differ.
+        or its ends. Raises DeclarationError for more than n records, and where lengths differ.
         """
         if self.law is SumLaw.DISJOINT:
             return self._disjoint(columns[:-1], columns[-1])

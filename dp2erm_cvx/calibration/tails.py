@@ -19,9 +19,9 @@ _APART = 1.002
 def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
     """``P(N + sum L_j > x)``, rounded up: N normal, the L_j noises of these ``scales``, all independent.
 
-    ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two Laplace variables of
-    scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c); where they
-    are within 1/500 both are enlarged by as much. For more of them the characteristic function is inverted.
+    ``deviation``, that of N, and the scales may be 0. Two Laplace variables of scales b > c have the law
+    ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)`` Laplace(c), and are enlarged by 1/500 where they
+    are closer than that. For more of them the characteristic function is inverted.
     """
     if x <= 0.0:
         return 1.0 - sum_tail(noise, -x, deviation, *scales) if x < 0.0 else 0.5
@@ -41,10 +41,7 @@ def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
 
 
 def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
-    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up.
-
-    For one Laplace variable alone it is ``scale log(1 / (2 tail))``, for a normal one the normal quantile.
-    """
+    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up."""
     # an upper end by the union bound: half for N, the other half for all noises alike
     normal, most = -float(special.ndtri(0.5 * tail)), max(len(scales), 2)
     high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(most / tail)
@@ -52,10 +49,7 @@ def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) ->
 
 
 def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0, halvings: int = 52) -> float:
-    """Where ``holds`` begins between ``low`` and ``high``, to so many halvings, if it holds there.
-
-    ``high`` is taken to hold and may be the smaller of the two.
-    """
+    """Where ``holds`` begins between ``low`` and ``high``, which is taken to hold and may be the smaller."""
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -85,11 +79,8 @@ def _one_tail(x: float, deviation: float, scale: float) -> float:
 
 
 def _many_tail(x: float, deviation: float, scales: Sequence[float]) -> float:
-    """Tail of a sum of any number of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973).
-
-    The sum is off by less than 1e-12 at its reach. Scales below a twentieth of the largest are enlarged to
-    it.
-    """
+    """Tail of a sum of Laplace variables by a sum for the integral of Gil-Pelaez (Davies 1973), to 1e-12."""
+    # scales below a twentieth of the largest are enlarged to it
     largest = max(scales)
     wide = np.array([max(scale, 0.05 * largest) for scale in scales if scale > 0.0])
     reach = x + 10.0 * deviation + 32.0 * largest + 4.0 * float(np.sum(wide))

@@ -24,7 +24,7 @@ from dp2erm_cvx.mechanism.exact import Source, random_source, require, rounded_g
 
 #: Draws one place among whole-number scores (k,).
 Choice = Callable[[Sequence[int]], int]
-_LAST = 2**63 - 1
+_LAST, _LARGEST = 2**63 - 1, sys.float_info.max
 
 
 def perturb_integers(
@@ -32,12 +32,12 @@ def perturb_integers(
 ) -> tuple[int, ...]:
     """Add the noise to every integer; the result is integers again, nothing is rounded.
 
-    Values are first clipped to ``[-2^62, 2^62]``, which moves no two vectors apart; results to 64 bits, as
-    OpenDP does. Laplace noise is OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until
-    its nearest integer is certain. With ``exact`` False the law is that of doubles, without the extra
-    ``secure``: the caller must state that exact arithmetic is assumed. With a seed it is repeatable as well:
-    the caller must record the result as not private. Raises DeclarationError where a package of the extra is
-    missing, CalibrationError where OpenDP's map does not confirm ``noise.epsilon``.
+    Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise is
+    OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest integer is certain.
+    With ``exact`` False the law is that of doubles: the caller must state that exact arithmetic is assumed.
+    With a seed it is repeatable as well: the caller must record the result as not private. Raises
+    DeclarationError where a package of the extra ``secure`` is missing, CalibrationError where OpenDP's map
+    does not confirm ``noise.epsilon``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
     if exact and seed is None and noise.noise is Noise.GAMMA:
@@ -62,11 +62,10 @@ def perturb_on_grid(
     """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
 
     The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and Steinke 2020),
-    in exact integers. The sum is rounded to doubles, and what lies beyond their range becomes the largest
-    one: post-processing. With a seed the noise is repeatable, in floating point and without OpenDP: the
-    caller must record the result as not private. Raises DeclarationError where the length is not p or OpenDP
-    is missing, CalibrationError where its map does not confirm ``noise.epsilon``, and CertificateError where
-    a value is not finite, which no certified solution is.
+    in exact integers; the sum is rounded to finite doubles. With a seed the noise is repeatable, in floating
+    point and without OpenDP: the caller must record the result as not private. Raises DeclarationError where
+    the length is not p or OpenDP is missing, CalibrationError where its map does not confirm
+    ``noise.epsilon``, and CertificateError where a value is not finite, which no certified solution is.
     """
     vector = np.asarray(values, dtype=np.float64)
     if vector.shape != (noise.n_parameters,):
@@ -80,8 +79,7 @@ def perturb_on_grid(
         result = _laplace({"T": float, "nan": False}, point, noise, noise.l1_sensitivity, **grid)
     else:
         result = _repeatable(point, noise, random.Random(seed))
-    limit = sys.float_info.max
-    return np.array([min(max(value, -limit), limit) for value in result])
+    return np.array([min(max(value, -_LARGEST), _LARGEST) for value in result])
 
 
 def selection_scale(sensitivity: int, epsilon: float) -> float:
@@ -99,11 +97,10 @@ def selection_scale(sensitivity: int, epsilon: float) -> float:
 def private_choice(sensitivity: int, epsilon: float, source: Source | None = None) -> Choice:
     """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
 
-    Go through the candidates in random order and accept one with probability ``exp(epsilon (q - q*) / 2s)``,
-    ``q*`` the best score and ``s`` their sensitivity (McKenna and Sheldon 2020); never worse than the
-    exponential mechanism. From a seeded ``source`` it has that law to the accuracy of doubles, without
-    OpenDP: not private. Raises DeclarationError where OpenDP is not installed, CalibrationError where it does
-    not certify epsilon.
+    Candidates in random order are accepted with probability ``exp(epsilon (q - q*) / 2s)``, ``q*`` the best
+    score and ``s`` their sensitivity (McKenna and Sheldon 2020). From a seeded ``source`` it has that law to
+    the accuracy of doubles, without OpenDP: not private. Raises DeclarationError where OpenDP is not
+    installed, CalibrationError where it does not certify epsilon.
     """
     scale = selection_scale(sensitivity, epsilon)
     if source is not None:
@@ -181,19 +178,14 @@ def _repeatable(point: Sequence[float], noise: GridNoise, source: Source) -> lis
     """Values rounded to the grid, plus noise to the accuracy of doubles."""
     step = Fraction(2) ** noise.exponent
     rate = math.ldexp(1.0, noise.exponent) / noise.scale
-    return [_double((round(Fraction(value) / step) + _two_sided(rate, source)) * step) for value in point]
+    most = Fraction(_LARGEST)
+    sums = ((round(Fraction(value) / step) + _two_sided(rate, source)) * step for value in point)
+    return [float(min(max(number, -most), most)) for number in sums]
 
 
 def _two_sided(rate: float, source: Source) -> int:
     """Discrete Laplace noise, as the difference of two geometric variables."""
     return math.floor(source.expovariate(rate)) - math.floor(source.expovariate(rate))
-
-
-def _double(number: Fraction) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
 
 
 def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:

@@ -6,10 +6,10 @@ import math
 import random
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from flint import arb
+
+Known = TypeVar("Known")
 
 #: Bits beyond the accuracy asked for: spares nearly every draw a second round.
 _SPARE_BITS = 64
@@ -59,17 +61,12 @@ class Draw:
 def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
     """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before rounding.
 
-    Gamma noise: the radius is ``scale`` times a sum of p exponential variables ``-log U``, the direction a
-    normalized Gaussian vector. Box noise of half widths m: ``scale`` times a sum of p + 1 such variables,
-    times ``m_j (2 U_j - 1)``. Gaussian noise: independent ``N(0, scale^2)``, in pairs ``sqrt(-2 log U) (cos 2
-    pi U', sin 2 pi U')`` (Box and Muller 1958).
-
-    Every U is an endless bit string, of which a prefix is read; the vector is enclosed by ball arithmetic,
-    and bits are appended until ``error`` bounds the l2 distance from the center of the enclosure. The bound
-    holds for every draw: no tail is dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the
-    bits are the operating system's; with one the caller must record the result as not private. The time taken
-    depends on the bits. Raises DeclarationError for an invalid ``error`` or where python-flint is not
-    installed.
+    Uniform variables are endless bit strings, of which a prefix is read; the vector that they make, Gaussian
+    pairs by Box and Muller (1958), is enclosed by ball arithmetic, and bits are appended until ``error``
+    bounds the l2 distance from the center of the enclosure. The bound holds for every draw: no tail is
+    dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the bits are the operating system's;
+    with one the caller must record the result as not private. The time taken depends on the bits. Raises
+    DeclarationError for an invalid ``error`` or where python-flint is not installed.
     """
     bound = public_number("error", error, above=0.0)
     require("flint")
@@ -81,9 +78,8 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
 def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
     """Independent normal variables of this standard deviation, each rounded to the nearest integer.
 
-    The law is exact: bits are read until no other integer is possible. How many depends on the bits alone.
-
-    Raises DeclarationError where python-flint is not installed.
+    The law is exact: bits are read until no other integer is possible. Raises DeclarationError where
+    python-flint is not installed.
     """
     require("flint")
     source = random_source()
@@ -91,10 +87,9 @@ def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
 
 
 class LazyUniform:
-    """The number whose binary digits are the bits of ``source``, known to its first ``length`` digits.
+    """The number whose binary digits are the bits of ``source``, in ``[prefix, prefix + 1] / 2^length``.
 
-    Digits are appended and never redrawn, so that the variable is uniform whatever decided when to stop
-    reading. It lies in ``[prefix, prefix + 1] / 2^length``.
+    Digits are never redrawn, so that the variable is uniform whatever decided when to stop reading.
     """
 
     def __init__(self, source: Source) -> None:
@@ -119,19 +114,29 @@ class LazyUniform:
 
 def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
     """Read bits until the nearest integers are known; only the bits decide what they are."""
-    from flint import arb, ctx
+    from flint import arb
 
-    bits = max(0, math.frexp(scale)[1]) + _SPARE_BITS
+    def nearest(balls: list[arb]) -> tuple[int, ...] | None:
+        # the floor of a ball is exact where all of the ball has the same
+        floors = [(arb(scale) * number + arb(0.5)).floor() for number in _gaussians(balls)]
+        whole = [number.unique_fmpz() for number in floors]
+        return tuple(int(str(number)) for number in whole) if None not in whole else None
+
+    return _read_on(uniforms, max(0, math.frexp(scale)[1]) + _SPARE_BITS, nearest)
+
+
+def _read_on(
+    uniforms: Sequence[LazyUniform], bits: int, result: Callable[[list[arb]], Known | None]
+) -> Known:
+    """The ``result`` of balls of the uniforms: ``bits`` and then more are read until there is one."""
+    from flint import ctx
+
     while True:
         for uniform in uniforms:
             uniform.extend_to(bits)
         with _PRECISION, ctx.workprec(bits + 32):
-            normals = _gaussians([uniform.ball() for uniform in uniforms])
-            # the floor of a ball is exact where all of the ball has the same
-            nearest = [(arb(scale) * number + arb(0.5)).floor() for number in normals]
-            whole = [number.unique_fmpz() for number in nearest]
-            if all(number is not None for number in whole):
-                return tuple(int(str(number)) for number in whole)
+            if (known := result([uniform.ball() for uniform in uniforms])) is not None:
+                return known
         bits += bits // 2
 
 
@@ -147,23 +152,22 @@ def _uniforms_needed(calibration: Calibration) -> int:
 
 def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUniform]) -> Draw:
     """Read bits until the vector is known to ``error``; only the bits decide what it is."""
-    from flint import arb, ctx
+    from flint import arb
+
+    def enclosed(balls: list[arb]) -> Draw | None:
+        enclosure = _enclose(calibration, balls)
+        narrow = _largest_norm([ball - ball.mid() for ball in enclosure]) <= arb(error)
+        # a ball that is not a number may have any radius
+        if not (narrow and all(ball.is_finite() for ball in enclosure)):
+            return None
+        value = [_nearest(ball.mid()) for ball in enclosure]
+        gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
+        return Draw(np.array(value), math.nextafter(_nearest(_largest_norm(gaps)), math.inf))
 
     # exponents, because scale / error may overflow
     ratio = math.frexp(calibration.unit)[1] - math.frexp(error)[1]
     bits = max(0, ratio) + 2 * calibration.n_parameters.bit_length() + _SPARE_BITS
-    while True:
-        for uniform in uniforms:
-            uniform.extend_to(bits)
-        with _PRECISION, ctx.workprec(bits + 32):
-            enclosure = _enclose(calibration, [uniform.ball() for uniform in uniforms])
-            narrow = _largest_norm([ball - ball.mid() for ball in enclosure]) <= arb(error)
-            # a ball that is not a number may have any radius
-            if narrow and all(ball.is_finite() for ball in enclosure):
-                value = [_nearest(ball.mid()) for ball in enclosure]
-                gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
-                return Draw(np.array(value), math.nextafter(_nearest(_largest_norm(gaps)), math.inf))
-        bits += bits // 2
+    return _read_on(uniforms, bits, enclosed)
 
 
 def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
@@ -231,10 +235,9 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     """Draw the noise vector ``b`` (p,) for one release, in floating point, as if it were exact.
 
     Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half widths m:
-    ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Gaussian noise: independent ``N(0,
-    scale^2)``. Without ``seed`` the operating system's entropy is used; with one anyone can repeat the draw
-    and subtract it, and the caller must record the result as not private.
-    :func:`~dp2erm_cvx.mechanism.draw_within` proves a distance to an exact draw.
+    ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Without ``seed`` the operating
+    system's entropy is used; with one anyone can repeat the draw, and the caller must record the result as
+    not private. :func:`~dp2erm_cvx.mechanism.draw_within` proves a distance to an exact draw.
     """
     source = random_source(seed)
     return np.concatenate([_drawn(calibration.of_block, source) for _ in range(calibration.blocks)])
@@ -257,10 +260,7 @@ def _drawn(calibration: Calibration, source: Source) -> NDArray[np.float64]:
 
 
 def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw ``size`` noise vectors, shape (size, p), to show publicly what the noise does.
-
-    For figures and predicted ranges only, never for a release: the generator is repeatable.
-    """
+    """Draw ``size`` noise vectors (size, p) for figures and predictions, never for a release."""
     if calibration.blocks > 1:
         parts = [simulate_noise(calibration.of_block, size, rng) for _ in range(calibration.blocks)]
         return np.concatenate(parts, axis=1)
