@@ -25,7 +25,6 @@ from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
-from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.tables import Table
@@ -247,9 +246,7 @@ class BlockedDataset:
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
-    return records_from_arrays(
-        domain, [array if array.ctypes.data % 16 == 0 else array.copy("K") for array in arrays]
-    )
+    return Records.of(domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -320,11 +317,10 @@ class RecordBlocks(Records):
         made = self.blocks.then(lambda block, y: make(replace(block, y=y)), self.each(outcomes))
         return RecordBlocks(made, domain, n_columns)
 
-    def replaced(self, index: int, X: Array, a: int) -> RecordBlocks:
+    def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
         self._refuse_units()
-        changed = partial(replaced_record, index=index, X=X, a=a)
-        made = self.blocks.then(changed, range(self.n_samples))
+        made = self.blocks.then(lambda block, own: block.replaced(index, X, a, own), range(self.n_samples))
         return RecordBlocks(made, self.domain, self.n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:

@@ -64,9 +64,15 @@ class Records:
     def _held(self) -> tuple[str, ...]:
         return ("X", "a", "y", *(name for name in ("sampling", "unit") if getattr(self, name) is not None))
 
+    @classmethod
+    def of(cls, domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+        """Records of :attr:`arrays`."""
+        X, a, y, *optional = arrays
+        return cls(X, a, y, domain, *optional)
+
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """The arrays that there are, as :func:`records_from_arrays` takes them."""
+        """X, a and y, and ``sampling`` and ``unit`` where there are any."""
         return tuple(getattr(self, name) for name in self._held)
 
     @property
@@ -105,7 +111,7 @@ class Records:
     @property
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
-        return ArrayBlocks(self.arrays).then(partial(records_from_arrays, self.domain))
+        return ArrayBlocks(self.arrays).then(partial(Records.of, self.domain))
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """``function`` of views, with all rows of every unit in one: what sums over units are made of."""
@@ -144,10 +150,18 @@ class Records:
         assert y is not None
         return Records(X, a, y, self.domain, sampling)
 
-    def replaced(self, index: int, X: Array, a: int) -> Records:
-        """The neighbor in which record ``index`` has covariates X (p,) and treatment a."""
+    def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> Records:
+        """The neighbor in which record ``index`` has covariates X (p,) and treatment a.
+
+        These are the records ``numbers``, or all of them.
+        """
         self._refuse_units()
-        return replaced_record(self, range(self.n_rows), index=index, X=X, a=a)
+        numbers = range(self.n_rows) if numbers is None else numbers
+        if index not in numbers:
+            return self
+        rows, arms = self.X.copy(), self.a.copy()
+        rows[index - numbers.start], arms[index - numbers.start] = X, a
+        return replace(self, X=rows, a=arms)
 
     def _refuse_units(self) -> None:
         if self.domain.units is not None:
@@ -157,15 +171,6 @@ class Records:
         """``function`` of every record by itself: held, or for many records computed in every pass."""
         n = self.n_rows
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
-
-
-def replaced_record(block: Records, numbers: range, *, index: int, X: Array, a: int) -> Records:
-    """The records ``numbers`` with record ``index`` replaced, where it is one of these."""
-    if index not in numbers:
-        return block
-    rows, arms = block.X.copy(), block.a.copy()
-    rows[index - numbers.start], arms[index - numbers.start] = X, a
-    return replace(block, X=rows, a=arms)
 
 
 def cleaned(values: Array, bound: float | Array) -> Array:
@@ -193,9 +198,3 @@ def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple
     rows = index[here] - numbers.start
     sampling = None if block.sampling is None else block.sampling[rows]
     return here, block.X[rows], block.a[rows], block.y[rows], sampling
-
-
-def records_from_arrays(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
-    """Records of X, a and y, and of ``sampling`` and ``unit`` where there are any."""
-    X, a, y, *optional = arrays
-    return Records(X, a, y, domain, *optional)
