@@ -151,8 +151,8 @@ def _multiples(
         down, up = float(slopes[0]), float(slopes[1])
     else:
         down, up = loss.ends
-    with np.errstate(invalid="ignore"):
-        low, high = (min(c * down for c in factor), max(c * up for c in factor))
+    # a factor of 0 leaves nothing of a slope without end
+    low, high = (min(c * down if c else 0.0 for c in factor), max(c * up if c else 0.0 for c in factor))
     return low + tilt[0], high + tilt[1]
 
 

@@ -16,7 +16,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program import Box, L1Ball, WholeSpace
+from dp2erm_cvx.program import Box, L1Ball, WholeSpace, second_stage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.universe import Universe
@@ -230,6 +230,21 @@ def test_unbounded_theta_is_refused_where_the_gradient_is_unbounded(name):
     program = PROGRAMS[name](theta_set=WholeSpace())
     with pytest.raises(CalibrationError, match="l1 ball, an l2 ball or a box"):
         program.constants(Universe(DOMAINS["plain"], 100, P))
+
+
+@pytest.mark.parametrize(("radius", "slope"), [(math.inf, 0.3), (1000.0, 1.0)])
+def test_a_factor_from_0_on_does_not_bound_a_slope_without_end(radius, slope):
+    @second_stage(radius=radius)
+    def steep(theta, records, radius):
+        size = records.numbers("size", lambda x, a, y: abs(y), 0, 1)
+        s = records.signed @ theta
+        bends = cp.square(cp.pos(s)) if math.isinf(radius) else cp.exp(s)
+        return cp.Problem(
+            cp.Minimize(cp.sum(cp.multiply(size, bends - slope * s))), [cp.norm(theta) <= radius]
+        )
+
+    with pytest.raises(CalibrationError, match="the gradient of its loss is unbounded"):
+        steep().constants(Universe(DOMAINS["plain"], 100, P))
 
 
 def test_unbounded_theta_is_allowed_where_gradient_differences_are_bounded():
