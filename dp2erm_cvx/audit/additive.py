@@ -8,20 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.audit.events import of_exception, of_output
-from dp2erm_cvx.audit.finding import Declared, Finding, replays
+from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.steps.sums import IntegerSums
@@ -395,14 +395,11 @@ def search_additive(
     return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
 
 
-@replays("additive")
-def _again(
-    path: str | Path, pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any
-) -> AdditiveAudit:
+def _again(pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any) -> Any:
     """At the same splits and released values."""
-    try:
-        known = pair.facts["audit"]
-        declared, seed = declared or Declared(**known["declared"]), int(known["seed"])
-    except (KeyError, TypeError) as wrong:
-        raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
-    return audit_additive(mechanism, *pair.raw(), declared, seed=seed)
+    known = pair.facts["audit"]
+    declared, seed = declared or Declared(**known["declared"]), int(known["seed"])
+    return partial(audit_additive, mechanism, *pair.raw(), declared, seed=seed)
+
+
+REPLAYS["additive"] = _again

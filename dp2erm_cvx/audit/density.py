@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from dp2erm_cvx.audit.events import upper
-from dp2erm_cvx.audit.finding import DIRECTIONS, Finding, replays
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import Audited, Outputs, Raw, ReleaseLaw, audited_facts, audited_laws
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
+from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.public import whole_number
@@ -413,20 +412,22 @@ def _height(audit: DensityAudit) -> float:
     return stick.estimate / audit.delta + 1e-6 * min(audit.loss / audit.epsilon, 1e3)
 
 
-@replays("density")
-def _again(path: str | Path, pair: Finding, model: PrivateEstimator, **_: Any) -> DensityAudit:
+def _again(pair: Finding, model: PrivateEstimator, **_: Any) -> Callable[[], DensityAudit]:
     """By the saved settings, or the usual ones for the pair of a stability audit."""
     mine, weights = audited_facts(model)
-    settings: dict[str, Any] = {}
     if pair.kind == "density":
-        try:
-            theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
-        except (KeyError, TypeError, ValueError) as wrong:
-            raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
+        theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
     else:
-        mine = {"first_stage": weights, "domain": model.domain.to_dict()}
+        mine, settings = {"first_stage": weights, "domain": model.domain.to_dict()}, {}
         theirs = {"first_stage": pair.first_stage, "domain": pair.domain.to_dict()}
-    for name, value in json.loads(json.dumps(mine, default=float)).items():
-        if json.loads(json.dumps(theirs.get(name), default=float)) != value:
-            raise DeclarationError(f"{path}: was saved for another model: {name} differs")
-    return audit_density(model, *pair.raw(), **settings)
+
+    def again() -> DensityAudit:
+        for name, value in json.loads(json.dumps(mine, default=float)).items():
+            if json.loads(json.dumps(theirs.get(name), default=float)) != value:
+                raise DeclarationError(f"the pair was saved for another model: {name} differs")
+        return audit_density(model, *pair.raw(), **settings)
+
+    return again
+
+
+REPLAYS["density"] = _again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,17 +45,15 @@ def of_output(output: object) -> Observation:
 
     Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
     """
-    numbers: list[float] = []
-    names: list[str] = []
-    texts: list[str] = []
-    kind = _walk(output, "output", numbers, names, texts, 0)
-    values = np.array(numbers, dtype=np.float64)
-    odd = np.flatnonzero(~np.isfinite(values))
-    marks = {f"the output is of kind {kind}", *texts, *(f"{names[j]} is {values[j]:g}" for j in odd)}
-    if odd.size:
-        marks.add("a number is not finite")
+    leaves: list[tuple[str, float | str]] = []
+    kind = _walk(output, "output", leaves, 0)
+    texts = [f"{name} {text}" for name, text in leaves if isinstance(text, str)]
+    numbers = [(name, number) for name, number in leaves if not isinstance(number, str)]
+    values = np.array([number for _, number in numbers], dtype=np.float64)
+    odd = [f"{name} is {number:g}" for name, number in numbers if not math.isfinite(number)]
+    marks = {f"the output is of kind {kind}", *texts, *odd, *(["a number is not finite"] if odd else [])}
     key = "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
-    return Observation(kind, values, tuple(names), frozenset(marks), key)
+    return Observation(kind, values, tuple(name for name, _ in numbers), frozenset(marks), key)
 
 
 def of_exception(raised: Exception) -> Observation:
@@ -65,45 +63,35 @@ def of_exception(raised: Exception) -> Observation:
     return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
 
 
-def _walk(value: Any, name: str, numbers: list[float], names: list[str], texts: list[str], depth: int) -> str:
+def _walk(value: Any, name: str, leaves: list[tuple[str, float | str]], depth: int) -> str:
+    """The kind of a value; its numbers and texts are added to the ``leaves``."""
     if depth > _DEEPEST:
         raise DeclarationError(f"mechanism: its output is nested more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | str | bytes | np.bool_):
-        texts.append(f"{name} is {value!r}")
+        leaves.append((name, f"is {value!r}"))
         return "none" if value is None else type(value).__name__
     if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
-        # a float would not hold it
-        texts.append(f"{name} is {int(value)}")
+        leaves.append((name, f"is {int(value)}"))  # a float would not hold it
     if isinstance(value, int | float | np.integer | np.floating):
-        names.append(name)
-        numbers.append(_number(value))
+        leaves.append((name, _number(value)))
         return "number"
     if isinstance(value, complex | np.complexfloating):
-        names += [f"{name}.real", f"{name}.imag"]
-        numbers += [float(value.real), float(value.imag)]
+        leaves += [(f"{name}.real", float(value.real)), (f"{name}.imag", float(value.imag))]
         return "complex number"
     if isinstance(value, Mapping):
-        parts = [
-            f"{key!r}: {_walk(value[key], f'{name}[{key!r}]', numbers, names, texts, depth + 1)}"
-            for key in sorted(value, key=repr)
-        ]
-        return "{" + ", ".join(parts) + "}"
+        keys = sorted(value, key=repr)
+        return str({key: _walk(value[key], f"{name}[{key!r}]", leaves, depth + 1) for key in keys})
     if hasattr(value, "__array__"):
         array = np.asarray(value)
         if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
-            texts += [f"{name} has type {array.dtype}"] if array.dtype != np.float64 else []
-            names += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape)]
-            numbers += [_number(entry) for entry in array.ravel().tolist()]
+            leaves += [(name, f"has type {array.dtype}")] if array.dtype != np.float64 else []
+            places = (name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape))
+            leaves += zip(places, map(_number, array.ravel().tolist()), strict=True)
             return f"array {array.shape}"
-        value = array.tolist()
+        return _walk(array.tolist(), name, leaves, depth + 1)
     if isinstance(value, list | tuple):
-        parts = [
-            _walk(item, f"{name}[{i}]", numbers, names, texts, depth + 1) for i, item in enumerate(value)
-        ]
-        alike = len(set(parts)) == 1
-        return f"{len(parts)} x {parts[0]}" if alike else "(" + ", ".join(parts) + ")"
-    if hasattr(value, "__array__"):
-        return _walk(value, name, numbers, names, texts, depth + 1)
+        parts = [_walk(item, f"{name}[{i}]", leaves, depth + 1) for i, item in enumerate(value)]
+        return f"{len(parts)} x {parts[0]}" if len(set(parts)) == 1 else f"({', '.join(parts)})"
     raise DeclarationError(
         f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, None, "
         "or lists and dicts of those"
@@ -141,90 +129,64 @@ Observations = Sequence[Observation]
 #: Maps observations to a number (m,) each; NaN where one has none.
 Score = Callable[[Observations], Array]
 #: A function of the numbers (m, q) of outputs of one kind, giving (m,).
-_OfNumbers = Callable[[Array], Array]
+_OfNumbers = Callable[..., Any]
 
 
 def scores(first: Observations, second: Observations, families: Sequence[str]) -> Iterator[tuple[str, Score]]:
     """Scores with their names from the learning runs of both datasets."""
     both = (*first, *second)
-    for name in sorted({name for one in both for name in one.own}):
-        yield name, partial(_finite, partial(_own, name))
+    for own in sorted({name for one in both for name in one.own}):
+        yield own, partial(_scored, None, lambda them, own=own: [one.own.get(own, math.nan) for one in them])
     if "values" in families:
         mine, theirs = (Counter(one.key for one in part) for part in (first, second))
-        keys = mine.keys() | theirs.keys()
-        odds = {key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in keys}
+        odds = {key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in mine.keys() | theirs.keys()}
         name = "log odds of the same output among the learning runs"  # 0 for what was not seen
-        yield name, partial(_finite, lambda them: [odds.get(one.key, 0.0) for one in them])
+        yield name, partial(_scored, None, lambda them: [odds.get(one.key, 0.0) for one in them])
     kinds = Counter(one.kind for one in both if len(one.numbers))
     names = {one.kind: one.names for one in both}
     for kind, count in kinds.most_common(_MOST_KINDS):
         if count < _FEWEST:
             break
-        rows = [_numbers_of(part, kind).reshape(-1, len(names[kind])) for part in (first, second)]
-        one, other = (part[np.all(np.isfinite(part), axis=1)] for part in rows)
-        for name, function in _of_numbers(one, other, names[kind], families):
-            yield name, partial(_finite, partial(_within, kind, function))
+        rows = [np.array([one.numbers for one in part if one.kind == kind]) for part in (first, second)]
+        rows = [part.reshape(-1, len(names[kind])) for part in rows]
+        finite = [part[np.all(np.isfinite(part), axis=1)] for part in rows]
+        for name, function in _of_numbers(finite[0], finite[1], names[kind], families):
+            yield name, partial(_scored, kind, function)
 
 
-def _own(name: str, observations: Observations) -> list[float]:
-    return [one.own.get(name, math.nan) for one in observations]
-
-
-def _finite(function: Callable[[Observations], Any], observations: Observations) -> Array:
-    with np.errstate(all="ignore"):
-        values = np.asarray(function(observations), dtype=np.float64)
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-def _numbers_of(observations: Observations, kind: str) -> Array:
-    """The numbers (m, q) of the observations of ``kind``."""
-    return np.array([one.numbers for one in observations if one.kind == kind])
-
-
-def _within(kind: str, function: _OfNumbers, observations: Observations) -> Array:
-    """Scores of the observations of ``kind``; NaN for others."""
-    mine = np.array([one.kind == kind for one in observations], dtype=bool)
+def _scored(kind: str | None, function: Callable[..., Any], observations: Observations) -> Array:
+    """A function of all observations, or of the numbers (m, q) of one ``kind``; NaN where it has no value."""
     values = np.full(len(observations), np.nan)
-    if mine.any():
-        values[mine] = function(_numbers_of(observations, kind))
-    return values
+    mine = [k for k, one in enumerate(observations) if kind in (None, one.kind)]
+    some = [observations[k] for k in mine]
+    if some:
+        with np.errstate(all="ignore"):
+            values[mine] = function(some if kind is None else np.array([one.numbers for one in some]))
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _of_numbers(
     first: Array, second: Array, names: Sequence[str], families: Sequence[str]
 ) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores of one kind of output, from the finite learning runs (m, q) of both datasets."""
-    columns = list(enumerate(names))
     if len(first) + len(second) >= _FEWEST:
-        pooled = np.concatenate([first, second])
         with np.errstate(all="ignore"):
-            middle, scale = _standard(pooled)
+            middle, scale = _standard(np.concatenate([first, second]))
         if "tails" in families:  # every coordinate, its distance from the middle, and norms
-            for j, name in columns:
-                yield name, _column(j, np.asarray)
-                yield f"|{name} - {middle[j]:.6g}|", _column(j, partial(_distance, middle[j]))
+            for j, name in enumerate(names):
+                yield name, lambda x, j=j: x[:, j]
+                yield f"|{name} - {middle[j]:.6g}|", lambda x, j=j: np.abs(x[:, j] - middle[j])
             for order, label in ((1, "l1"), (2, "l2"), (np.inf, "largest")) if len(names) > 1 else ():
                 name = f"{label} norm of the standardized output"
-                yield name, partial(_norms, order, middle, scale)
+                yield name, lambda x, order=order: np.linalg.norm((x - middle) / scale, order, axis=1)
         if "learned" in families and min(len(first), len(second)) >= 5:
-            for j, name in columns:
-                yield f"log odds of {name} in bins", _column(j, _bins(first[:, j], second[:, j]))
+            for j, name in enumerate(names):
+                odds = _bins(first[:, j], second[:, j])
+                yield f"log odds of {name} in bins", lambda x, j=j, odds=odds: odds(x[:, j])
             yield from _learned(first, second, middle, scale)
     if "bits" in families:  # naive floating-point noise leaks through the grid that a coordinate lies on
-        for j, name in columns:
-            yield f"lowest set bit of {name}", _column(j, lowest_bits)
-
-
-def _column(j: int, of: _OfNumbers) -> _OfNumbers:
-    return lambda x: of(x[:, j])
-
-
-def _distance(middle: float, x: Array) -> Array:
-    return np.abs(x - middle)
-
-
-def _norms(order: float, middle: Array, scale: Array, x: Array) -> Array:
-    return np.asarray(np.linalg.norm((x - middle) / scale, order, axis=1), dtype=np.float64)
+        for j, name in enumerate(names):
+            yield f"lowest set bit of {name}", lambda x, j=j: lowest_bits(x[:, j])
 
 
 def _learned(first: Array, second: Array, middle: Array, scale: Array) -> Iterator[tuple[str, _OfNumbers]]:
@@ -370,47 +332,44 @@ class Choice:
             return
         # a score may have no value: "above all" is an event, too
         cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
-        below = [np.searchsorted(part, cuts, side="right").astype(np.float64) for part in values]
+        below = [np.searchsorted(part, cuts, side="right") for part in values]
         above = [len(part) - count for part, count in zip(values, below, strict=True)]
-        self._offer(
-            above[0], above[1], lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
-        )
-        self._offer(
-            below[0], below[1], lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i])
-        )
+        self._offer(above, lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]))
+        self._offer(below, lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]))
 
     def offer_values(self) -> None:
         """Every mark of an observation, and every number that came more than once."""
-        self._offer_shared(lambda one: one.marks, str)
-        self._offer_shared(_numbers, lambda key: f"{key[0]} == {float.fromhex(key[1])!r}", fewest=2)
+        for read, fewest in ((_marks, 1), (_numbers, 2)):
+            parts = [Counter(mark for one in part for mark in read(one)) for part in self._pick]
+            # sorted, because the order of a set changes from process to process
+            marks = sorted(mark for mark, times in (parts[0] + parts[1]).items() if times >= fewest)
+            counts = [np.array([part[mark] for mark in marks]) for part in parts]
 
-    def _offer_shared(
-        self,
-        read: Callable[[Observation], frozenset[Hashable]],
-        describe: Callable[..., str],
-        fewest: int = 1,
-    ) -> None:
-        counts = [Counter(key for observation in part for key in read(observation)) for part in self._pick]
-        # sorted, because the order of a set changes from process to process
-        keys = sorted((key for key, times in (counts[0] + counts[1]).items() if times >= fewest), key=repr)
-        if not keys:
-            return
+            def make(i: int, marks: list[str] = marks, read: _Marks = read) -> _Event:
+                return marks[i], lambda them: np.array([marks[i] in read(one) for one in them], dtype=bool)
 
-        def make(i: int) -> _Event:
-            key = keys[i]
-            return describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool)
+            if marks:
+                self._offer(counts, make)
 
-        mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
-        self._offer(mine, theirs, make)
-
-    def _offer(self, mine: Array, theirs: Array, make: Callable[[int], _Event]) -> None:
-        self.looked_at += len(mine)
-        for way, lows in enumerate((self._bound(mine, theirs), self._bound(theirs, mine))):
+    def _offer(self, counts: Sequence[Any], make: Callable[[int], _Event]) -> None:
+        """Events by how often they came on either dataset."""
+        self.looked_at += len(counts[0])
+        for way, lows in enumerate((self._bound(*counts), self._bound(*reversed(counts)))):
             top = int(np.argmax(lows))
             if lows[top] > self.best[way][0]:
                 self.best[way] = (float(lows[top]), make(top))
 
 
-def _numbers(observation: Observation) -> frozenset[Hashable]:
-    values = map(float.hex, observation.numbers.tolist())
-    return frozenset(zip(observation.names, values, strict=True))
+#: Reads the marks of an observation.
+_Marks = Callable[[Observation], frozenset[str]]
+
+
+def _marks(observation: Observation) -> frozenset[str]:
+    return observation.marks
+
+
+def _numbers(observation: Observation) -> frozenset[str]:
+    return frozenset(
+        f"{name} == {number!r}"
+        for name, number in zip(observation.names, observation.numbers.tolist(), strict=True)
+    )

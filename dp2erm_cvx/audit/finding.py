@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -254,6 +255,17 @@ def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
     return np.asarray(np.any(X != X2, axis=1) | (a != a2) | (y != y2), dtype=bool)
 
 
+def differing_units(first: Columns, second: Columns) -> int:
+    """How many rows differ, or persons where a fourth column names them."""
+    if len(first) == 3:
+        return int(differing_rows(first, second).sum())
+    lists = []
+    for X, a, y, person in (first, second):
+        rows = np.column_stack([X, a, y])
+        lists.append(Counter(rows[person == one].tobytes() for one in np.unique(person)))
+    return max((lists[0] - lists[1]).total(), (lists[1] - lists[0]).total())
+
+
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
     """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
     if domain.ranges is not None:
@@ -264,8 +276,7 @@ def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Column
 
 def _check(pair: Finding) -> None:
     """Raise ValueError where the datasets are no neighbors, or mapped records leave the domain."""
-    ends = (pair.first, pair.second)
-    for X, a, y, *person in ends:
+    for X, a, y, *person in (pair.first, pair.second):
         if X.ndim != 2 or any(column.shape != X.shape[:1] for column in (a, y, *person)):
             raise ValueError("datasets of different shapes")
         arms = np.isin(a, range(len(pair.domain.arms)))
@@ -273,18 +284,10 @@ def _check(pair: Finding) -> None:
             raise ValueError("records that are none")
         if pair.mapped and not _inside(pair.domain, X, a, y):
             raise ValueError("records outside of the domain")
-    if len(pair.first) > 3:
-        units: list[dict[int, bytes]] = []
-        for X, a, y, person in ends:
-            rows = np.column_stack([X, a, y])
-            units.append({int(one): rows[person == one].tobytes() for one in np.unique(person)})
-        if sum(units[0].get(one) != units[1].get(one) for one in {*units[0], *units[1]}) > 1:
-            raise ValueError("more than one person differs")
-        return
-    if pair.first[0].shape != pair.second[0].shape:
+    if len(pair.first) == 3 and pair.first[0].shape != pair.second[0].shape:
         raise ValueError("datasets of different shapes")
-    if int(differing_rows(pair.first, pair.second).sum()) > 1:
-        raise ValueError("more than one record differs")
+    if differing_units(pair.first, pair.second) > 1:
+        raise ValueError("more than one record or person differs")
 
 
 def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
@@ -298,18 +301,8 @@ def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
     )
 
 
-#: By kind of audit, how it audits a pair of its own, or that of another audit, once more.
-_REPLAYS: dict[str, Callable[..., Any]] = {}
-
-
-def replays(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator of the function by which :func:`replay` audits a pair."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _REPLAYS[kind] = function
-        return function
-
-    return register
+#: By kind of audit, what reads its saved facts and gives the function that audits the pair once more.
+REPLAYS: dict[str, Callable[..., Callable[[], Any]]] = {}
 
 
 def replay(
@@ -342,4 +335,8 @@ def replay(
         kind = "stability"
     elif kind in ("stability", "density") and not isinstance(subject, PrivateEstimator):
         raise DataError(f"{path}: the pair of a {kind} audit, which runs no mechanism")
-    return _REPLAYS[kind](path, pair, subject, solver=solver, declared=declared, attack=attack)
+    try:
+        again = REPLAYS[kind](pair, subject, solver=solver, declared=declared, attack=attack)
+    except (KeyError, ValueError, TypeError) as wrong:
+        raise DataError(f"{path}: not a saved pair of this audit ({type(wrong).__name__}: {wrong})") from None
+    return again()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, UserDict
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.audit.finding import Columns, differing_units
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
@@ -306,9 +307,9 @@ def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: Array
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
+    ends = [_columns(data) for data in (first, second)]
     if universe.domain.units is not None:
-        lists = [_of_persons(data) for data in (first, second)]
-        if max((lists[0] - lists[1]).total(), (lists[1] - lists[0]).total()) > 1:
+        if differing_units(*ends) > 1:
             raise DataError("the records of several persons differ: neighbors differ in those of one")
         return
     for data in (first, second):
@@ -317,25 +318,18 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
                 f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
                 f"{universe.n_samples} records of {universe.n_features} covariates"
             )
-    changed = int(np.any(_rows(first) != _rows(second), axis=1).sum())
-    if changed > 1:
+    if (changed := differing_units(*ends)) > 1:
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     relation = universe.domain.relation
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
 
 
-def _rows(data: Dataset) -> Array:
-    """Every record (n, k + 3), with the sampling weight that it brings along."""
+def _columns(data: Dataset) -> Columns:
+    """The columns of a pair, and the sampling weights that records bring along as a last covariate."""
     weights = np.zeros(len(data.a)) if data.sampling is None else data.sampling
-    return np.column_stack([data.X, data.a, data.y, weights])
-
-
-def _of_persons(data: Dataset) -> Counter[bytes]:
-    """How many persons have each list of records."""
-    assert data.person is not None
-    rows = _rows(data)
-    return Counter(rows[data.person == one].tobytes() for one in range(data.n_samples))
+    whose = () if data.person is None else (data.person,)
+    return np.column_stack([data.X, weights]), data.a, data.y, *whose
 
 
 #: Parameters of an estimator that do not change the law of what it releases.

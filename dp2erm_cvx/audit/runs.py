@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,12 @@ from dp2erm_cvx.audit.events import (
     of_output,
     scores,
 )
-from dp2erm_cvx.audit.finding import DIRECTIONS, Columns, Declared, Finding, replays
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import check_settings, public_fraction, setting, whole_number
@@ -376,21 +375,19 @@ def _separation(one: Array, other: Array) -> float:
     return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
 
 
-@replays("blackbox")
 def _again(
-    path: str | Path,
     pair: Finding,
     mechanism: Callable[..., Any],
     *,
     declared: Declared | None,
     attack: Attack | None,
     **_: Any,
-) -> RunsAudit:
+) -> Any:
     """By new runs that choose an event of their own."""
-    try:
-        known = pair.facts["audit"]
-        declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
-        attack = attack or Attack(**pair.facts["attack"])
-    except (KeyError, TypeError) as wrong:
-        raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
-    return audit_runs(mechanism, *pair.raw(), declared, attack=attack)
+    known = pair.facts["audit"]
+    declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
+    attack = attack or Attack(**pair.facts["attack"])
+    return partial(audit_runs, mechanism, *pair.raw(), declared, attack=attack)
+
+
+REPLAYS["blackbox"] = _again

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.finding import Finding, replays
+from dp2erm_cvx.audit.finding import REPLAYS, Finding
 from dp2erm_cvx.audit.movement import (
     Claim,
     Interval,
@@ -32,7 +32,7 @@ from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt
@@ -199,8 +199,7 @@ def audit_stability(
     DataError for invalid records or a checkpoint of another audit. Where records come in blocks, ProgramError
     for a program that needs all of them in memory at once.
     """
-    if isinstance(program, PrivateFirstStage):
-        raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
+    _refuse_noise(program)
     if not isinstance(solver_by_name(solver), ConicSolver):
         raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
     search = SearchPlan(seconds=60.0) if search is None else search
@@ -338,28 +337,34 @@ def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
     return declared
 
 
-@replays("stability")
-def _again(path: str | Path, pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) -> Verdict:
+def _again(pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
-    first, second = pair.records()
-    try:
-        name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
-        claim, saved, origin = None, None, f"{pair.kind} audit"
-        if pair.kind == "stability":
-            fields = pair.facts["claim"]
-            claim = Claim(**{**fields, "quantity": Quantity(fields["quantity"])})
-            saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
-    except (KeyError, ValueError, TypeError) as wrong:
-        raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
-    if program is None:
+    name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
+    claim, saved, origin = None, None, f"{pair.kind} audit"
+    if pair.kind == "stability":
+        claim = Claim(**pair.facts["claim"])
+        saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
+
+    def again() -> Verdict:
         known = {setting: rebuilt(value) for setting, value in settings.items()}
-        program = registry.build(registry.first_stages(), name, **known)
-    if (program.name, program.settings()) != (name, settings):
-        raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
+        audited = program or registry.build(registry.first_stages(), name, **known)
+        if (audited.name, audited.settings()) != (name, settings):
+            raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
+        _refuse_noise(audited)
+        first, second = pair.records()
+        claimed = claim
+        if claimed is None:
+            bound = audited.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
+            claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
+        (moved,) = resolve(audited, [NeighborPair(first, second, pair.changed, origin)], solver)
+        return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
+
+    return again
+
+
+REPLAYS["stability"] = _again
+
+
+def _refuse_noise(program: FirstStage) -> None:
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
-    if claim is None:
-        bound = program.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
-        claim = Claim("sharp", Quantity.V, bound.V, bound.theorem)
-    (moved,) = resolve(program, [NeighborPair(first, second, pair.changed, origin)], solver)
-    return Verdict(claim, moved.movements[claim.quantity], moved, 1, saved)

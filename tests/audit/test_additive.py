@@ -200,7 +200,7 @@ def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
     facts = json.loads((tmp_path / "pair.json").read_text())
     for changed, said in (
         (facts | {"audit": "density"}, "density audit"),
-        (facts | {"finding": {}}, "no find"),
+        (facts | {"finding": {}}, "not a saved pair"),
     ):
         (tmp_path / "pair.json").write_text(json.dumps(changed))
         with pytest.raises(DataError, match=said):
