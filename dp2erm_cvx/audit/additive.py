@@ -81,10 +81,10 @@ class Noised:
 
     def draw(self, rng: np.random.Generator) -> Any:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
-        if self.noise is Noise.GAMMA and (np.ndim(self.value) == 0 or self.order == 1):
-            noise = rng.laplace(scale=self.scale, size=np.shape(self.value) or None)
-            return self.value + (noise if np.ndim(self.value) else float(noise))
-        direction = rng.standard_normal(np.shape(self.value) or None)
+        size = np.shape(self.value) or None
+        if self.noise is Noise.GAMMA and (size is None or self.order == 1):
+            return self.value + rng.laplace(scale=self.scale, size=size)
+        direction = np.asarray(rng.standard_normal(size))
         if self.noise is Noise.GAUSSIAN:
             return self.value + self.scale * direction
         length = rng.gamma(direction.size, self.scale)
@@ -105,19 +105,14 @@ def run_stages(stages: Stages[_T], rng: np.random.Generator) -> _T:
     drawn = None
     while True:
         try:
-            stage = stages.send(drawn)
+            drawn = stages.send(drawn).draw(rng)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        drawn = stage.draw(rng)
 
 
 @dataclass(frozen=True)
 class StageLoss:
-    """How far one noised value ``moved`` between two neighbors, given what was released before.
-
-    ``moved``, ``scale`` and ``sensitivity`` are in the units of the value; the last is what the mechanism
-    states, if anything.
-    """
+    """How far one noised value ``moved``, given earlier releases; ``sensitivity`` is stated."""
 
     noise: Noise
     moved: float
@@ -138,10 +133,9 @@ _ROUNDING = 1e-9
 class AdditiveAudit(Shown):
     """Exact losses of one pair of neighbors beside what is ``declared``; nothing is sampled.
 
-    ``losses`` has every noised value, given those before. Splits count as known, as do all noised values: a
-    guarantee that is proven split by split and stage by stage covers them, and what the last output says
-    alone may be less. ``leak`` says what has no noise that could hide it. ``seed`` draws the splits and the
-    released values.
+    ``losses`` has every noised value, given those before. Splits and noised values count as known: what the
+    last output says alone may be less. ``leak`` says what has no noise that could hide it. ``seed`` draws the
+    splits and the released values.
     """
 
     declared: Declared
@@ -157,17 +151,15 @@ class AdditiveAudit(Shown):
 
     @property
     def found(self) -> float:
-        """The epsilon, or mu, that this pair has: of all stages together, or of the largest if Gaussian.
+        """The epsilon of all stages together, or the largest mu of one, conditional on earlier releases.
 
-        The epsilon of pure noise is the log density ratio of everything released. A mu is that of the first
-        stage that the changed record moves, if no other does; of later ones it is a mu given what was
-        released before. That is drawn from its own noise: what only a release rarer than delta brings about
-        proves nothing, and is drawn as seldom.
+        Those are drawn from their own noise: what only a release rarer than delta brings about proves
+        nothing, and is drawn as seldom.
         """
         if self.leak:
             return math.inf
-        every = [stage.loss for stage in self.losses]
-        return sum(every) if self.pure else max(every, default=0.0)
+        losses = [stage.loss for stage in self.losses]
+        return sum(losses) if self.pure else max(losses, default=0.0)
 
     @property
     def allowed(self) -> float:
@@ -211,16 +203,14 @@ class AdditiveAudit(Shown):
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""
         names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
-        numbers = {name: getattr(self, name) for name in names}
-        return dict(json_types(asdict(self) | numbers))
+        return dict(json_types(asdict(self) | {name: getattr(self, name) for name in names}))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
-        loss = f"{name} = {self.found:.6g} on this pair"
-        if self.declared.delta:
-            loss += f", epsilon = {self.epsilon_found:.4g} at this delta"
+        at_delta = f", epsilon = {self.epsilon_found:.4g} at this delta" if self.declared.delta else ""
         verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
-        parts = [f"{loss}; declared {self.declared}: {verdict}" + (f" ({self.leak})" if self.leak else "")]
+        verdict += f" ({self.leak})" if self.leak else ""
+        parts = [f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"]
         if self.reached:
             over = " EXCEEDED" if self.beyond else ""
             parts.append(f"{self.reached:.1%} of a stated sensitivity reached{over}")
@@ -234,10 +224,9 @@ def audit_additive(
 ) -> AdditiveAudit:
     """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
 
-    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
-    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
-    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
-    the same released values. An output that still differs, or a scale that does, has no finite loss.
+    Noise of density ``exp(-|b| / s)`` on a value that moves by d loses d/s, and does so on a ray; Gaussian
+    noise of deviation s is exactly (d/s)-GDP, hence (epsilon, delta) by Balle and Wang (2018). Both datasets
+    go through the stages with the same splits and released values.
 
     Parameters
     ----------
@@ -249,8 +238,7 @@ def audit_additive(
     declared
         Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
     seed
-        Draws the splits, and what a stage releases: a point on the line through both values, beyond the
-        first, where pure noise loses most, and any point where they are the same.
+        Draws the splits and the releases: of pure noise beyond the first value, where it loses most.
 
     Raises DeclarationError for noise of another kind.
     """
@@ -265,26 +253,23 @@ def _walk(
     mechanism: Staged, datasets: tuple[Any, Any], declared: Declared, seed: int
 ) -> tuple[AdditiveAudit, _Groups]:
     """Run both datasets through all stages: the audit, and the groups of rows that were drawn."""
-    one, other = map(mechanism, datasets)
-    rng = np.random.default_rng(seed)
-    losses: list[StageLoss] = []
-    groups: _Groups = []
-    leak: str | None = None
+    sides, rng = [mechanism(dataset) for dataset in datasets], np.random.default_rng(seed)
+    losses, groups, leak = list[StageLoss](), _Groups(), None
     sent: Any = None
     while leak is None:
-        (query, ended), (query_other, ended_other) = _next(one, sent), _next(other, sent)
-        if isinstance(query, Split) and query == query_other:
-            sent = query.draw(rng)
+        one, other = (_next(side, sent) for side in sides)
+        if isinstance(one, Split) and one == other:
+            sent = one.draw(rng)
             groups.append(sent)
-        elif isinstance(query, Noised) and isinstance(query_other, Noised):
-            if (leak := _different(query, query_other)) is None:
-                at, moved = _placed(query, query_other, rng)
-                losses.append(StageLoss(query.noise, moved, query.scale, query.sensitivity))
-                sent = float(at[0]) if np.ndim(query.value) == 0 else at
-        else:
-            same = query is None and query_other is None and ended == ended_other
-            leak = None if same else "outputs differ without noise"
+        elif isinstance(one, Noised) and isinstance(other, Noised):
+            if (leak := _different(one, other)) is None:
+                at, moved = _placed(one, other, rng)
+                losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
+                sent = float(at[0]) if np.ndim(one.value) == 0 else at
+        elif isinstance(one, str | bytes) and one == other:
             break
+        else:
+            leak = "outputs differ without noise"
     audit = AdditiveAudit(declared, tuple(losses), leak, seed)
     wanted = Noise.GAMMA if audit.pure else Noise.GAUSSIAN
     if any(stage.noise is not wanted for stage in losses):
@@ -293,14 +278,14 @@ def _walk(
     return audit, groups
 
 
-def _next(stages: Stages[Any], sent: Any) -> tuple[Split | Noised | None, str | bytes]:
-    """The next request of a mechanism, or None and its end: an output, or an exception."""
+def _next(stages: Stages[Any], sent: Any) -> Split | Noised | str | bytes:
+    """The next request of a mechanism, or the key of its end: of an output, or an exception."""
     try:
-        return stages.send(sent), b""
+        return stages.send(sent)
     except StopIteration as end:
-        return None, of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
+        return of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
     except Exception as raised:
-        return None, of_exception(raised).key
+        return of_exception(raised).key
 
 
 def _different(one: Noised, other: Noised) -> str | None:
@@ -328,12 +313,10 @@ def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array
 
 
 def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
-    """All sums of a plan as a mechanism of known noise: of records, or of persons, and of any number of arms.
+    """All sums of a plan as a mechanism of known noise, of (X, a, y) or (X, a, y, person) in raw units.
 
-    Its dataset is (X, a, y) in the units of the data, with the person (n,) of every row where persons are
-    units, as searches draw it. Steps that are fits are taken at what they ``released``, by name: their own
-    losses are those of :func:`~dp2erm_cvx.audit.audit_density`. So what is declared is what the calibrations
-    of the steps of sums promise together.
+    Steps that are fits are taken at what they ``released``, by name: their losses are those of
+    :func:`~dp2erm_cvx.audit.audit_density`. Declared is what the calibrations of the sums promise together.
     """
     domain = plan.study.start.domain
 
@@ -359,11 +342,7 @@ _NEW = 0.35
 def search_additive(
     mechanism: Staged, universe: Universe, declared: Declared, *, search: SearchPlan | None = None
 ) -> Finding:
-    """The neighbors on which a mechanism of known noise is found to lose most.
-
-    Pairs are of the families of every audit, further ones in which whole groups of a split are alike, and
-    small changes of the best found so far. Each is judged by its exact loss (:func:`audit_additive`), on
-    splits that are part of the search; where that is infinite, or 0, by movement.
+    """The neighbors on which a mechanism of known noise loses most, by its exact loss and worst splits.
 
     The dataset of ``mechanism`` is ``(X, a, y)`` in the units of the data: X (n, k), a (n,) of 0 and 1, y
     (n,). ``universe`` holds the datasets that the guarantee is declared for; its domain says which of them

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.audit.events import upper
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
+from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
-from dp2erm_cvx.audit.release_laws import Audited, Outputs, Raw, ReleaseLaw, audited_facts, audited_laws
+from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CertificateError, DeclarationError
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.program import Program
 from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.sampling import refuse
 
@@ -53,16 +57,14 @@ class HockeyStick:
 class DensityAudit(Shown):
     """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
 
-    ``loss`` is the largest log ratio of the exact output densities that was found, in this ``direction``:
-    that of all steps together, which Theorems 9 and 10 bound, and of a minimizer with its multiplier, which
-    Theorems 1, 2 and 15 bound. ``outputs`` says where, by step; ``multipliers`` are the subgradients of n R
-    and Theta there. ``theta_loss`` is the loss of theta alone, where it determines all of that: -inf where no
-    such point was found, and after an earlier step. ``numerical_error`` bounds the error of both.
+    ``loss`` is the largest log ratio of the exact output densities, in this ``direction``: of all steps
+    together (Theorems 9 and 10), and of a minimizer with its multiplier (Theorems 1, 2 and 15). ``outputs``
+    says where, by step; ``multipliers`` are the subgradients of n R and Theta there. ``theta_loss`` is that
+    of theta alone, where it determines all of that, else -inf. ``numerical_error`` bounds the error of both.
 
     ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
-    of the ideal output, without what a release adds for its arithmetic. Gamma and Laplace noise: the losses
-    are to be compared with ``epsilon``. Gaussian noise in any stage: they are the largest of the draws only,
-    and ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step.
+    of the ideal output. Gaussian noise in any stage: the losses are the largest of the draws only, and
+    ``hockey_stick`` is to be compared with ``delta``. ``noise`` is that of the last step.
     """
 
     loss: float
@@ -93,17 +95,13 @@ class DensityAudit(Shown):
         return self.theta_loss - self.numerical_error > self.epsilon
 
     def __str__(self) -> str:
-        if self.hockey_stick is None:
-            text = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
-        else:
-            stick = self.hockey_stick
-            text = (
-                f"delta({self.epsilon:g}) in [{stick.low:.3g}, {stick.high:.3g}] with confidence "
-                f"{stick.confidence:g}, delta = {self.delta:g}"
-            )
-        verdict = "EXCEEDED" if self.exceeds else "not exceeded"
-        if self.hockey_stick is not None and self.hockey_stick.high > self.delta and not self.exceeds:
-            verdict = "undecided (more draws would narrow it)"
+        stick, verdict = self.hockey_stick, "EXCEEDED" if self.exceeds else "not exceeded"
+        text = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
+        if stick is not None:
+            bounds = f"[{stick.low:.3g}, {stick.high:.3g}] with confidence {stick.confidence:g}"
+            text = f"delta({self.epsilon:g}) in {bounds}, delta = {self.delta:g}"
+            if stick.high > self.delta and not self.exceeds:
+                verdict = "undecided (more draws would narrow it)"
         return f"{text}: {verdict} on this pair; {self.searched}; not private"
 
 
@@ -114,13 +112,11 @@ def audit_density(
 
     The density of a release is known exactly: of a minimizer under objective perturbation (proof of Theorem
     1), of numbers with Laplace or Gaussian noise (Theorems 8 and 12), and of all steps together, each given
-    what came before (Theorems 9 and 10). Weights that take no noise are solved for and certified on both
-    datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both directions from
-    ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
-    outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
-
-    What is audited is the output as the theorems have it: before a projection, before Gaussian noise is
-    rounded to integers, and before noise that covers the arithmetic, which has a part of its own.
+    what came before (Theorems 9 and 10). Weights without noise are certified on both datasets. Gamma, box or
+    Laplace noise throughout: the log ratio is maximized in both directions from ``starts`` random starts of
+    each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws`` outputs in each direction.
+    ``seed`` repeats the audit. Audited is the ideal output of the theorems: before a projection, rounding and
+    noise for the arithmetic.
 
     Parameters
     ----------
@@ -148,18 +144,17 @@ def audit_density(
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
         peaks = [(way, _largest_ratio(a, b, points, inside=False)) for way, a, b in both]
+        # after an earlier step no point is regular
+        apart = [not peak.regular and len(plan.steps) == 1 for _, peak in peaks]
         within = [
-            # after an earlier step no point is regular
-            (way, peak if peak.regular or len(plan.steps) > 1 else _largest_ratio(a, b, points, inside=True))
-            for (way, peak), (_, a, b) in zip(peaks, both, strict=True)
+            (way, _largest_ratio(a, b, points, inside=True) if again else peak)
+            for again, (_, peak), (way, a, b) in zip(apart, peaks, both, strict=True)
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
         samples = [(way, _sampled(a, b, draws, rng)) for way, a, b in both]
-        peaks, within = (
-            [(way, _highest(sample, inside)) for way, sample in samples] for inside in (False, True)
-        )
-        stick = _larger(*(_hockey_stick(sample, epsilon) for _, sample in samples))
+        peaks, within = ([(way, _highest(one, inside)) for way, one in samples] for inside in (False, True))
+        stick = _hockey_stick([sample for _, sample in samples], epsilon)
         searched = f"{draws} outputs of each dataset"
     # either search may find what the other missed
     direction, peak = max([*peaks, *within], key=lambda item: item[1].certain)
@@ -259,30 +254,20 @@ def _highest(sample: list[_Peak], inside: bool) -> _Peak:
     return max((p for p in sample if p.regular or not inside), key=lambda p: p.ratio, default=_NOWHERE)
 
 
-def _hockey_stick(sample: list[_Peak], epsilon: float) -> HockeyStick:
-    """Confidence bounds from one sample: a direction has half of the risk, a bound a quarter of that."""
-    confidence = 1.0 - (1.0 - CONFIDENCE) / 2
-    risk = (1.0 - confidence) / 4
-    ratio, error = np.array([p.ratio for p in sample]), np.array([p.error for p in sample])
-    regular = np.array([p.regular for p in sample], dtype=np.float64)
-    most, least = _excess(ratio + error, epsilon), _excess(ratio - error, epsilon)
-    exceeding = np.array([np.sum(ratio + error > epsilon)], dtype=np.float64)
-    high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]))
-    return HockeyStick(
-        estimate=float(np.mean(_excess(ratio, epsilon))),
-        low=max(_bernstein(least, risk, -1), 0.0),
-        high=min(high, 1.0),
-        theta_low=max(_bernstein(least * regular, risk, -1), 0.0),
-        confidence=confidence,
-        draws=len(most),
-    )
-
-
-def _larger(one: HockeyStick, other: HockeyStick) -> HockeyStick:
-    """The larger of two directions; whatever is wrong with either has its share of the risk."""
-    names = ("estimate", "low", "high", "theta_low")
-    most = {name: max(getattr(one, name), getattr(other, name)) for name in names}
-    return replace(one, **most, confidence=one.confidence + other.confidence - 1.0)
+def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
+    """Bounds on the larger direction: each has half of the risk, and a bound a quarter of that."""
+    risk = (1.0 - CONFIDENCE) / 2 / 4
+    bounds = []
+    for sample in samples:
+        ratio, error = np.array([p.ratio for p in sample]), np.array([p.error for p in sample])
+        regular = np.array([p.regular for p in sample], dtype=np.float64)
+        most, least = _excess(ratio + error, epsilon), _excess(ratio - error, epsilon)
+        exceeding = np.array([np.sum(ratio + error > epsilon)], dtype=np.float64)
+        high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]), 1.0)
+        lows = [max(_bernstein(part, risk, -1), 0.0) for part in (least, least * regular)]
+        bounds.append((float(np.mean(_excess(ratio, epsilon))), lows[0], high, lows[1]))
+    estimate, low, high, theta_low = map(max, *bounds)
+    return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, len(samples[0]))
 
 
 def _excess(ratio: Array, epsilon: float) -> Array:
@@ -364,7 +349,7 @@ def search_density(
     def highest(state: State) -> float:
         return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
 
-    call = [audited_facts(model)[0], n_samples, n_features, seed]
+    call = [_facts_of(model)[0], n_samples, n_features, seed]
     state = explore(look, search, highest=highest, wave=4, call=call, read=Pairs.of_plain)
     # the best pairs with all starts, and the very best as the search audited it, too
     best, options = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
@@ -374,7 +359,7 @@ def search_density(
     if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
-    facts, weights = audited_facts(model)
+    facts, weights = _facts_of(model)
     facts = {
         "model": facts,
         "settings": settings,
@@ -412,9 +397,34 @@ def _height(audit: DensityAudit) -> float:
     return stick.estimate / audit.delta + 1e-6 * min(audit.loss / audit.epsilon, 1e3)
 
 
+#: Parameters of an estimator that do not change the law of what it releases.
+_HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
+
+
+def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters that a density audit depends on, and the first stage, in plain JSON types.
+
+    Weights are 1 where there is none.
+    """
+    facts = model.get_params(deep=False)
+    first: Program = registry.build(registry.first_stages(), "uniform")
+    if isinstance(model, PrivateTwoStageERM):
+        first = model.resolved_first_stage()
+        facts |= {"first_stage": first, "second_stage": model.resolved_second_stage()}
+    return {name: _plain(value) for name, value in facts.items() if name not in _HOW}, dict(_plain(first))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Program):
+        return {"name": value.name, "settings": value.settings()}
+    if isinstance(value, Domain):
+        return value.to_dict()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
 def _again(pair: Finding, model: PrivateEstimator, **_: Any) -> Callable[[], DensityAudit]:
     """By the saved settings, or the usual ones for the pair of a stability audit."""
-    mine, weights = audited_facts(model)
+    mine, weights = _facts_of(model)
     if pair.kind == "density":
         theirs, settings = dict(pair.facts["model"]), dict(pair.facts["settings"])
     else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,11 +95,8 @@ class ShiftLaw(Law):
     Log density ``-||u - center||_1 / scale``, or minus half the squared distance in scales. Whole numbers
     with Gaussian noise are rounded after the noise: the density is of both, and a later step sees theta.
 
-    Parameters
-    ----------
-    moved : bound on the error of the computed center, in the l1 norm
-    last : whether no later step depends on the numbers; under Laplace noise the worst of all outputs is then
-        the center itself, whatever else is released, and the law has no coordinates
+    The computed center is off by ``moved`` in the l1 norm. ``last``: no later step depends on the numbers;
+    under Laplace noise the worst output is then the center itself, and the law has no coordinates.
     """
 
     def __init__(
@@ -110,7 +108,9 @@ class ShiftLaw(Law):
 
     def place(self, u: Array) -> Place:
         """The output nearest to ``u``, with what rounding takes off Gaussian noise as its multiplier."""
-        u = u if self.dimension else self.center
+        return self._at(u if self.dimension else self.center)
+
+    def _at(self, u: Array) -> Place:
         theta = np.rint(u) if self.whole else u
         return Place(theta, np.zeros(len(u)) if self.pure else u - theta, np.eye(len(u)))
 
@@ -134,9 +134,7 @@ class ShiftLaw(Law):
             noise = np.subtract(*np.floor(rng.exponential(self.scale, (2, size))))
         else:
             noise = rng.laplace(scale=self.scale, size=size)
-        u = self.center + noise
-        theta = np.rint(u) if self.whole else u
-        return Place(theta, u - theta, np.eye(size))
+        return self._at(self.center + noise)
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """The two centers, between which the ratio turns, and points beyond both."""
@@ -154,17 +152,9 @@ _RESIDUAL = 1e-9
 class ObjectiveLaw(Law):
     """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
 
-    Parameters
-    ----------
-    model
-        A sum of losses of margins, the squared one among them, with an elastic net.
-    step
-        Of the Minty coordinates of the graph of the subdifferential of h: the same for both datasets.
-    unscaled
-        (p,), public: what is released is the minimizer times it. Its density is the same but for a constant.
-    weights
-        A bound on ``||w_hat - w||_1`` of the computed weights, and the objective at weights 1; None where
-        they are exact.
+    ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer times the
+    public ``unscaled`` (p,). ``weights`` are a bound on ``||w_hat - w||_1`` of the computed ones, and the
+    objective at weights 1; None where they are exact.
     """
 
     def __init__(
@@ -210,9 +200,8 @@ class ObjectiveLaw(Law):
         return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
-        volume = float(
-            np.linalg.slogdet(self._jacobian(place))[1]
-        )  # first: its pass has the gradient as well
+        # first: its pass has the gradient as well
+        volume = float(np.linalg.slogdet(self._jacobian(place))[1])
         sizes = self._length(place) / self.calibration.scale
         return volume - (sizes if self.pure else sizes**2 / 2)
 
@@ -277,3 +266,88 @@ class ObjectiveLaw(Law):
             apart = other.noise(place) - b
             points += [u + self.step * (b - factor * apart) for factor in (0.0, 1.0, 100.0)]
         return points
+
+
+#: What every step released, by name: with its multiplier, and as later steps see it.
+Outputs = Mapping[str, Place]
+Released = Mapping[str, Array]
+
+#: Starts of a second step that follow each one of the first; fewer where there are more steps.
+_FOLLOWING = 25
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseLaw:
+    """The law of what all steps release from one dataset: the density of each given those before, multiplied.
+
+    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
+    """
+
+    conditional: Mapping[str, Callable[[Released], Law]]
+
+    def _through(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
+        """Every step in turn: its law given the outputs chosen before, and its own."""
+        released: dict[str, Array] = {}
+        for name, law_of in self.conditional.items():
+            law = law_of(released)
+            place = choose(name, law)
+            released[name] = law.released(place)
+            yield name, law, place
+
+    def steps(self, outputs: Outputs) -> Iterator[tuple[str, Law, Place]]:
+        """Every step with its law given the outputs before, and its own."""
+        return self._through(lambda name, law: outputs[name])
+
+    @cached_property
+    def _unperturbed(self) -> list[Law]:
+        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(law.dimension)))]
+
+    @property
+    def pure(self) -> bool:
+        """True if all noise is of a kind whose log ratio is bounded."""
+        return all(law.pure for law in self._unperturbed)
+
+    @property
+    def units(self) -> Array:
+        """How far the coordinates u of all steps typically spread, (d,)."""
+        return np.concatenate([law.units for law in self._unperturbed])
+
+    def place(self, u: Array) -> Outputs:
+        """The outputs at ``u``."""
+        used = 0
+
+        def choose(_: str, law: Law) -> Place:
+            nonlocal used
+            used += law.dimension
+            return law.place(u[used - law.dimension : used])
+
+        return {name: place for name, _, place in self._through(choose)}
+
+    def log_density(self, outputs: Outputs) -> float:
+        """Log density of all outputs, less a constant that is the same for every dataset."""
+        return sum(law.log_density(place) for _, law, place in self.steps(outputs))
+
+    def error(self, outputs: Outputs) -> float:
+        """Bound on the error of :meth:`log_density`."""
+        return sum(law.error(place) for _, law, place in self.steps(outputs))
+
+    def draw(self, rng: np.random.Generator) -> Outputs:
+        """Random outputs of all steps."""
+        return {name: place for name, _, place in self._through(lambda _, law: law.draw(rng))}
+
+    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
+        """Starting points of the first step, each with a few of every later one at it."""
+        grown: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
+        for depth, (name, law_of) in enumerate(self.conditional.items()):
+            longer, known, points = [], None, list[Array]()
+            most = max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
+            for u, released in grown:
+                law = law_of(released)
+                if law is not known:  # many do not depend on what was released
+                    points = law.starts(other.conditional[name](released), 1 if depth else count, rng)
+                known = law
+                for index in rng.permutation(len(points))[:most]:
+                    output = law.released(law.place(points[index]))
+                    longer.append((np.append(u, points[index]), {**released, name: output}))
+            grown = longer
+        return [u for u, _ in grown]

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.audit.finding import Columns, differing_units
-from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Place, ShiftLaw
+from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Released, ReleaseLaw, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
-from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
@@ -33,91 +31,8 @@ from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.steps.weights import solve_weights
 from dp2erm_cvx.universe import Universe
 
-#: What every step released, by name: with its multiplier, and as later steps see it.
-Outputs = Mapping[str, Place]
-_Released = Mapping[str, Array]
-
-#: Starts of a second step that follow each one of the first; fewer where there are more steps.
-_FOLLOWING = 25
 #: Pairs of laws that are kept for outputs seen before.
 _KEPT = 64
-
-
-@dataclass(frozen=True, eq=False)
-class ReleaseLaw:
-    """The law of what all steps release from one dataset: the density of each given those before, multiplied.
-
-    ``conditional`` maps what the earlier steps released, by name, to the law of a step; its order is theirs.
-    """
-
-    conditional: Mapping[str, Callable[[_Released], Law]]
-
-    def _through(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
-        """Every step in turn: its law given the outputs chosen before, and its own."""
-        released: dict[str, Array] = {}
-        for name, law_of in self.conditional.items():
-            law = law_of(released)
-            place = choose(name, law)
-            released[name] = law.released(place)
-            yield name, law, place
-
-    def steps(self, outputs: Outputs) -> Iterator[tuple[str, Law, Place]]:
-        """Every step with its law given the outputs before, and its own."""
-        return self._through(lambda name, law: outputs[name])
-
-    @cached_property
-    def _unperturbed(self) -> list[Law]:
-        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(law.dimension)))]
-
-    @property
-    def pure(self) -> bool:
-        """True if all noise is of a kind whose log ratio is bounded."""
-        return all(law.pure for law in self._unperturbed)
-
-    @property
-    def units(self) -> Array:
-        """How far the coordinates u of all steps typically spread, (d,)."""
-        return np.concatenate([law.units for law in self._unperturbed])
-
-    def place(self, u: Array) -> Outputs:
-        """The outputs at ``u``."""
-        used = 0
-
-        def choose(_: str, law: Law) -> Place:
-            nonlocal used
-            used += law.dimension
-            return law.place(u[used - law.dimension : used])
-
-        return {name: place for name, _, place in self._through(choose)}
-
-    def log_density(self, outputs: Outputs) -> float:
-        """Log density of all outputs, less a constant that is the same for every dataset."""
-        return sum(law.log_density(place) for _, law, place in self.steps(outputs))
-
-    def error(self, outputs: Outputs) -> float:
-        """Bound on the error of :meth:`log_density`."""
-        return sum(law.error(place) for _, law, place in self.steps(outputs))
-
-    def draw(self, rng: np.random.Generator) -> Outputs:
-        """Random outputs of all steps."""
-        return {name: place for name, _, place in self._through(lambda _, law: law.draw(rng))}
-
-    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
-        """Starting points of the first step, each with a few of every later one at it."""
-        grown: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
-        for depth, (name, law_of) in enumerate(self.conditional.items()):
-            longer, known, points = [], None, list[Array]()
-            most = max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
-            for u, released in grown:
-                law = law_of(released)
-                if law is not known:  # many do not depend on what was released
-                    points = law.starts(other.conditional[name](released), 1 if depth else count, rng)
-                known = law
-                for index in rng.permutation(len(points))[:most]:
-                    output = law.released(law.place(points[index]))
-                    longer.append((np.append(u, points[index]), {**released, name: output}))
-            grown = longer
-        return [u for u, _ in grown]
 
 
 def _laws(
@@ -139,7 +54,7 @@ def _laws(
     sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
     both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
 
-    def law(name: str, which: int) -> Callable[[_Released], Law]:
+    def law(name: str, which: int) -> Callable[[Released], Law]:
         return lambda released: both[name](released)[which]
 
     first, second = ({name: law(name, which) for name in both} for which in (0, 1))
@@ -155,7 +70,7 @@ class _Side:
     weighting: FirstStage | None
     execution: Execution
 
-    def at(self, released: _Released) -> Records:
+    def at(self, released: Released) -> Records:
         """The records that a step is run on after those that ``released`` names."""
         records = self.records
         for step in self.maps:
@@ -164,7 +79,7 @@ class _Side:
                 records = step.mapped(records, released)
         return records
 
-    def weights(self, released: _Released) -> tuple[Array, float]:
+    def weights(self, released: Released) -> tuple[Array, float]:
         """Weights (n,), and a bound on their error in the l1 norm."""
         if self.weighting is None:
             return np.ones(self.records.n_samples), 0.0
@@ -191,7 +106,7 @@ class _Side:
 class _Watched(UserDict[str, Array]):
     """Released values by name; whatever is read of it is noted. Which steps came before is no secret."""
 
-    def __init__(self, released: _Released, read: set[str]) -> None:
+    def __init__(self, released: Released, read: set[str]) -> None:
         super().__init__(released)
         self._read = read
 
@@ -200,14 +115,14 @@ class _Watched(UserDict[str, Array]):
         return self.data[name]
 
 
-def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[_Released], tuple[Law, ...]]:
+def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[Released], tuple[Law, ...]]:
     """Both laws of a step, made once for what they read of what was released."""
     read, known = set[str](), dict[tuple[bytes, ...], tuple[Law, ...]]()
 
-    def key(released: _Released) -> tuple[bytes, ...]:
+    def key(released: Released) -> tuple[bytes, ...]:
         return tuple(released[name].tobytes() for name in sorted(read))
 
-    def both(released: _Released) -> tuple[Law, ...]:
+    def both(released: Released) -> tuple[Law, ...]:
         if (laws := known.get(key(released))) is None:
             laws = _laws_of(step, sides, _Watched(released, read), last)
             if len(known) >= _KEPT:
@@ -218,7 +133,7 @@ def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[_Re
     return both
 
 
-def _laws_of(step: Step, sides: Sequence[_Side], released: _Released, last: bool) -> tuple[Law, ...]:
+def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool) -> tuple[Law, ...]:
     if step.integers is not None:
         assert isinstance(step, IntegerSums)
         sums = [step.exact_sums(side.at(released), released) for side in sides]
@@ -238,7 +153,7 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: _Released, last: bool
     return tuple(ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound)
 
 
-def _mean(step: Step, side: _Side, released: _Released) -> ShiftLaw:
+def _mean(step: Step, side: _Side, released: Released) -> ShiftLaw:
     """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     assert isinstance(step, Fit)
@@ -250,7 +165,7 @@ def _mean(step: Step, side: _Side, released: _Released) -> ShiftLaw:
 
 
 def _bound(
-    fit: Step, side: _Side, released: _Released
+    fit: Step, side: _Side, released: Released
 ) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
     """The objective without noise; the error of its weights with the objective at weights 1."""
     records, error = side.at(released), 0.0
@@ -330,28 +245,3 @@ def _columns(data: Dataset) -> Columns:
     weights = np.zeros(len(data.a)) if data.sampling is None else data.sampling
     whose = () if data.person is None else (data.person,)
     return np.column_stack([data.X, weights]), data.a, data.y, *whose
-
-
-#: Parameters of an estimator that do not change the law of what it releases.
-_HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
-
-
-def audited_facts(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters that a density audit depends on, and the first stage, in plain JSON types.
-
-    Weights are 1 where there is none.
-    """
-    facts = model.get_params(deep=False)
-    first: Program = registry.build(registry.first_stages(), "uniform")
-    if isinstance(model, PrivateTwoStageERM):
-        first = model.resolved_first_stage()
-        facts |= {"first_stage": first, "second_stage": model.resolved_second_stage()}
-    return {name: _plain(value) for name, value in facts.items() if name not in _HOW}, dict(_plain(first))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Program):
-        return {"name": value.name, "settings": value.settings()}
-    if isinstance(value, Domain):
-        return value.to_dict()
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -89,9 +89,8 @@ class Counted:
     """An event that was chosen first and then counted in ``runs`` other runs of each dataset.
 
     P is the law of the output on the dataset named first in ``direction``, Q that on the other. With the
-    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so that epsilon is at
-    least ``epsilon_low`` = log((low - delta) / high), or 0, and mu at least ``mu_low`` = Phi^-1(low) -
-    Phi^-1(high), or 0.
+    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, which gives
+    ``epsilon_low`` and ``mu_low``, at least 0.
     """
 
     direction: str
@@ -111,11 +110,10 @@ class RunsAudit(Shown):
 
     ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
     ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
-    ``counted`` holds both directions. Events were chosen for the bound on what is declared, and ``ceiling``
-    is the most that so many runs can show of it, whatever the mechanism: a quiet audit says nothing about
-    anything above it. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts,
-    for both datasets, those that ended in an exception. ``looked_at`` events were compared, of what
-    ``searched`` says. ``seed`` repeats the runs of a mechanism that takes a generator.
+    ``counted`` holds both directions. ``ceiling`` is the most that so many runs can show, whatever the
+    mechanism. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts, for both
+    datasets, those that ended in an exception. ``seed`` repeats the runs of a mechanism that takes a
+    generator.
     """
 
     declared: Declared
@@ -126,7 +124,6 @@ class RunsAudit(Shown):
     counted: tuple[Counted, Counted]
     runs: int
     raised: tuple[int, int]
-    looked_at: int
     searched: str
     seed: int
     private: bool = field(default=False, init=False)
@@ -179,13 +176,12 @@ def audit_runs(
 ) -> RunsAudit:
     """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from below.
 
-    The mechanism is anything: of this package, of another, of yours. What it returns (numbers, arrays,
-    text, None, or lists and dicts of those) or raises is the output, all of which an attacker is taken to
-    see. A quarter of the runs learns scores that separate the datasets, a quarter picks the event with
-    the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
-    delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
-    (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su
-    2022); four bounds share the risk ``1 - attack.confidence``.
+    The mechanism is anything. What it returns (numbers, arrays, text, None, or lists and dicts of those) or
+    raises is the output. A quarter of the runs learns scores that separate the datasets, a quarter picks the
+    event with the largest bound for each direction, and half counts these two events. Epsilon is at least
+    ``log((p - delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of
+    the other (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth
+    and Su 2022); four bounds share the risk ``1 - attack.confidence``.
 
     Parameters
     ----------
@@ -238,7 +234,6 @@ def audit_runs(
         counted=both,
         runs=attack.runs,
         raised=(raised[0], raised[1]),
-        looked_at=choice.looked_at,
         searched=f"{choice.looked_at} events: {', '.join(names)}",
         seed=seed,
     )
@@ -300,11 +295,10 @@ def search_runs(
 ) -> Finding:
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
-    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
-    the best found so far, and the steepest places on paths between datasets far apart. The best are looked at
-    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
-    stated confidence however the pair was found.
+    A few runs on each of two datasets put pairs into an order: new ones of structured families, small changes
+    of the best, and the steepest places on paths between datasets far apart. The best are looked at with more
+    runs, and one is audited by runs that had no part in the choice: its bound is right with its stated
+    confidence however the pair was found.
 
     Parameters
     ----------

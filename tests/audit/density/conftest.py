@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dp2erm_cvx.audit import density, release_laws
+from dp2erm_cvx.audit import density, laws
 
 #: Starts of an ascent from either dataset.
 MOST = 16
@@ -13,14 +13,14 @@ MOST = 16
 @pytest.fixture(autouse=True)
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One ascent of a tenth of the evaluations, and few starts, but in slow tests."""
-    starts = release_laws.ReleaseLaw.starts
+    starts = laws.ReleaseLaw.starts
 
     def few(*arguments: Any) -> list[Any]:
         points = starts(*arguments)
         return points[:: 1 + len(points) // MOST]
 
     if "slow" not in request.keywords:
-        monkeypatch.setattr(release_laws.ReleaseLaw, "starts", few)
+        monkeypatch.setattr(laws.ReleaseLaw, "starts", few)
         monkeypatch.setattr(density, "_EVALUATIONS", 10)
         monkeypatch.setattr(density, "ASCENTS", 1)
-        monkeypatch.setattr(release_laws, "_FOLLOWING", 2)
+        monkeypatch.setattr(laws, "_FOLLOWING", 2)
