@@ -45,10 +45,10 @@ def of_output(output: object) -> Observation:
 
     Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
     """
-    leaves: list[tuple[str, float | str]] = []
-    kind = _walk(output, "output", leaves, 0)
-    texts = [f"{name} {text}" for name, text in leaves if isinstance(text, str)]
-    numbers = [(name, number) for name, number in leaves if not isinstance(number, str)]
+    parts: list[tuple[str, float | str]] = []
+    kind = _walk(output, "output", parts, 0)
+    texts = [f"{name} {text}" for name, text in parts if isinstance(text, str)]
+    numbers = [(name, number) for name, number in parts if not isinstance(number, str)]
     values = np.array([number for _, number in numbers], dtype=np.float64)
     odd = [f"{name} is {number:g}" for name, number in numbers if not math.isfinite(number)]
     marks = {f"the output is of kind {kind}", *texts, *odd, *(["a number is not finite"] if odd else [])}
@@ -63,35 +63,35 @@ def of_exception(raised: Exception) -> Observation:
     return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
 
 
-def _walk(value: Any, name: str, leaves: list[tuple[str, float | str]], depth: int) -> str:
-    """The kind of a value; its numbers and texts are added to the ``leaves``."""
+def _walk(value: Any, name: str, parts: list[tuple[str, float | str]], depth: int) -> str:
+    """The kind of a value; its numbers and texts are added to the ``parts``."""
     if depth > _DEEPEST:
         raise DeclarationError(f"mechanism: its output is nested more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | str | bytes | np.bool_):
-        leaves.append((name, f"is {value!r}"))
+        parts.append((name, f"is {value!r}"))
         return "none" if value is None else type(value).__name__
     if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
-        leaves.append((name, f"is {int(value)}"))  # a float would not hold it
+        parts.append((name, f"is {int(value)}"))  # a float would not hold it
     if isinstance(value, int | float | np.integer | np.floating):
-        leaves.append((name, _number(value)))
+        parts.append((name, _number(value)))
         return "number"
     if isinstance(value, complex | np.complexfloating):
-        leaves += [(f"{name}.real", float(value.real)), (f"{name}.imag", float(value.imag))]
+        parts += [(f"{name}.real", float(value.real)), (f"{name}.imag", float(value.imag))]
         return "complex number"
     if isinstance(value, Mapping):
         keys = sorted(value, key=repr)
-        return str({key: _walk(value[key], f"{name}[{key!r}]", leaves, depth + 1) for key in keys})
+        return str({key: _walk(value[key], f"{name}[{key!r}]", parts, depth + 1) for key in keys})
     if hasattr(value, "__array__"):
         array = np.asarray(value)
         if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8 and array.dtype != np.uint64:
-            leaves += [(name, f"has type {array.dtype}")] if array.dtype != np.float64 else []
+            parts += [(name, f"has type {array.dtype}")] if array.dtype != np.float64 else []
             places = (name + "".join(f"[{i}]" for i in index) for index in np.ndindex(array.shape))
-            leaves += zip(places, map(_number, array.ravel().tolist()), strict=True)
+            parts += zip(places, map(_number, array.ravel().tolist()), strict=True)
             return f"array {array.shape}"
-        return _walk(array.tolist(), name, leaves, depth + 1)
+        return _walk(array.tolist(), name, parts, depth + 1)
     if isinstance(value, list | tuple):
-        parts = [_walk(item, f"{name}[{i}]", leaves, depth + 1) for i, item in enumerate(value)]
-        return f"{len(parts)} x {parts[0]}" if len(set(parts)) == 1 else f"({', '.join(parts)})"
+        kinds = [_walk(item, f"{name}[{i}]", parts, depth + 1) for i, item in enumerate(value)]
+        return f"{len(kinds)} x {kinds[0]}" if len(set(kinds)) == 1 else f"({', '.join(kinds)})"
     raise DeclarationError(
         f"mechanism: {name} is of type {type(value).__name__}: return a number, an array, text, None, "
         "or lists and dicts of those"
