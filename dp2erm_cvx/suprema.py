@@ -33,13 +33,13 @@ _LINE, _BALL = 1e-9, 2e-4
 _CELLS, _MOST_CELLS = 48, 200_000
 
 
-#: A :class:`~dp2erm_cvx.program.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
-#: curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
-#: least and largest ``curvatures`` on cells.
+# A :class:`~dp2erm_cvx.program.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
+# curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
+# least and largest ``curvatures`` on cells.
 ScalarLoss = Any
-#: A :class:`~dp2erm_cvx.program.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
-#: before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
-#: ``range``, bounds of the value.
+# A :class:`~dp2erm_cvx.program.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
+# before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
+# ``range``, bounds of the value.
 ScalarWeight = Any
 
 

@@ -15,7 +15,7 @@ from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure, plain, 
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, OwnSolver, ProjectedGradient, solve
-from dp2erm_cvx.solve.conic import compiled_for
+from dp2erm_cvx.solve.solvers import compiled_for
 
 STATIC = Path(__file__).parents[1] / "_static"
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)

@@ -10,6 +10,9 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.atoms.elementwise.elementwise import Elementwise
+from cvxpy.constraints.exponential import ExpCone
+from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 from scipy.special import entr
 
 from dp2erm_cvx.domain import Array
@@ -266,54 +269,48 @@ def bounded_influence(u: Any, slope: float) -> Any:
 
     It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
     """
-    return _bounded_influence()(u, slope)
+    return BoundedInfluence(u, slope)
 
 
-@cache
-def _bounded_influence() -> Any:
-    # made when a problem is written: CVXPY is imported by whoever does that
-    from cvxpy.atoms.elementwise.elementwise import Elementwise
-    from cvxpy.constraints.exponential import ExpCone
-    from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
+class BoundedInfluence(Elementwise):  # type: ignore[misc]
+    """The CVXPY atom of ``saturating``."""
 
-    class BoundedInfluence(Elementwise):  # type: ignore[misc]
-        """The CVXPY atom of ``saturating``."""
+    def __init__(self, u: Any, slope: float) -> None:
+        self.atom = atom("saturating", slope)
+        super().__init__(u)
 
-        def __init__(self, u: Any, slope: float) -> None:
-            self.atom = atom("saturating", slope)
-            super().__init__(u)
+    def get_data(self) -> list[float]:
+        return [self.atom.number]
 
-        def get_data(self) -> list[float]:
-            return [self.atom.number]
+    def numeric(self, values: Any) -> Any:
+        return self.atom.value(np.asarray(values[0], dtype=np.float64))
 
-        def numeric(self, values: Any) -> Any:
-            return self.atom.value(np.asarray(values[0], dtype=np.float64))
+    def sign_from_args(self) -> tuple[bool, bool]:
+        return True, False
 
-        def sign_from_args(self) -> tuple[bool, bool]:
-            return True, False
+    def is_atom_convex(self) -> bool:
+        return True
 
-        def is_atom_convex(self) -> bool:
-            return True
+    def is_atom_concave(self) -> bool:
+        return False
 
-        def is_atom_concave(self) -> bool:
-            return False
+    def is_incr(self, index: int) -> bool:
+        return bool(self.args[index].is_nonneg())
 
-        def is_incr(self, index: int) -> bool:
-            return bool(self.args[index].is_nonneg())
+    def is_decr(self, index: int) -> bool:
+        return bool(self.args[index].is_nonpos())
 
-        def is_decr(self, index: int) -> bool:
-            return bool(self.args[index].is_nonpos())
+    def _grad(self, values: Any) -> list[Any]:
+        slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
+        return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
 
-        def _grad(self, values: Any) -> list[Any]:
-            slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
-            return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
 
-    def canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
-        # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
-        S, shape = e.atom.number, e.shape
-        v, falls = cp.Variable(shape), cp.Variable(shape)
-        cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
-        return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
+def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
+    # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
+    S, shape = e.atom.number, e.shape
+    v, falls = cp.Variable(shape), cp.Variable(shape)
+    cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
+    return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
 
-    CANON_METHODS[BoundedInfluence] = canonical
-    return BoundedInfluence
+
+CANON_METHODS[BoundedInfluence] = _canonical

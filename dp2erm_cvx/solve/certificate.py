@@ -14,7 +14,7 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
+from dp2erm_cvx.solve.solvers import Dual, conic_gap, own_dual
 
 
 @dataclass(frozen=True, repr=False)

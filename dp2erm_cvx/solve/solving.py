@@ -19,14 +19,15 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.conic import Dual, solved_by_cvxpy
 from dp2erm_cvx.solve.solvers import (
     ConicSolver,
+    Dual,
     FirstCertified,
     Newton,
     ProjectedGradient,
     Solver,
     Status,
+    solved_by_cvxpy,
     solver_by_name,
 )
 

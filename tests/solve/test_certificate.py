@@ -10,7 +10,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace, scheme
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import certify, conic, solve
+from dp2erm_cvx.solve import certify, solve, solvers
 from tests.helpers import make_records, make_weights, output_distance
 
 N, P = 30, 3
@@ -49,13 +49,13 @@ def test_no_dual_point_proves_more_than_the_optimum():
     """What a dual point leaves of stationarity is charged: not even a random one is a bound above it."""
     itr = programs()["itr"](L2Ball(0.4), UserRegularizer(lambda theta: cp.norm(theta, 1)))
     instance = itr.instance(RECORDS, make_weights(RECORDS), gamma=GAMMA, noise=NOISE)
-    problem, rng = conic.compiled_for(instance, "clarabel").problem, np.random.default_rng(15)
+    problem, rng = solvers.compiled_for(instance, "clarabel").problem, np.random.default_rng(15)
     data, chain, _ = problem.get_problem_data("CLARABEL")
     raw, optimum = chain.solve_via_data(problem, data), problem.solve(solver="CLARABEL")
     x, z = np.asarray(raw.x), np.asarray(raw.z)
-    assert optimum - conic._lower_bound(x, z, data) <= 1e-5 * abs(optimum)
+    assert optimum - solvers._lower_bound(x, z, data) <= 1e-5 * abs(optimum)
     for size in np.geomspace(1e-3, 10, 40):
-        assert conic._lower_bound(x, z + size * rng.normal(size=len(z)), data) <= optimum
+        assert solvers._lower_bound(x, z + size * rng.normal(size=len(z)), data) <= optimum
 
 
 @scheme(size=0.5)

@@ -28,9 +28,9 @@ from dp2erm_cvx.solve import (
     Status,
     by_design,
     certify,
-    conic,
     private_solver,
     solve,
+    solvers,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
 from tests.plugins.literature import poisson
@@ -136,7 +136,7 @@ def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatc
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(conic, "_lower_bound", fail)
+    monkeypatch.setattr(solvers, "_lower_bound", fail)
     certificate = certify(instance, point)
     assert certificate.radius == np.inf
     assert not solve(instance, solver="clarabel", throw=False).certified
@@ -194,9 +194,9 @@ def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     embedded = Compiled(program.declare, instance.data, embed=True)
     assert set(embedded.parameters) == {"curvature"}
     # a solve chooses to embed by itself, and does not keep the data afterwards
-    kept = len(sys.modules["dp2erm_cvx.solve.conic"]._cache)
+    kept = len(sys.modules["dp2erm_cvx.solve.solvers"]._cache)
     raw = solve(instance, solver="clarabel", polish=False, throw=False)
-    assert len(sys.modules["dp2erm_cvx.solve.conic"]._cache) == kept
+    assert len(sys.modules["dp2erm_cvx.solve.solvers"]._cache) == kept
     truth = solve(instance)
     distance = output_distance(program, raw.value, truth.value)
     assert distance <= raw.certificate.output_radius + truth.certificate.output_radius

@@ -11,7 +11,7 @@ from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.errors import CertificateError, SolverError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.solve import SCS, Clarabel, OwnSolver, conic, solve
+from dp2erm_cvx.solve import SCS, Clarabel, OwnSolver, solve, solvers
 from dp2erm_cvx.solve.certificate import certify
 from tests.command_line import run
 from tests.helpers import bind, make_domain, make_records
@@ -119,10 +119,10 @@ def test_where_the_solvers_dual_point_does_not_suffice_the_certificate_finds_its
 
 def test_the_gap_of_a_dual_point_is_never_below_that_of_the_optimum(by_gap):
     """A bound by a sloppy dual point is a lower bound all the same."""
-    best = conic.own_dual(by_gap)
-    compiled = conic.compiled_for(by_gap, "scs")
+    best = solvers.own_dual(by_gap)
+    compiled = solvers.compiled_for(by_gap, "scs")
     for eps in (1e-1, 1e-2, 1e-4):
-        rough = conic.solved_with_dual(compiled.problem, "SCS", SCS(eps=eps).options())
+        rough = solvers.solved_with_dual(compiled.problem, "SCS", SCS(eps=eps).options())
         assert rough.lower <= best.lower + 1e-7 * abs(best.lower)
 
 
