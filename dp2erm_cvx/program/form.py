@@ -193,11 +193,12 @@ def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tupl
     for c, node in _split(e):
         if node is other:
             beside += c
-        if node is other or not node.variables():
-            continue  # a constant moves no minimizer
+        if node is other or not node.variables() or c == 0.0:
+            continue  # a constant moves no minimizer, and 0 times infinity is no slope
         bend, inner = (atom("line"), node) if node.is_affine() else _atom(node)
         scale, shift = _line(inner, s)
-        parts.append(Part(c, bend, scale, shift))
+        if scale:
+            parts.append(Part(c, bend, scale, shift))
     curve = Curve(tuple(parts))
     if other is not None:
         s.value = 0.3
@@ -271,7 +272,7 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
         if _name(node) == "multiply" and _is_numbers(node.args[0]) and factor is None:
             yield from _losses(k, node.args[1], v, node.args[0])
             continue
-        if not node.variables():
+        if not node.variables() or k == 0.0:
             continue
         bend, inner = (atom("line"), node) if (affine := node.is_affine()) else _atom(node)
         scale, rows, numbers, shift = _margin(inner, v)

@@ -247,6 +247,17 @@ def test_a_factor_from_0_on_does_not_bound_a_slope_without_end(radius, slope):
         steep().constants(Universe(DOMAINS["plain"], 100, P))
 
 
+def test_a_part_of_a_loss_times_0_has_no_slope_far_out():
+    @second_stage(mix=0.0)
+    def mixed(theta, records, mix):
+        s = records.signed @ theta
+        loss = 3 * cp.logistic(s) - 0.5 * s + mix * cp.square(cp.pos(s))
+        return cp.Problem(cp.Minimize(cp.sum(loss)))
+
+    constants = mixed().constants(Universe(DOMAINS["plain"], 100, P))
+    assert constants.gradient_radius == pytest.approx(2.5 * DOMAINS["plain"].covariate_bound)
+
+
 def test_unbounded_theta_is_allowed_where_gradient_differences_are_bounded():
     domain = DOMAINS["plain"]
     M, y = domain.covariate_bound, domain.outcome_bound
