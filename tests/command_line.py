@@ -34,6 +34,20 @@ def run(*args, **kwargs):
     return CliRunner().invoke(main, [str(arg) for arg in args], **kwargs)
 
 
+def done(*words, **kwargs):
+    """Result of a command that ends well."""
+    result = run(*words, **kwargs)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*words, **kwargs):
+    """The one line of a command that is refused before anything is printed."""
+    result = run(*words, **kwargs)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.output
+    return result.stderr
+
+
 def replaced(flag, value, command=FIT):
     """The good command with the value of one flag replaced, or with the flag added."""
     words = list(command)

@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx.audit import Interval, TightnessCell
 from dp2erm_cvx.sampling import Unit
 from tests.audit.bugs import whole
-from tests.command_line import run
+from tests.command_line import done, refused, run
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
 MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
@@ -43,8 +43,7 @@ def test_json_repeats_and_says_that_no_data_were_read(folder):
 
 
 def test_a_page_and_json_are_written(folder):
-    result = run(*IPW, "--solves", "400", "--output-dir", "report")
-    assert result.exit_code == 0
+    result = done(*IPW, "--solves", "400", "--output-dir", "report")
     assert "Report: report/audit.html, report/audit.json" in result.stdout
     facts = json.loads(Path("report/audit.json").read_text())
     (one,) = facts["audits"]
@@ -69,21 +68,17 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
     monkeypatch.setattr("dp2erm_cvx.audit.audit_stability", lambda *args, **kwargs: searched.append(1))
     Path("taken/audit.html").mkdir(parents=True)
     for words in (["--output-dir", "taken"], ["--save", "output/audit"]):
-        result = run(*IPW, "--solves", "60", *words)
-        assert result.exit_code == 2
-        assert "audit." in result.stderr
+        assert "audit." in refused(*IPW, "--solves", "60", *words)
     monkeypatch.setattr("dp2erm_cvx.report.page.find_spec", lambda name: None)
-    result = run(*IPW, "--solves", "60")
-    assert result.exit_code == 2
-    assert "pip install 'dp2erm-cvx[reports]'" in result.stderr
-    assert "--no-page" in result.stderr
+    missing = refused(*IPW, "--solves", "60")
+    assert "pip install 'dp2erm-cvx[reports]'" in missing
+    assert "--no-page" in missing
     assert not searched
 
 
 def test_data_are_read_and_it_says_so(folder):
     words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
-    result = run(*words, "--treatment", "a", "--outcome", "y", "--json")
-    assert result.exit_code == 0
+    result = done(*words, "--treatment", "a", "--outcome", "y", "--json")
     assert "NOT PRIVATE" in result.stderr
     plain = json.loads(result.stdout)
     assert (plain["private"], plain["n_samples"], plain["n_features"]) == (False, 200, 3)
@@ -105,8 +100,7 @@ x = [-1, 1]
 def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypatch):
     Path("persons.toml").write_text(PERSONS)
     words = ("audit", "--domain", "persons.toml", "--solves", "120")
-    right = run(*words, "--save", "pair")
-    assert right.exit_code == 0, right.output
+    right = done(*words, "--save", "pair")
     assert "no violation found, which is no proof" in " ".join(right.stdout.split())
     assert re.search("(first|second) only", Path("output/audit.html").read_text())
     with np.load("pair.npz") as held:
@@ -116,8 +110,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
     wrong = run(*words, "--no-page", "--json")
     assert wrong.exit_code == 1
     assert json.loads(wrong.stdout)["audit"]["reached"] > 2.4
-    refused = run(*words, "--program", "uniform")
-    assert (refused.exit_code, "protects single records" in refused.stderr) == (2, True)
+    assert "protects single records" in refused(*words, "--program", "uniform")
 
 
 @pytest.mark.parametrize(
@@ -138,27 +131,20 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
     ],
 )
 def test_bad_input_is_one_line(folder, words, complaint):
-    result = run(*words)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert complaint in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert complaint in refused(*words)
 
 
 @pytest.mark.parametrize("option", ["--seed", "--n", "--workers"])
 def test_a_number_beyond_machine_integers_is_refused(option):
     words = ("audit", "--program", "uniform", "--covariate-bound", "1", "--n", "20", "--seconds", "1")
-    refused = run(*words, option, "1e300")
-    assert refused.exit_code == 2
-    assert "1e300: must be at most" in refused.stderr
+    assert "1e300: must be at most" in refused(*words, option, "1e300")
 
 
 def test_a_planted_error_says_what_a_search_is_worth(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("audit", "--program", "overlap", "--covariate-bound", "1", "--n", "40", "--solves", "300")
     words = (*words, "--no-page", "--no-tightness")
-    caught = run(*words, "--plant", "2")
-    assert caught.exit_code == 0, caught.stdout
+    caught = done(*words, "--plant", "2")
     assert "planted: V / 2: refuted" in caught.stdout
     (unseen,) = re.findall(r"an error of V below a factor ([\d.]+) would not be seen here", caught.stdout)
     assert 1.0 < float(unseen) < 2.0
@@ -171,5 +157,4 @@ def test_a_planted_error_says_what_a_search_is_worth(tmp_path, monkeypatch):
         (("--plant", "1"), "--plant"),
         (("--plant", "2", "--replay", "pair"), "--program"),
     ):
-        refused = run("audit", "--program", "overlap", *wrong)
-        assert (refused.exit_code, message in refused.stderr) == (2, True)
+        assert message in refused("audit", "--program", "overlap", *wrong)

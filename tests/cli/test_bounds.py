@@ -9,7 +9,7 @@ from dp2erm_cvx.compare import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, aga
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
 from dp2erm_cvx.universe import Universe
-from tests.command_line import run
+from tests.command_line import done, refused, run
 from tests.helpers import logistic_propensity
 
 IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
@@ -18,8 +18,7 @@ SCALED += ["--ridge", "1", "--radius", "1", "--covariate-bound", "1", "--arm-flo
 
 
 def table(*words):
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
+    result = done(*words, "--json")
     return {row["family"]: row for row in json.loads(result.stdout)}
 
 
@@ -124,8 +123,7 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
     drawn = []
     for name in ("a.svg", "b.svg"):
         words = ("--program", "uniform", "--covariate-bound", "1")
-        result = run("bounds", *words, "--plot", tmp_path / name)
-        assert result.exit_code == 0, result.output
+        done("bounds", *words, "--plot", tmp_path / name)
         drawn.append((tmp_path / name).read_bytes())
     assert drawn[0] == drawn[1]
 
@@ -141,8 +139,5 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
 )
 def test_bad_input_is_one_line(words, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(*words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert told in result.stderr
+    assert told in refused(*words)
     assert not list(Path().iterdir())

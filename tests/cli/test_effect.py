@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
 from dp2erm_cvx.cli import main, reading
-from tests.command_line import COLUMNS, EFFECT, replaced, run
+from tests.command_line import COLUMNS, EFFECT, done, refused, replaced, run
 
 
 def write_rows(change):
@@ -72,8 +72,7 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     ],
 )
 def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
-    result = run(*EFFECT, *more, "--seed", "1")
-    assert result.exit_code == 0, result.output
+    result = done(*EFFECT, *more, "--seed", "1")
     text = " ".join(result.stdout.split())
     # of 200 records the noise of that epsilon leaves nothing, their number included
     trial, treated = "propensity=0.5" in more, "att" in more
@@ -181,8 +180,7 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypa
 @pytest.mark.parametrize("more", [[], ["--estimand", "att"]], ids=["ate", "att"])
 def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
     write_rows(change)
-    result = run(*EFFECT, *more, "--json", "--yes")
-    assert result.exit_code == 0, result.output
+    result = done(*EFFECT, *more, "--json", "--yes")
     assert (
         EffectRelease.from_json(result.stdout).standing
         == EffectRelease.from_json(run(*EFFECT, *more, "--json", "--yes").stdout).standing
@@ -251,8 +249,7 @@ def write_groups(n=1500):
 def test_groups_are_asked_for_by_flags(folder):
     write_groups()
     words = ["effect", "groups.csv", "--domain", "groups.toml", "--epsilon", "4", "--residual-scale", "1"]
-    result = run(*words, "--by", "ward", "--where", "sex=F", "--seed", "1", "--output", "groups.json")
-    assert result.exit_code == 0, result.output
+    result = done(*words, "--by", "ward", "--where", "sex=F", "--seed", "1", "--output", "groups.json")
     assert "Private average effect by ward" in result.stdout
     release = EffectRelease.from_json(Path("groups.json").read_bytes())
     assert [one.group for one in release.groups] == ["A", "B"]
@@ -260,14 +257,11 @@ def test_groups_are_asked_for_by_flags(folder):
     assert release.counted == pytest.approx(750, abs=80)
     assert release.domain["codebook"]["where"] == {"sex": "F"}
     assert run("verify", "groups.json", "--domain", "groups.toml").exit_code == 0
-    page = run("report", "groups.json", "--output", "page.html")
-    assert page.exit_code == 0, page.output
+    done("report", "groups.json", "--output", "page.html")
     assert "ward: B" in Path("page.html").read_text()
     for flags, told in (
         (("--where", "sex"), "--where 'sex': must look like COLUMN=LEVEL"),
         (("--where", "sex=X"), "where: sex = 'X': must be one of"),
         (("--by", "x"), "by: 'x' has no declared levels"),
     ):
-        refused = run(*words, *flags)
-        assert refused.exit_code == 2
-        assert told in refused.output
+        assert told in refused(*words, *flags)

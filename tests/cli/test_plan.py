@@ -8,15 +8,14 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, regist
 from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
-from tests.command_line import EFFECT, FIT, run
+from tests.command_line import EFFECT, FIT, done, run
 
 DECLARED = ["--covariate-bound", "2", "--outcome-bound", "10", "--covariates", "x1", "--epsilon", "2"]
 IPW = ["fit", *DECLARED, "--program", "ipw_logistic", "--second-stage", "arm_means"]
 
 
 def planned(*words):
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
+    result = done(*words, "--json")
     return json.loads(result.stdout)
 
 
@@ -51,8 +50,7 @@ def test_an_effect_is_planned_with_its_half_width(folder):
 
 @pytest.mark.parametrize("words", [["--split", "0.7"], ["--arithmetic", "assumed"]])
 def test_a_plan_is_of_the_release_that_follows(folder, words):
-    released = run(*FIT, *words, "--json")
-    assert released.exit_code == 0, released.output
+    released = done(*FIT, *words, "--json")
     theta = Release.from_json(released.stdout).mechanism
     (step,) = (one for one in planned(*FIT, *words, "--plan", "200")["steps"] if one["step"] == "theta")
     assert (step["scale"], step["theorem"]) == (theta.scale, theta.theorem)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx import RuleRelease
-from tests.command_line import COLUMNS, EFFECT, replaced, run, write_files
+from tests.command_line import COLUMNS, EFFECT, done, replaced, run, write_files
 
 RULE = ["rule", *EFFECT[1:]]
 #: Where the covariates lie, released first where there are records enough.
@@ -49,8 +49,7 @@ def test_json_spells_out_what_may_be_relied_on():
 )
 def test_the_text_says_what_the_rule_is_and_is_not(more, said, steps):
     words = [*replaced("--epsilon", more[1], RULE), *more[2:]] if more[0] == "--epsilon" else [*RULE, *more]
-    result = run(*words, "--seed", "1", "--output", "rule.json")
-    assert result.exit_code == 0, result.output
+    result = done(*words, "--seed", "1", "--output", "rule.json")
     text = " ".join(result.stdout.split())
     release = RuleRelease.from_json(Path("rule.json").read_bytes())
     assert [step.step for step in release.steps] == steps

@@ -13,7 +13,7 @@ from dp2erm_cvx.design import DesignQuestion, PublicData, design
 from dp2erm_cvx.design.scenario import treatment_probabilities, value_of_rule
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from tests.command_line import run
+from tests.command_line import done, run
 
 DOMAIN = Domain(1.5, 1.0)
 
@@ -179,8 +179,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     with open("d.toml", "w", encoding="utf-8") as file:
         file.write(text + 'control = "none"\n[ranges]\nx = [-1, 1]\n')
     words = ["design", "d.toml", "--n", "1000", "--epsilon", "20", "--goal", "rule", "--replicates", "10"]
-    found = run(*words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json")
-    assert found.exit_code == 0, found.output
+    found = done(*words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json")
     facts = json.loads(found.stdout)
     assert facts["public"] == "a pilot"
     assert facts["rows"][0]["value"] == pytest.approx(2.0, abs=0.3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import FIT, run
+from tests.command_line import FIT, done, run
 from tests.ledger.model import spent
 
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial"]
@@ -18,8 +18,7 @@ def test_commands(folder: Path) -> None:
     Path("b.db").unlink()
     declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "1.5", "--declare-delta", "1e-6"]
     assert run(*declare).exit_code == 0
-    charged = run(*CHARGED, "--json")
-    assert charged.exit_code == 0
+    charged = done(*CHARGED, "--json")
     assert json.loads(charged.stdout)["private"] is True
     assert "charged to 'trial': epsilon = 1, delta = 0" in charged.stderr
     seeded = run(*CHARGED, "--seed", "1")
@@ -124,7 +123,6 @@ def test_the_commands_of_the_page_run(folder: Path) -> None:
         ["dp2erm", "ledger"]
     ]
     for command in commands:
-        result = run(*command[1:])
-        assert result.exit_code == 0, result.output
+        result = done(*command[1:])
     (account,) = json.loads(result.stdout)
     assert account["spent"]["left_epsilon"] == 2.0
