@@ -37,7 +37,7 @@ _CELLS, _MOST_CELLS = 48, 200_000
 # curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
 # least and largest ``curvatures`` on cells.
 ScalarLoss = Any
-# A :class:`~dp2erm_cvx.program.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
+# A :class:`~dp2erm_cvx.program.curves.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
 # before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
 # ``range``, bounds of the value.
 ScalarWeight = Any

@@ -1,1 +1,1 @@
-"""One program per file. Everything else asks for them by name, through the registry."""
+"""A family of programs per file. Everything else asks for them by name, through the registry."""

@@ -18,6 +18,11 @@ where far is absent if the radius is infinite. Minimized over the split of the r
 the penalty is n huber(||r||, ridge * radius) / (2 ridge): the Fenchel dual of "ridge and ball" in
 ``entropy_balancing``, whose multiplier is lam = (t - B'w/n) / ridge, put into the ball. The weights of
 the two programs are the same.
+
+``entropy_balancing_hard`` has exact balance, ``B'w/n = t`` in place of the penalties (equation
+entropy_weight_primal of the paper, n times, with a uniform base measure). Its dual is ``entropy_balancing``
+at ridge 0 and infinite radius, flat in at least one direction (the two constants), so that lam is not unique;
+the weights are. It is not private: no stability bound exists for hard constraints that depend on the data.
 """
 
 import math
@@ -25,11 +30,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
+import numpy as np
 
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Array, Declaration, Instance, Params, Records, setting
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError
+from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Params, Records, setting
+from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.public import public_number
 
 
@@ -128,3 +135,58 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         model = instance.model_as(ExponentialModel)
         # the centered rows, because a solver meets sum(w) = n only approximately
         return model.penalty.prox((model.target - model.Z.T @ values["weights"] / model.n) / self.mu, 1.0)
+
+
+@dataclass(frozen=True)
+class EntropyBalancingHard(EntropyFirstStage):
+    """Exact balance. Raises InfeasibleError where no weights meet the targets."""
+
+    name = "entropy_balancing_hard"
+    formula = "w = argmin sum w log w,  sum w = n,  B'w/n = t"
+    citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
+    theorem = "none: not private"
+    relations = frozenset()
+    kind = Kind.DIRECT
+    unbounded = (
+        "hard entropy balancing has no stability bound: its constraints depend on the data. "
+        "Use entropy_balancing with a positive ridge"
+    )
+
+    def declare(self, data: Params) -> Declaration:
+        B = data("B")
+        n = B.shape[0]
+        weights = cp.Variable(n, name="weights")
+        balance = B.T @ weights / n == data("target")
+        return Declaration(
+            -cp.sum(cp.entr(weights)),
+            {"weights": weights},
+            {"total": cp.sum(weights) == n, "balance": balance},
+        )
+
+    def model(self, records: Records) -> ExponentialModel:
+        try:
+            return ExponentialModel.hard(*self.moments(records))
+        except InfeasibleError:
+            # the targets leave the span of the records; the linear program names the moments
+            self.targets(records).refuse_infeasible()
+            raise
+
+    def targets(self, records: Records) -> MomentTargets:
+        B, target = self.moments(records)
+        n, k = records.n_samples, B.shape[1] // 2
+        names = ("constant", *self.balance.names(records))
+        held = [0, k]  # the two constants fix the mass of either arm
+        rest = [j for j in range(2 * k) if j not in held]
+        labels = tuple(f"{names[j % k]} ({'treated' if j >= k else 'control'})" for j in rest)
+        # a moment is a share of the whole mass: in units of the mean of its arm
+        share = np.where(np.array(rest) >= k, target[k], target[0]) / self.bounds(records.domain)[1]
+        scale = 1 / np.maximum(share, 1e-300)
+        return MomentTargets(
+            B[:, held], n * target[held], B[:, rest] * scale / n, target[rest] * scale, labels, 0.0
+        )
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model_as(ExponentialModel)
+        # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
+        point: Array = model.basis.T @ (-duals["balance"] / model.n)
+        return point

@@ -31,9 +31,8 @@ from dp2erm_cvx.program import (
     setting,
 )
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.kernel_model import MatchingModel, PublicSample
 from dp2erm_cvx.program.kernel_stage import refuse_gram
-from dp2erm_cvx.program.kernels import CHOICES, Kernel, factor
+from dp2erm_cvx.program.kernels import CHOICES, Kernel, MatchingModel, PublicSample
 from dp2erm_cvx.program.stage import declared_choice
 from dp2erm_cvx.public import public_size
 
@@ -90,13 +89,9 @@ class KernelMeanMatching(FirstStage):
         return source, records.covariates[target]
 
     def data(self, records: Records) -> dict[str, Value]:
-        model = self.model(records)
-        return {
-            "F": factor(model.Q),
-            "c": model.c,
-            "curvature": records.n_samples * self.ridge,
-            "total": float(records.n_samples),
-        }
+        model, n = self.model(records), records.n_samples
+        F = self.kernel.features(records.covariates[model.where])
+        return {"F": F, "c": model.c, "curvature": n * self.ridge, "total": float(n)}
 
     def declare(self, data: Params) -> Declaration:
         F = data("F")
@@ -108,34 +103,29 @@ class KernelMeanMatching(FirstStage):
     def model(self, records: Records) -> MatchingModel:
         source, target = self.samples(records)
         refuse_gram(len(source))
-        n, rows = records.n_samples, records.covariates[source]
-        error = self.kernel.entry_error(records.domain.features_bound, rows.shape[1])
-        return MatchingModel(self.kernel, rows, target, n * self.ridge, source, n, error)
+        n, samples = records.n_samples, (records.covariates[source], target)
+        error = self.kernel.entry_error(records.domain.features_bound, records.n_features)
+        return MatchingModel(self.kernel, samples, n * self.ridge, source, n, error)
 
     def certified_error(self, universe: Universe) -> float | None:
-        domain, n_samples = universe.domain, universe.n_samples
-        refuse_gram(n_samples)
-        rows = n_samples if self.target is None else len(self.target.X)
+        n, bound = universe.n_samples, universe.domain.features_bound
+        refuse_gram(n)
+        rows = n if self.target is None else len(self.target.X)
         # in units of sqrt(m) C n the model counts an entry 6 times, 4 for K and 2 for c, whose sum over the
         # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given
-        entry = self.kernel.entry_error(domain.features_bound, universe.n_features)
-        units = 1.5 * entry + 0.5 * (sum_error(rows) / UNIT) + 8.0
-        return kernel_weights_error(
-            n_samples,
-            kernel_bound=self.kernel.bound(domain.features_bound),
-            ridge=self.ridge,
-            pooled=True,
-            entry_error=units,
-        )
+        entry = self.kernel.entry_error(bound, universe.n_features)
+        units, C = 1.5 * entry + 0.5 * (sum_error(rows) / UNIT) + 8.0, self.kernel.bound(bound)
+        return kernel_weights_error(n, kernel_bound=C, ridge=self.ridge, pooled=True, entry_error=units)
 
     def bound(self, universe: Universe) -> StabilityBound:
-        n, domain = universe.n_samples, universe.domain
-        bound = self.kernel.bound(domain.features_bound)
-        signed = self.kernel.negative_within(domain.features_bound)
+        n, domain, kernel, M = (
+            universe.n_samples,
+            universe.domain,
+            self.kernel,
+            universe.domain.features_bound,
+        )
+        signed, public = kernel.negative_within(M), self.target is not None
+        constants = stability.KernelConstants(kernel.bound(M), n * self.ridge, alpha=1.0, signed=signed)
         return stability.kernel_mean_matching(
-            n,
-            stability.KernelConstants(bound, n * self.ridge, alpha=1.0, signed=signed),
-            public_target=self.target is not None,
-            arm_floor=domain.arm_floor,
-            relation=domain.relation,
+            n, constants, public_target=public, arm_floor=domain.arm_floor, relation=domain.relation
         )

@@ -1,4 +1,4 @@
-"""Three-way maximum-mean-discrepancy weights: one simplex per arm, or one for all records.
+"""Three-way maximum-mean-discrepancy weights: one simplex per arm, or one for all records; energy balancing.
 
 minimize    alpha ( ||F_0'v - t||^2 + ||F_1'v - t||^2 ) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
 subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 cap
@@ -7,18 +7,27 @@ then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (t
 n^2 times equation MMD_weight_def of the paper, whose lambda_MMD is ``n ridge``; its cap R_MMD is on w.
 ``mmd_pooled`` has w itself for v, t = F'1/2 and the constraint ``sum_i w_i = n, w >= 0``: arm masses are free
 and overlap is not assumed; a constant in the kernel pulls each mass toward n/2.
+
+``energy_balancing`` has the kernel ``||x|| + ||x'|| - ||x - x'||``, which is positive semidefinite where the
+distance itself is only conditionally so. With p_a the law of weights v_i / n on arm a, q the uniform law on
+all records and E the energy distance, n^2 times its objective is ``alpha ( E(p_0, q) + E(p_1, q) ) + (1 -
+alpha) E(p_0, p_1) + (ridge / n) ||v||^2``. ``alpha = 1/2`` weighs the three distances equally: the "improved"
+weights of Huling & Mak (2024) with a ridge. The kernel lies in [0, 2 M], so the constants are those of an
+unsigned one.
 """
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily
-from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
+from dp2erm_cvx.program import Domain, Gaussian, StabilityBound, Universe, setting
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import CHOICES, Kernel
+from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.stage import declared_choice
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
@@ -77,3 +86,27 @@ class PooledMMD(KernelFirstStage):
     formula = "w = argmin a sum_c |m_c - m/2|^2 + (1-a) |m_0 - m_1|^2 + mu/n |w|^2, sum w = n, w >= 0"
     citation = "after Chen et al. (2024)"
     theorem = "Theorem 6"
+
+
+@dataclass(frozen=True)
+class EnergyBalancing(KernelFirstStage):
+    """Balance of whole distributions within each arm, without a bandwidth to choose.
+
+    Parameters
+    ----------
+    ridge
+        Above 0; default: the kernel's bound, so that the stability bound does not depend on scaling.
+    """
+
+    ridge: float | None = setting(None, public_size)
+
+    name = "energy_balancing"
+    formula = "w = argmin a sum_c E(p_c, q) + (1-a) E(p_0, p_1) + 4 mu/n |w|^2, sum_c w = n/2, w >= 0"
+    citation = "Huling & Mak (2024)"
+    theorem = "Theorem 5 (needs an arm floor)"
+    formulas = MappingProxyType({"ridge": "C"})
+    defaults = MappingProxyType({"ridge": "2 M, the bound of the kernel"})
+    kernel = Energy()
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        return super().public_numbers(domain) | {"C": self.kernel.bound(domain.features_bound)}

@@ -7,7 +7,7 @@ one. Where a declaration has variables other than the model's own point, :data:`
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import cvxpy as cp
 import numpy as np
@@ -28,8 +28,7 @@ from dp2erm_cvx.program import (
     WholeSpace,
 )
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Solution
 from tests.helpers import make_domain, make_records
@@ -209,19 +208,10 @@ def _entropy_primal(instance: Instance, solution: Solution) -> dict[str, Array]:
     return {"weights": solution.value, "near": near, "far": residual - near}
 
 
-def _margins(instance: Instance, solution: Solution) -> dict[str, Array]:
-    model: Any = instance.model
-    return {"theta": solution.point, "margins": model.margins(solution.point)}
-
-
 #: Values of the declared variables at a solution, where they are not the model's own point.
 LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
     "entropy_balancing_hard": _weights,
     "entropy_balancing_primal": _entropy_primal,
-    "itr_huber": _margins,
-    "itr_logistic": _margins,
-    "itr_saturating": _margins,
-    "saturating_regression": _margins,
     "stable_balancing_hard": _weights,
 }
 
@@ -241,7 +231,8 @@ def declared_at(instance: Instance, values: dict[str, Array] | Array) -> tuple[C
     compiled.load(instance.data)
     variables = compiled.declaration.variables
     if not isinstance(values, dict):
-        values = {next(iter(variables)): values}
+        point, model = values, cast("Any", instance.composite)
+        values = {name: model.margins(point) if name == "margins" else point for name in variables}
     assert values.keys() == variables.keys()
     for name, value in values.items():
         with warnings.catch_warnings():

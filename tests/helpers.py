@@ -15,8 +15,8 @@ from scipy.special import expit
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.problems.ipw_known import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled

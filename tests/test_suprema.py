@@ -9,8 +9,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import suprema
 from dp2erm_cvx.model.atoms import atom
-from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
+from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
 from dp2erm_cvx.stability import minimizer_norm
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
 from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
@@ -98,18 +97,19 @@ def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
     assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
 
 
-TRIMMED = INVERSE_PROPENSITY.at_most(LogWeight("constant", number=math.log(3.0)))
+GROWN = LogWeight("atom", (LogWeight(),), atom=atom("exp"))
+TRIMMED = LogWeight("minimum", (INVERSE_PROPENSITY, LogWeight("constant", number=math.log(3.0))))
 WEIGHTS = {
     "overlap": (OVERLAP, lambda s: -np.logaddexp(0, s)),
     "ipw": (INVERSE_PROPENSITY, lambda s: np.logaddexp(0, -s)),
     "trimmed": (TRIMMED, lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
     "matching": (
-        LogWeight().times(-1.0).at_most(LogWeight("constant", number=0.0)),
+        LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0))),
         lambda s: np.minimum(-s, 0.0),
     ),
-    "bell": (LogWeight().of_atom(SQUARE.parts[0].atom).times(-0.5), lambda s: -s * s / 2),
+    "bell": (LogWeight("atom", (LogWeight(),), atom=atom("square")).times(-0.5), lambda s: -s * s / 2),
     "log of a sum": (
-        LogWeight("log", (LogWeight().of_atom(atom("exp")).plus(LogWeight("constant", number=0.5)),)),
+        LogWeight("log", (LogWeight("sum", (GROWN, LogWeight("constant", number=0.5))),)),
         lambda s: np.log(np.exp(s) + 0.5),
     ),
 }
@@ -137,7 +137,9 @@ def test_enclosures_hold_values_and_slopes(name):
 
 
 def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
-    found = suprema.log_weight_diameter(OVERLAP.plus(LogWeight().times(0.0)), 2.0, clipped=False)
+    found = suprema.log_weight_diameter(
+        LogWeight("sum", (OVERLAP, LogWeight().times(0.0))), 2.0, clipped=False
+    )
     assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
     for weight in (OVERLAP, INVERSE_PROPENSITY):
         assert suprema.log_weight_diameter(weight, 2.0, clipped=False) <= found

@@ -17,7 +17,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.entropy import ExponentialModel
-from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
+from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 

@@ -16,7 +16,7 @@ from contenders import EVERYWHERE, FURTHER, Contender
 from machine import memory_rate, multiply_rate
 from work import NAIVE, Loaded, Work, load
 
-from dp2erm_cvx.program.kernel_model import FactoredKernelModel
+from dp2erm_cvx.program.kernels import FactoredKernelModel
 from dp2erm_cvx.solve import certify
 from dp2erm_cvx.solve.batch import Neighborhood
 

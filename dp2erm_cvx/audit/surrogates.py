@@ -24,8 +24,8 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
-from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.universe import Universe
 
@@ -250,7 +250,7 @@ def _matching(program: Any, universe: Universe, model: Any, records: Records, co
 
 
 def _grams(program: Any, records: Records, count: Array) -> Array:
-    return np.stack([program.kernel.matrix(x) for x in records.covariates.reshape(*count.shape, -1)])
+    return np.stack([program.kernel.cross(x, x) for x in records.covariates.reshape(*count.shape, -1)])
 
 
 def _mass(Q: Array, c: Array, ridge: float, count: Array, upper: Array, block: Arms) -> Array:

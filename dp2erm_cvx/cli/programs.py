@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.program import FirstStage, Program, SecondStage
-    from dp2erm_cvx.program.kernel_model import PublicSample
+    from dp2erm_cvx.program.kernels import PublicSample
     from dp2erm_cvx.solve import Solver
 
 
@@ -55,7 +55,7 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
 
     from dp2erm_cvx.data import covariate_table
     from dp2erm_cvx.files import read_table
-    from dp2erm_cvx.program.kernel_model import PublicSample
+    from dp2erm_cvx.program.kernels import PublicSample
 
     declared = options.get("domain") is not None or options.get("ranges")
     domain = read_domain(options) if declared else None

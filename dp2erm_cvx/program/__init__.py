@@ -5,11 +5,10 @@ from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
-from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
-from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage

@@ -1,29 +1,31 @@
-"""Losses of one margin: sums of atoms, and whatever constants and certificates ask of them.
+"""Functions of one margin: losses as sums of atoms, log weights as trees, and what is asked of either.
 
 Nothing about a loss is written anywhere else: the largest slope and curvature over a ball, what a gradient
-rounds, self-concordance and the CVXPY expression all follow from its atoms.
+rounds, self-concordance and the CVXPY expression all follow from its atoms. A log weight need not be convex.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import cached_property, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import Atom, atom
-from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.model.composite import CLOSED_FORM
+from dp2erm_cvx.model.sums import UNIT, dot_error
 
-#: Margins beyond which only the limits of a loss are asked for.
+#: Margins beyond which only the limits of a function are asked for.
 _FARTHEST = 700.0
+#: Cells of a range of margins; a monotone piece needs one.
+_CELLS = 512
 
 
-@dataclass(frozen=True, eq=False)
-class LossTerms:
+class LossTerms(NamedTuple):
     """Phi, its two derivatives and bounds on their errors at margins (n,)."""
 
     value: Array
@@ -34,14 +36,9 @@ class LossTerms:
 
     def plus(self, other: LossTerms) -> LossTerms:
         """The sum of both, each addition with its rounding."""
-        slopes = UNIT * (np.abs(self.slope) + np.abs(other.slope))
-        return LossTerms(
-            self.value + other.value,
-            self.slope + other.slope,
-            self.curvature + other.curvature,
-            self.slope_error + other.slope_error + slopes,
-            self.curvature_error + other.curvature_error + UNIT * (self.curvature + other.curvature),
-        )
+        value, slope, curvature, off, bent = map(np.add, self, other)
+        off += UNIT * (np.abs(self.slope) + np.abs(other.slope))
+        return LossTerms(value, slope, curvature, off, bent + UNIT * curvature)
 
 
 @dataclass(frozen=True)
@@ -123,17 +120,15 @@ class Curve:
 
     def value(self, s: Array) -> Array:
         """phi(s)."""
-        return self._summed(s, lambda part, u: _times(part.coefficient, part.atom.value(u)))
+        return self._summed(s, "value", 0)
 
     def slope(self, s: Array) -> Array:
         """phi'(s)."""
-        return self._summed(s, lambda part, u: _times(part.coefficient * part.scale, part.atom.slope(u)))
+        return self._summed(s, "slope", 1)
 
     def curvature(self, s: Array) -> Array:
         """phi''(s)."""
-        return self._summed(
-            s, lambda part, u: _times(part.coefficient * part.scale**2, part.atom.curvature(u))
-        )
+        return self._summed(s, "curvature", 2)
 
     def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Least and largest curvature over every cell ``[low, high]``."""
@@ -228,8 +223,11 @@ class Curve:
         phis = [(part.coefficient, part.atom.declared(part.inner(s))) for part in self.parts]
         return sum(phi if c == 1.0 else c * phi for c, phi in phis)
 
-    def _summed(self, s: Array, of: Callable[[Part, Array], Array]) -> Array:
-        own = [of(part, part.inner(s)) for part in self.parts]
+    def _summed(self, s: Array, which: str, order: int) -> Array:
+        own = [
+            _times(part.coefficient * part.scale**order, getattr(part.atom, which)(part.inner(s)))
+            for part in self.parts
+        ]
         return reduce(np.add, own) if own else np.zeros_like(s)
 
 
@@ -243,3 +241,209 @@ SQUARE = Curve((Part(1.0, atom("square")),))
 
 def _times(factor: float, values: Array) -> Array:
     return values if factor == 1.0 else -values if factor == -1.0 else factor * values
+
+
+class Enclosure(NamedTuple):
+    """Intervals of the value and of the slope of a function, one per cell of its argument."""
+
+    low: Array
+    high: Array
+    down: Array
+    up: Array
+
+    @property
+    def steepest(self) -> Array:
+        """Largest absolute slope on every cell."""
+        return np.maximum(np.abs(self.down), np.abs(self.up))
+
+
+_OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "atom")
+
+
+@dataclass(frozen=True)
+class LogWeight:
+    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs and atoms of such.
+
+    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises DeclarationError for
+    another operation, and for an atom without one.
+    """
+
+    operation: str = "margin"
+    parts: tuple[LogWeight, ...] = ()
+    number: float = 1.0
+    atom: Atom | None = None
+
+    def __post_init__(self) -> None:
+        if self.operation not in _OPERATIONS or (self.operation == "atom" and self.atom is None):
+            raise DeclarationError(f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}")
+
+    def times(self, factor: float) -> LogWeight:
+        """A multiple of the function."""
+        return LogWeight("multiple", (self,), factor)
+
+    def log(self, s: Array) -> Array:
+        """h(s) at margins (n,)."""
+        return self.evaluated(s)[0]
+
+    def evaluated(self, s: Array) -> tuple[Array, Array]:
+        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it, 1 at least.
+
+        The value is within 16 units of roundoff of its size.
+        """
+        value, size = s, np.zeros_like(s)
+        inner = [part.evaluated(s) for part in self.parts]
+        values, sizes = [v for v, _ in inner], [size for _, size in inner]
+        match self.operation:
+            case "constant":
+                value = np.full_like(s, self.number)
+            case "sum":
+                value, size = reduce(np.add, values), reduce(np.add, sizes)
+            case "multiple":
+                value, size = _times(self.number, values[0]), abs(self.number) * sizes[0]
+            case "minimum":
+                value, size = reduce(np.minimum, values), reduce(np.maximum, sizes)
+            case "log":
+                value, size = np.log(values[0]), sizes[0] / values[0]
+            case "atom":
+                assert self.atom is not None
+                value, size = self.atom.value(values[0]), np.abs(self.atom.slope(values[0])) * sizes[0]
+        return value, size + 1.0 + np.abs(value)
+
+    def enclose(self, low: Array, high: Array) -> Enclosure:
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        inner = [part.enclose(low, high) for part in self.parts]
+        zero = np.zeros_like(low)
+        match self.operation:
+            case "margin":
+                return Enclosure(low, high, zero + 1.0, zero + 1.0)
+            case "constant":
+                return Enclosure(zero + self.number, zero + self.number, zero, zero)
+            case "sum":
+                return Enclosure(*(reduce(np.add, column) for column in zip(*inner, strict=True)))
+            case "multiple":
+                k, y = self.number, inner[0]
+                turned = y if k >= 0 else Enclosure(y.high, y.low, y.up, y.down)
+                return Enclosure(*(k * end for end in turned))
+            case "minimum":
+                return reduce(_smaller, inner)
+            case "log":
+                y = inner[0]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    steepest = np.where(y.low > 0, 1 / y.low, np.inf)  # a logarithm falls without end at 0
+                    low = np.log(np.maximum(y.low, 0))
+                    return Enclosure(low, np.log(y.high), *_product(1 / y.high, steepest, y))
+        assert self.atom is not None
+        return _of_atom(self.atom, inner[0])
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
+        everywhere = np.array([np.inf])
+        with np.errstate(invalid="ignore", over="ignore"):
+            steep = float(self.enclose(-everywhere, everywhere).steepest[0])
+        return math.inf if math.isnan(steep) else steep
+
+    @cached_property
+    def curve(self) -> Curve | None:
+        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None.
+
+        Of a function that is cut off at constants that which is cut off.
+        """
+        size, node = self._multiple
+        if node.operation == "minimum":
+            rest = [part for part in node.parts if part.operation != "constant"]
+            return rest[0].times(size).curve if len(rest) == 1 else None
+        if node.operation != "atom" or node.atom is None:
+            return None
+        scale, inner = node.parts[0]._multiple
+        return Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
+
+    @property
+    def cap(self) -> float | None:
+        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for another f."""
+        first, *caps = self.parts if self.operation == "minimum" else (self,)
+        if first != INVERSE_PROPENSITY or len(caps) > 1 or any(one.operation != "constant" for one in caps):
+            return None
+        return math.exp(caps[0].number) if caps else math.inf
+
+    @property
+    def _multiple(self) -> tuple[float, LogWeight]:
+        """The function as a multiple of another."""
+        factor, node = 1.0, self
+        while node.operation == "multiple":
+            factor, node = factor * node.number, node.parts[0]
+        return factor, node
+
+    @property
+    def is_clipped(self) -> bool:
+        """True if it has kinks, at which differences of its gradients count from 0."""
+        return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
+
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over ``[low, high]``, which may be infinite: exact where it is near and monotone."""
+        far = max(-low, high) > _FARTHEST
+        edges = np.clip([low, high], -1e300, 1e300) if far else np.linspace(low, high, _CELLS + 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounds, ends = self.enclose(edges[:-1], edges[1:]), self.log(edges)
+        monotone = ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:]) & (not far)
+        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
+        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
+        return float(np.min(least)), float(np.max(largest))
+
+    def of(self, tilt: Array, total: Array) -> Array:
+        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
+        if self == OVERLAP:
+            return np.divide(tilt, total, out=total)
+        if (cap := self.cap) is not None:
+            return total if math.isinf(cap) else np.minimum(total, cap, out=total)
+        return np.exp(self.log(-np.log(tilt)), out=total)
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
+        low, high = self.range(-reach, reach)
+        return math.inf if math.isnan(high - low) else high - low
+
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        if not reach <= _FARTHEST:
+            return self.lipschitz
+        edges = np.linspace(-reach, reach, _CELLS + 1)
+        return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
+
+    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+
+        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+        """
+        reach = row_bound * norm
+        evaluated = 16 * UNIT * (2 + max(map(abs, self.range(-reach, reach))))
+        moved = dot_error(dimension) * reach
+        return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
+
+#: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.
+INVERSE_PROPENSITY = LogWeight("atom", (LogWeight().times(-1.0),), atom=atom("logistic"))
+#: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
+OVERLAP = LogWeight("atom", (LogWeight(),), atom=atom("logistic")).times(-1.0)
+
+
+def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:
+    first, second = x.high <= y.low, y.high <= x.low
+    down = np.where(first, x.down, np.where(second, y.down, np.minimum(x.down, y.down)))
+    up = np.where(first, x.up, np.where(second, y.up, np.maximum(x.up, y.up)))
+    return Enclosure(np.minimum(x.low, y.low), np.minimum(x.high, y.high), down, up)
+
+
+def _product(low: Array, high: Array, y: Enclosure) -> tuple[Array, Array]:
+    """Interval of an outer slope in ``[low, high]`` times the inner one."""
+    with np.errstate(invalid="ignore"):
+        products = np.stack([low * y.down, low * y.up, high * y.down, high * y.up])
+    return products.min(axis=0), products.max(axis=0)
+
+
+def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:
+    at_low, at_high = atom.value(y.low), atom.value(y.high)
+    down, up = atom.slope(y.low), atom.slope(y.high)
+    turning = (down < 0) & (up > 0)  # convex: its least value is inside, where all atoms here have 0
+    least = np.where(turning, atom.value(np.zeros_like(y.low)), np.minimum(at_low, at_high))
+    return Enclosure(least, np.maximum(at_low, at_high), *_product(down, up, y))

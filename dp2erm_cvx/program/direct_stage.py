@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
@@ -70,19 +70,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def refuse_misread(self) -> None:
         universe = Universe(STANDARD, 6, 3)
-        records = next(universe.examples())
-        if not self.strong_convexity(records) > 0.0 and self.instance(records).model is None:
-            objective = printed(_declared(self, STANDARD, 6, 3)[1].objective.args[0])
+        read, records = _declared(self, universe), next(universe.examples())
+        if not read.curvature > 0.0 and self.instance(records).model is None:
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
-            raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
+            raise DeclarationError(
+                f"{printed(read.objective)}: no strong convexity in the weights is known; {reason}"
+            )
 
     def own_data(self) -> tuple[str, ...] | None:
         if type(self).statement is not None:
             return None
-        w = cp.Variable(5, name="w")
-        records = DeclaredRecords(STANDARD, 5, 3)
-        self.resolve(STANDARD).called(w, records)
-        return records.own
+        return _declared(self.resolve(STANDARD), Universe(STANDARD, 5, 3)).own
 
     def stated_bound(self, universe: Universe) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
@@ -107,37 +105,31 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return bound
 
     def data(self, records: Records) -> dict[str, Value]:
-        _, problem = _declared(self, records.domain, records.n_samples, records.X.shape[1])
-        return {datum.name(): datum.of(records) for datum in problem.parameters()}
+        """Data of the parameters, clipped to their public bounds."""
+        read = _declared(self, Universe(records.domain, records.n_samples, records.n_features))
+        data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
+        for datum in read.problem.parameters():
+            size = datum.within.largest
+            data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
+        return data
 
-    def data_bounds(self, universe: Universe) -> dict[str, Value]:
-        """The largest entry of every row and number, from the public sets of the records."""
-        _, problem = _declared(self, universe.domain, universe.n_samples, universe.n_columns)
-        return {datum.name(): datum.within.largest for datum in problem.parameters()}
-
-    def box(self, n: int, n_columns: int) -> tuple[float, float]:
-        """Least and largest of n weights, of the declared constraints; 0 and ``inf`` without any."""
-        w, problem = _declared(self, STANDARD, n, n_columns)
-        return _ends(problem.constraints, w)
-
-    def strong_convexity(self, records: Records) -> float:
+    def strong_convexity(self, universe: Universe) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, by a sum of squares; 0 for none."""
-        return _curvature(self, records.domain, records.n_samples, records.X.shape[1])
+        return _declared(self, universe).curvature
 
     def declared_formula(self) -> str:
         """The program in one line."""
         texts = []
         for n in SIZES:
-            _, problem = _declared(self, STANDARD, n, 3)
-            sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
-            texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
+            read = _declared(self, Universe(STANDARD, n, 3))
+            sets = "".join(f", {printed(constraint)}" for constraint in read.problem.constraints)
+            texts.append(f"w = argmin {printed(read.objective)}, sum(w) == n, w >= 0{sets}")
         return with_n(*texts)
 
     def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
         problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, parameter=data))
-        constraints = {f"constraint_{k}": own for k, own in enumerate(problem.constraints)}
-        beside = {k: own for k, own in constraints.items() if _end(own, w) is None}
+        beside = {f"constraint_{k}": c for k, c in enumerate(problem.constraints) if _end(c, w) is None}
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, data: Params) -> Declaration:
@@ -151,12 +143,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def _bound(self, universe: Universe) -> StabilityBound:
-        n, bound = universe.n_samples, self.stated_bound(universe)
-        _, cap = self._box(n, universe.n_columns)
+        n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
         if bound is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
         public = _constants(self, universe)
-        if public is not None and public.reason and not self._kinks(universe):
+        if public is not None and public.reason and not _read(self, universe).kinks:
             # a radius that is not known in advance would have to be read off the data
             return stability.any_weights(n, f"the stated bound is not used: {public.reason}", self.relations)
         try:
@@ -167,7 +158,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
 
     def _convexity(self, universe: Universe) -> float:
-        declared, public = self.strong_convexity(next(universe.examples())), _constants(self, universe)
+        declared, public = self.strong_convexity(universe), _constants(self, universe)
         return declared if public is None else max(declared, float(np.min(public.strong_convexity)))
 
     def certified_error(self, universe: Universe) -> float | None:
@@ -175,34 +166,29 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
-        self._box(universe.n_samples, universe.n_columns)
+        self.box(universe)
         public = _constants(self, universe)
         if public is None:
             return None
         if not float(np.min(public.strong_convexity)) > 0:
-            if self.strong_convexity(next(universe.examples())) > 0:
+            if self.strong_convexity(universe) > 0:
                 return None
             raise CalibrationError(f"{self.name}: {public.reason}: add a term such as sum_squares(w - 1)")
         if public.radius is None:
-            return None if self._kinks(universe) else math.inf
+            return None if _read(self, universe).kinks else math.inf
         return public.radius / math.sqrt(universe.n_samples)
 
     def instance(self, records: Records) -> Instance:
-        program = self.resolve(records.domain)
-        n = records.n_samples
-        floor, cap = program._box(n, records.X.shape[1])
+        program, n = self.resolve(records.domain), records.n_samples
         universe = Universe(records.domain, n, records.n_features)
-        data, targets = program._clipped(records, universe), program.targets(records)
-        public = _constants(program, universe)
-        declared = program.strong_convexity(records)
+        (floor, cap), data = program.box(universe), program.data(records)
+        public, declared = _constants(program, universe), program.strong_convexity(universe)
         if public is not None and not float(np.min(public.strong_convexity)) > 0:
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
             smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-            return Instance(program, lambda: data, None, declared, smooth, targets)
-        read = _reading(program, universe)
-        assert isinstance(read, ReadObjective)
-        _made_nonneg(read, data)
+            return Instance(program, lambda: data, None, declared, smooth)
+        read = _read(program, universe, data)
         model = DirectModel(read.at(read.vector(data)), public, floor, cap)
         return Instance(program, lambda: data, model, model.ridge)
 
@@ -219,10 +205,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         that are equal where records are, which an objective may not respect: for searching.
         """
         (b, m), n = count.shape, universe.n_samples
-        floor, cap = self._box(n, universe.n_columns)
-        read, data = _reading(self, universe), self._clipped(kinds, universe)
-        assert isinstance(read, ReadObjective)
-        _made_nonneg(read, data)
+        floor, cap = self.box(universe)
+        data = self.data(kinds)
+        read = _read(self, universe, data)
         kind = np.sum(np.arange(n)[:, None] >= np.cumsum(count, axis=1)[:, None, :], axis=2)
         columns = [np.ones((b, 1))]
         for name in read.params:
@@ -249,47 +234,48 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         reading = _reading(self, universe)
         return reading if isinstance(reading, str) else None
 
-    def _box(self, n: int, n_columns: int) -> tuple[float, float]:
-        """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = self.box(n, n_columns)
+    def box(self, universe: Universe) -> tuple[float, float]:
+        """Floor and cap of the weights by the declared constraints, 0 and n without any.
+
+        Raises CalibrationError where no weights of sum n are between them.
+        """
+        floor, cap = _declared(self, universe).ends
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
                 "in [0, 1] and a cap of at least 1"
             )
-        return floor, min(cap, float(n))
-
-    def _clipped(self, records: Records, universe: Universe) -> dict[str, Value]:
-        """Data of the parameters, clipped to their public bounds."""
-        data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
-        for name, bound in self.data_bounds(universe).items():
-            data[name] = np.clip(np.asarray(data[name], dtype=np.float64), -np.asarray(bound), bound)
-        return data
-
-    def _kinks(self, universe: Universe) -> bool:
-        read = _reading(self, universe)
-        return isinstance(read, ReadObjective) and read.kinks
+        return floor, min(cap, float(universe.n_samples))
 
 
-@lru_cache(maxsize=64)
-def _declared(program: WeightsProgram, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-    """The weights, and the problem in them as its author states it."""
-    w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p, tried=domain is not STANDARD)
-    return w, records.used(program.called(w, records))
+class _Declared(NamedTuple):
+    """The problem as its author states it, what is read of it, and names of data of the author's own."""
+
+    problem: Any
+    objective: Any
+    ends: tuple[float, float]
+    curvature: float
+    own: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)
-def _curvature(program: WeightsProgram, domain: Domain, n: int, p: int) -> float:
-    w, problem = _declared(program, domain, n, p)
-    return weights_curvature(problem, w)
+def _declared(program: WeightsProgram, universe: Universe) -> _Declared:
+    n, domain = universe.n_samples, universe.domain
+    w = cp.Variable(n, name="w")
+    records = DeclaredRecords(domain, n, universe.n_columns, tried=domain is not STANDARD)
+    problem = records.used(program.called(w, records))
+    curvature = weights_curvature(problem, w)
+    return _Declared(
+        problem, problem.objective.args[0], _ends(problem.constraints, w), curvature, records.own
+    )
 
 
 @lru_cache(maxsize=16)  # each holds its matrices
 def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str:
     """The objective, or why it is not read."""
     n = universe.n_samples
-    _, problem = _declared(program, universe.domain, n, universe.n_columns)
-    shapes = {datum.name(): datum.shape for datum in problem.parameters()} | {"ones": (n,)}
+    data = _declared(program, universe).problem.parameters()
+    shapes = {datum.name(): datum.shape for datum in data} | {"ones": (n,)}
     parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
     w = cp.Variable(n, name="weights", nonneg=True)
     objective, _, beside = program._for_solver(parameters, w)
@@ -303,7 +289,7 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
 
     def examples() -> Iterator[Array]:
         for records in universe.examples():
-            data = program._clipped(records, universe)
+            data = program.data(records)
             for name, datum in parameters.made.items():
                 datum.value = data[name]
             loaded.append(read.at(read.vector(data)))
@@ -317,20 +303,23 @@ def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str
     return read
 
 
-def _made_nonneg(read: ReadObjective, data: dict[str, Value]) -> None:
-    """Clip parameters that are declared nonnegative, or the objective would not be convex."""
+def _read(program: WeightsProgram, universe: Universe, data: dict[str, Value] | None = None) -> ReadObjective:
+    """The objective, where it is known to be read; ``data`` that are declared nonnegative are clipped."""
+    read = _reading(program, universe)
+    assert isinstance(read, ReadObjective)
     for name, parameter in read.params.items():
-        if parameter.is_nonneg():
+        if data is not None and parameter.is_nonneg():
             data[name] = np.maximum(data[name], 0.0)
+    return read
 
 
 @lru_cache(maxsize=64)
 def _constants(program: WeightsProgram, universe: Universe) -> PublicConstants | None:
-    read = _reading(program, universe)
-    if isinstance(read, str):
+    if program.unread(universe) is not None:
         return None
-    bound = read.bound_vector({"ones": 1.0, **program.data_bounds(universe)})
-    return PublicConstants.of(read, bound, *program._box(read.n, universe.n_columns))
+    read, data = _read(program, universe), _declared(program, universe).problem.parameters()
+    bounds = {"ones": 1.0} | {datum.name(): datum.within.largest for datum in data}
+    return PublicConstants.of(read, read.bound_vector(bounds), *program.box(universe))
 
 
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:

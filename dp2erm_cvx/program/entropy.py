@@ -20,10 +20,9 @@ from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum, sum_error
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors, Setting, declared_choice
@@ -304,7 +303,7 @@ class ExponentialModel(MarginModel):
         self.target: Array = target - self.center
         weight = LogWeight()
         if math.isfinite(trim):  # the cap is on the score without the common shift
-            weight = weight.at_most(LogWeight("constant", number=math.log(trim)))
+            weight = LogWeight("minimum", (weight, LogWeight("constant", number=math.log(trim))))
         beside = () if log_base is None else (log_base,)
         centered = blocks.then(partial(_centered, center=self.center, trimmed=math.isfinite(trim)), *beside)
         super().__init__(

@@ -18,9 +18,8 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
-from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.rows import Datum, Range
 
 #: Where expressions of one margin are compared.
@@ -70,7 +69,8 @@ class MarginTerm:
 class Form:
     """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of v.
 
-    ``is_mean`` says that the declared objective is a mean over records, not a sum.
+    ``is_mean`` says that the declared objective is a mean over records, not a sum; ``own`` are the names of
+    data that maps of the author make.
     """
 
     term: MarginTerm
@@ -78,6 +78,7 @@ class Form:
     l1: float
     feasible: ConvexSet
     is_mean: bool = False
+    own: tuple[str, ...] = ()
 
     @staticmethod
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
@@ -223,8 +224,7 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
     if name == "Promote":
         return _log_weight(e.args[0], s)
     if name == "AddExpression":
-        first, *more = (_log_weight(part, s) for part in e.args)
-        return first.plus(*more)
+        return LogWeight("sum", tuple(_log_weight(part, s) for part in e.args))
     if name == "NegExpression":
         return _log_weight(e.args[0], s).times(-1.0)
     if (k := _multiple(e)) is not None:
@@ -234,14 +234,15 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
     if name in ("minimum", "maximum"):
         sign = 1.0 if name == "minimum" else -1.0
         parts = [part for part in e.args if not (part.is_constant() and _number(part) == sign * math.inf)]
-        first, *more = (_log_weight(part, s) for part in parts)
+        if len(parts) == 1:
+            return _log_weight(parts[0], s)
         if sign > 0:
-            return first.at_most(*more)
-        return first.times(-1.0).at_most(*(part.times(-1.0) for part in more)).times(-1.0)
+            return LogWeight("minimum", tuple(_log_weight(part, s) for part in parts))
+        return LogWeight("minimum", tuple(_log_weight(part, s).times(-1.0) for part in parts)).times(-1.0)
     if name == "log":
         return LogWeight("log", (_log_weight(e.args[0], s),))
     outer, inner = _atom(e)
-    return _log_weight(inner, s).of_atom(outer)
+    return LogWeight("atom", (_log_weight(inner, s),), atom=outer)
 
 
 def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:

@@ -23,8 +23,7 @@ from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
-from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
-from dp2erm_cvx.program.kernels import BalanceKernel, Kernel, factor
+from dp2erm_cvx.program.kernels import BalanceKernel, FactoredKernelModel, Kernel, KernelModel
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
@@ -107,16 +106,15 @@ class KernelFirstStage(FirstStage):
 
         Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
         """
-        F = self.kernel.features(records.covariates)
-        if F is None:
-            F = factor(self._gram(records))
-        treated, target = records.a[:, None], F.sum(axis=0) / (2 if self.pooled else 1)
-        data: dict[str, Value] = {"F0": (1 - treated) * F, "F1": treated * F, "target": target}
-        data["curvature"], cap = records.n_samples * self.mu, 2 * self.cap
+        if self.kernel.n_features(records.n_features) is None:
+            refuse_gram(records.n_samples)
+        F, treated = self.kernel.features(records.covariates), records.a[:, None]
+        data: dict[str, Value] = {"F0": (1 - treated) * F, "F1": treated * F}
+        data |= {"target": F.sum(axis=0) / (2 if self.pooled else 1), "curvature": len(F) * self.mu}
         if self.pooled:
             return data
         data |= {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
-        return data if math.isinf(cap) else data | {"cap": cap}
+        return data if math.isinf(self.cap) else data | {"cap": 2 * self.cap}
 
     def declare(self, data: Params) -> Declaration:
         n, name = data("F0").shape[0], "weights" if self.pooled else "doubled_weights"
@@ -134,17 +132,15 @@ class KernelFirstStage(FirstStage):
         return Declaration(objective, {name: v}, constraints)
 
     def certified_error(self, universe: Universe) -> float | None:
-        domain = universe.domain
-        few = self.kernel.features(np.zeros((1, universe.n_features)))
-        if few is None:
+        bound, k = universe.domain.features_bound, self.kernel.n_features(universe.n_features)
+        if k is None:
             refuse_gram(universe.n_samples)
-        error = self.kernel.entry_error(domain.features_bound, universe.n_features)
         return kernel_weights_error(
             universe.n_samples,
-            kernel_bound=self.kernel.bound(domain.features_bound),
+            kernel_bound=self.kernel.bound(bound),
             ridge=self.mu,
             pooled=self.pooled,
-            entry_error=error if few is None else error + _product_error(few),
+            entry_error=self.kernel.entry_error(bound, universe.n_features) + _product_error(k),
         )
 
     def cost(self, universe: Universe) -> str | None:
@@ -159,38 +155,34 @@ class KernelFirstStage(FirstStage):
             "at a smaller ridge"
         )
 
-    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+    def model(self, records: Records) -> KernelModel:
         """The declared objective: by features where they are few, else by a Gram matrix.
 
         Raises DeclarationError where the Gram matrix does not fit into memory.
         """
-        n, ridge, feasible = records.n_samples, records.n_samples * self.mu, self.feasible(records)
-        share, scale = self.target_share, 1.0 if self.pooled else 0.5
-        error = self.kernel.entry_error(records.domain.features_bound, records.n_features)
-        few = self._few(n, records.n_features)
-        if few is not None:
+        n, share, kernel = records.n_samples, self.target_share, self.kernel
+        settings = n * self.mu, self.feasible(records), 1.0 if self.pooled else 0.5
+        error = kernel.entry_error(records.domain.features_bound, records.n_features)
+        if k := self._few(n, records.n_features):
             features = records.rows(self._features)
             total = tree_sum(features.map(column_sums))
             c = np.concatenate(features.map(partial(row_products, v=share * total)))
-            rows = records.rows(self._factored)
-            return FactoredKernelModel(rows, c, ridge, feasible, scale, error + _product_error(few))
-        K = self._gram(records)
-        same = records.a[:, None] == records.a[None, :]
-        Q = np.where(same, 1.0, self.alpha - 1.0) * K
-        return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+            return FactoredKernelModel(records.rows(self._factored), c, *settings, error + _product_error(k))
+        refuse_gram(n)
+        K = kernel.cross(records.covariates, records.covariates)
+        Q = np.where(records.a[:, None] == records.a, 1.0, self.alpha - 1.0) * K
+        return KernelModel(Q, share * K.sum(axis=1), *settings, error)
 
     def takes_blocks(self, universe: Universe) -> bool:
         return self._few(universe.n_samples, universe.n_features) is not None
 
-    def _few(self, n_samples: int, n_features: int) -> Array | None:
-        """The features of one record where they are few: no matrix of all pairs of records is then made."""
-        few = self.kernel.features(np.zeros((1, n_features))) if n_samples > DENSE else None
-        return few if few is not None and 4 * few.shape[1] <= n_samples else None
+    def _few(self, n_samples: int, p: int) -> int | None:
+        """The number of features where they are few: no matrix of all pairs of records is then made."""
+        k = self.kernel.n_features(p) if n_samples > DENSE else None
+        return k if k is not None and 4 * k <= n_samples else None
 
     def _features(self, records: Records) -> Array:
-        features = self.kernel.features(records.covariates)
-        assert features is not None
-        return features
+        return self.kernel.features(records.covariates)
 
     def _factored(self, records: Records) -> Array:
         """Rows G with the matrix ``1 within an arm, alpha - 1 across`` times K as ``G G'``."""
@@ -202,10 +194,6 @@ class KernelFirstStage(FirstStage):
     def target_share(self) -> float:
         """The factor of the row sums of the kernel matrix in the linear term of the model."""
         return 0.5 * self.alpha if self.pooled else self.alpha
-
-    def _gram(self, records: Records) -> Array:
-        refuse_gram(records.n_samples)
-        return self.kernel.matrix(records.covariates)
 
 
 @dataclass(frozen=True)
@@ -240,9 +228,9 @@ def _gram_bytes(n_samples: int) -> float:
     return COPIES * 8.0 * float(n_samples) ** 2
 
 
-def _product_error(F: Array) -> float:
-    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
-    return 4.0 * float(F.shape[1]) + 4.0
+def _product_error(k: int | None) -> float:
+    """Units of roundoff of an inner product of rows of G, twice as long as those of F (n, k); 0 without."""
+    return 0.0 if k is None else 4.0 * k + 4.0
 
 
 def _memory() -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, exact_sum, product_error, sum_error, weighted_gram
-from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
+from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_rows import MarginRows
 
 R = TypeVar("R")
@@ -25,8 +25,7 @@ R = TypeVar("R")
 _KEPT = 4
 
 
-@dataclass(frozen=True)
-class _Moments:
+class _Moments(NamedTuple):
     """Sums over records of ``m phi(s - top)`` and its derivatives at one point, and what they round.
 
     ``top`` is 0, or the largest margin of an exponential; then ``size`` is the sum of ``m phi ||z||``.
@@ -37,27 +36,26 @@ class _Moments:
     rounding: float
     hessian: Array | None = None
     hessian_rounding: float = 0.0
-    top: float = 0.0
     value_rounding: float = 0.0
     size: float = 0.0
     margin_error: float = 0.0
+    top: float = 0.0
 
     def raised(self, top: float) -> _Moments:
         """Moments less another top, which moves every margin by a rounding of the difference."""
         share, moved = math.exp(self.top - top), UNIT * (top - self.top) + 2 * UNIT
-        second, trace = self.hessian, 0.0
-        if second is not None:
-            second, trace = share * second, float(np.trace(second))
+        value, gradient, rounding, second, bent, off, size, error, _ = self
+        trace = 0.0 if second is None else float(np.trace(second))
         return _Moments(
-            share * self.value,
-            share * self.gradient,
-            share * (self.rounding + moved * self.size),
-            second,
-            share * (self.hessian_rounding + moved * trace),
+            share * value,
+            share * gradient,
+            share * (rounding + moved * size),
+            None if second is None else share * second,
+            share * (bent + moved * trace),
+            share * (off + moved * value),
+            share * size,
+            error + UNIT * (top - self.top),
             top,
-            share * (self.value_rounding + moved * self.value),
-            share * self.size,
-            self.margin_error + UNIT * (top - self.top),
         )
 
 
@@ -91,20 +89,18 @@ class MarginModel(Composite):
         self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         self._is_square = loss == SQUARE
-        parts = self._map(partial(_extent, sizes=self._is_square, bent=not self.shifted))
-        if not self._is_square:
-            self.row_norms = constant(np.concatenate([part.norms for part in parts]))
-        gram = tree_sum([part.gram for part in parts])
+        parts = self._map(partial(_extent, squared=self._is_square, bent=not self.shifted))
+        norms, far, weight_norms, grams, plain, sizes = zip(*parts, strict=True)
+        gram, self.dimension = tree_sum(grams), len(grams[0])
         if self._is_square:
-            columns = zip(*(part.sizes for part in parts), strict=True)
-            self._sizes, self._pull = (tree_sum(column) for column in columns)
-        self.dimension = len(gram)
-        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in parts) * (1 + 1e-12)
-        self._weight_spread = max(part.weight_norm for part in parts) * (1 + 1e-12)
-        far = max(part.offset for part in parts)
+            self._sizes, self._pull = (tree_sum(column) for column in zip(*sizes, strict=True))
+        else:
+            self.row_norms = constant(np.concatenate(norms))
+        self.spread = max(float(np.max(part, initial=0.0)) for part in norms) * (1 + 1e-12)
+        self._weight_spread = max(weight_norms) * (1 + 1e-12)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
-        steps = (2 if multipliers is None and all(part.plain for part in parts) else 4) * UNIT
-        shift = UNIT if far else 0.0
+        steps = (2 if self._multipliers is None and all(plain) else 4) * UNIT
+        shift = UNIT if max(far) else 0.0
         self._errors = _Errors(
             dot_error(self.dimension) + shift,
             shift + 2 * UNIT if self.shifted else shift,
@@ -114,7 +110,7 @@ class MarginModel(Composite):
         )
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
         self._moments: dict[bytes, _Moments] = {}
-        self._bend(gram, far)
+        self._bend(gram, max(far))
 
     def _bend(self, gram: Array, far: float) -> None:
         """Curvature constants from ``sum m z z'`` and the largest offset."""
@@ -153,6 +149,20 @@ class MarginModel(Composite):
     def multipliers(self) -> Array:
         """The factors m (n,)."""
         return self.whole.times(self._multipliers)
+
+    def declared(self) -> dict[str, Value]:
+        """Parameters of :func:`~dp2erm_cvx.program.margin_rows.MarginRows.declare`."""
+        Z, m, o, l1 = self.Z, self.multipliers, self.whole.offsets, self.penalty.l1
+        data: dict[str, Value] = {"curvature": self.ridge, "linear": self.linear}
+        if isinstance(self.penalty.set, ConvexSet):
+            data |= self.penalty.set.bounds()
+        if np.any(l1):
+            data["l1"] = l1
+        if not self._is_square:
+            return data | {"Z": Z, "offset": o, "multipliers": m}
+        eigenvalues, vectors = np.linalg.eigh((Z.T * m) @ Z)
+        factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
+        return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
 
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
@@ -299,36 +309,30 @@ class _Errors:
         return error if rows.offset is None else error + self.offset * np.abs(rows.offset)
 
 
-@dataclass(frozen=True)
-class _Extent:
-    """Sizes of the rows, computed once: norms (n,), largest offset and weight row, ``sum m z z'``.
+def _extent(rows: MarginRows, multipliers: Array | None = None, *, squared: bool, bent: bool) -> Any:
+    """Norms (n,), the largest offset and weight row, ``sum m z z'``, whether factors are 1, and sizes.
 
-    ``sizes`` are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss.
+    These are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss, which needs no norms.
     """
-
-    norms: Array
-    offset: float
-    weight_norm: float
-    gram: Array
-    plain: bool
-    sizes: tuple[Array, ...]
-
-
-def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool, bent: bool) -> _Extent:
-    norms, grams, absolute = np.zeros(0 if sizes else len(rows)), [], []
+    norms, grams, sizes = np.zeros(0 if squared else len(rows)), [], []
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
-        if not sizes:
-            norms[part] = own.norms()
         m = own.times(multipliers, part)
         grams.append(own.gram(m) if bent else np.zeros((own.Z.shape[1],) * 2))
-        if sizes:
+        if squared:
             size = np.abs(own.Z)
-            absolute.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
+            sizes.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
+        else:
+            norms[part] = own.norms()
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
-    offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
-    largest, sums = float(np.max(u, initial=0.0)), tuple(map(tree_sum, zip(*absolute, strict=True)))
-    return _Extent(norms, offset, largest, tree_sum(grams), rows.factor is None, sums)
+    largest = [float(np.max(np.abs(column), initial=0.0)) for column in (rows.offsets, u)]
+    return (
+        norms,
+        *largest,
+        tree_sum(grams),
+        rows.factor is None,
+        list(map(tree_sum, zip(*sizes, strict=True))),
+    )
 
 
 def _moments(
@@ -385,23 +389,13 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
         return parts[0]
     top = max(part.top for part in parts)
     parts = [part if part.top == top else part.raised(top) for part in parts]
-    hessians = [part.hessian for part in parts if part.hessian is not None]
-
-    def total(name: str) -> float:
-        return float(np.sum([getattr(part, name) for part in parts]))  # math.fsum would raise on overflow
-
+    values, gradients, rounded, hessians, bents, offs, sizes, errors, _ = zip(*parts, strict=True)
     # shifted values are at most n, and their sum is a divisor: it is rounded once
-    return _Moments(
-        math.fsum([part.value for part in parts]) if any(part.size for part in parts) else total("value"),
-        tree_sum([part.gradient for part in parts]),
-        total("rounding"),
-        tree_sum(hessians) if hessians else None,
-        total("hessian_rounding"),
-        top,
-        total("value_rounding"),
-        total("size"),
-        max(part.margin_error for part in parts),
-    )
+    value = math.fsum(values) if any(sizes) else float(np.sum(values))  # fsum would raise on overflow
+    bent, off, size = (float(np.sum(column)) for column in (bents, offs, sizes))
+    hessian = None if hessians[0] is None else tree_sum(hessians)
+    gradient, rounding = tree_sum(gradients), float(np.sum(rounded))
+    return _Moments(value, gradient, rounding, hessian, bent, off, size, max(errors), top)
 
 
 def _least(
@@ -426,7 +420,7 @@ def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -
     steep = weight.lipschitz
     if not steep <= 1.0:
         steep = min(steep, float(np.max(weight.enclose(s - reach, s + reach).steepest, initial=0.0)))
-    return steep, float(np.max(weight.magnitude(s), initial=1.0))
+    return steep, float(np.max(weight.evaluated(s)[1], initial=1.0))
 
 
 def _weight_margins(rows: MarginRows, v: Array) -> Array:

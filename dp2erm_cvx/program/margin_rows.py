@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.blocks import Blocks
@@ -13,8 +15,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
-from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
+from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
@@ -49,6 +51,34 @@ class MarginRows:
         parts = blocks.each()
         columns = map(_joined, zip(*map(_others, parts), strict=True))
         return MarginRows(np.concatenate([part.Z for part in parts]), *columns)
+
+    @staticmethod
+    def declare(data: Params, name: str, loss: Curve, feasible: ConvexSet) -> Declaration:
+        """Declaration of a margin model in the variable v of this name, over a feasible set.
+
+        minimize    sum_i m_i phi(s_i) + <linear, v> + curvature/2 ||v||^2 + l1 ||v||_1
+        subject to  s_i = <z_i, v> - o_i
+
+        Margins are variables of their own because a product of two Parameters is not DPP. A squared loss is
+        in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``.
+        """
+        constraints: dict[str, Any] = {}
+        if data.has("factor"):
+            v = cp.Variable(data("factor").shape[1], name=name)
+            objective, variables = cp.sum_squares(data("factor") @ v), {name: v}
+        else:
+            n, p = data("Z").shape
+            v, s = cp.Variable(p, name=name), cp.Variable(n, name="margins")
+            objective, variables = (
+                data("multipliers", nonneg=True) @ loss.declared(s),
+                {name: v, "margins": s},
+            )
+            constraints["margins"] = s == data("Z") @ v - data("offset")
+        objective += data("linear") @ v + data("curvature", nonneg=True) / 2 * cp.sum_squares(v)
+        if data.has("l1"):
+            objective += data("l1", nonneg=True) * cp.norm(v, 1)
+        sizes = [data(size, nonneg=True) for size in feasible.parameters]
+        return Declaration(objective, variables, constraints | feasible.constraints(v, *sizes))
 
     @property
     def offsets(self) -> Array:
@@ -214,15 +244,10 @@ class MarginSum:
             set_rounding=self.feasible.rounding(self.n_parameters),
         )
 
-    def radius(self) -> float | None:
-        """Bound on ``Certificate.radius`` of v; None where nothing is known."""
-        sizes = self.sizes()
-        return None if sizes is None else sizes.radius()
-
     def weights(self, weight: LogWeight) -> float:
         """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure."""
-        sizes, radius = self.sizes(), self.radius()
-        if sizes is None or radius is None:
+        sizes = self.sizes()
+        if sizes is None or (radius := sizes.radius()) is None:
             return math.inf
         norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
         at_point = weight.error_at(self.n_parameters, row_bound, norm)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
@@ -21,7 +20,7 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, Us
 from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
+from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, printed, refuse_misread, with_n
 from dp2erm_cvx.program.form import Form
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
@@ -46,10 +45,7 @@ class SecondStage(DeclaredProgram):
     minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
     subject to  s_i = <z_i, theta> - o_i,  theta in Theta
 
-    The margins are variables of their own because a product of two Parameters is not DPP. A squared loss is
-    declared in Gram form, up to a constant: ``||F theta||^2 + <linear, theta>`` with ``F'F = sum w_i c_i z_i
-    z_i'``, ``linear = -2 sum w_i c_i o_i z_i``. A user's regularizer is for squared losses: no gap
-    certificate covers it elsewhere.
+    A user's regularizer is for squared losses: no gap certificate covers it elsewhere.
 
     Parameters
     ----------
@@ -89,30 +85,25 @@ class SecondStage(DeclaredProgram):
     @property
     def loss(self) -> Curve:
         """Phi."""
-        return self._numbers(STANDARD).form(STANDARD).term.curve
+        return self.form(STANDARD).term.curve
 
     def form(self, domain: Domain) -> Form:
-        """Form of the declared problem, of a program without open settings."""
-        return _read_loss(self, domain)[1]
-
-    def _numbers(self, domain: Domain) -> Self:
-        """The program with the number of every formula in place of it."""
-        return super().resolve(domain)
+        """Form of the declared problem."""
+        return _read_loss(super().resolve(domain), domain)
 
     def resolve(self, domain: Domain) -> Self:
-        program = self._numbers(domain)
-        form = program.form(domain)
+        program, form = super().resolve(domain), self.form(domain)
         if form.term.curve != program.loss:
             raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
         design = {} if self.coordinates is not None else {"features": None, "features_bound": None}
-        _compared(dataclasses.replace(program, theta_set=None, regularizer=ElasticNet(), **design))
+        _compared(replace(program, theta_set=None, regularizer=ElasticNet(), **design))
         if program.regularizer == ElasticNet():
-            program = dataclasses.replace(program, regularizer=ElasticNet(form.l1, form.ridge))
-        return dataclasses.replace(program, theta_set=program.theta_set or form.feasible)
+            program = replace(program, regularizer=ElasticNet(form.l1, form.ridge))
+        return replace(program, theta_set=program.theta_set or form.feasible)
 
     def feasible(self, domain: Domain) -> ConvexSet:
         """Theta."""
-        return self.theta_set or self._numbers(domain).form(domain).feasible
+        return self.theta_set or self.form(domain).feasible
 
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
@@ -120,13 +111,9 @@ class SecondStage(DeclaredProgram):
         offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
         return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
 
-    def tilts(self, records: Records) -> Array | None:
-        """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
-        return self.form(records.domain).term.numbers("tilt", records)
-
     def row_bounds(self, universe: Universe) -> RowBounds:
         """Public bounds on the rows, and on the numbers o, c and t."""
-        term = self._numbers(universe.domain).form(universe.domain).term
+        term = self.form(universe.domain).term
         low, high = term.interval("offset")
         within = term.rows.within
         assert not isinstance(within, Range)
@@ -134,7 +121,7 @@ class SecondStage(DeclaredProgram):
         return RowBounds(within.radius, *numbers, vertices=within.vertices)
 
     def own_data(self) -> tuple[str, ...] | None:
-        return _read_loss(self._numbers(STANDARD), STANDARD)[0].own
+        return self.form(STANDARD).own
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
@@ -229,22 +216,12 @@ class SecondStage(DeclaredProgram):
             raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
         if self.regularizer != ElasticNet():
             raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
-        return dataclasses.replace(self, theta_set=WholeSpace())
+        return replace(self, theta_set=WholeSpace())
 
     def n_parameters(self, universe: Universe) -> int:
         """Length p of theta."""
         columns = tuple(map(str, range(universe.n_features)))
         return len(self.parameter_names(columns, universe.domain))
-
-    def box(self, universe: Universe, slope: float) -> RowBox | None:
-        """Box of the rows; None without one. Gradients are at most ``slope`` times a row."""
-        domain, widths = universe.domain, universe.widths
-        rows = self._numbers(domain).form(domain).term.rows.name()
-        if widths is None or rows not in ("x", "signed", "favored"):  # an author's own lie in a ball alone
-            return None
-        constant = 1 if domain.intercept else 0
-        chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
-        return RowBox((*widths[:constant], *chosen), slope)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A).
@@ -257,7 +234,13 @@ class SecondStage(DeclaredProgram):
         radius, largest = bounds.constants(curve, size)
         ball = math.inf if any(bounds.offset) else bounds.norm * size
         saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
-        plain = program.squared and bounds.plain
+        plain, widths = program.squared and bounds.plain, universe.widths
+        if program.form(universe.domain).term.rows.name() not in ("x", "signed", "favored"):
+            widths = None  # an author's own rows lie in a ball alone
+        elif widths is not None:
+            constant = 1 if universe.domain.intercept else 0
+            chosen = self.columns(universe.domain, universe.n_features)
+            widths = (*widths[:constant], *(widths[constant + index] for index in chosen))
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
@@ -271,7 +254,7 @@ class SecondStage(DeclaredProgram):
             is_mean=plain and bounds.vertices == 1,
             saturation=None if any(bounds.tilt) else saturation,
             is_margin=True,
-            box=self.box(universe, largest / bounds.norm),
+            box=None if widths is None else RowBox(widths, largest / bounds.norm),
         )
 
     def constants(self, universe: Universe) -> LossConstants:
@@ -283,12 +266,11 @@ class SecondStage(DeclaredProgram):
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
-        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``:
-        where Newton's method stops. None for a user's regularizer, which a duality gap
-        judges, and for a curvature too small for floating point. Of a loss that is not squared also None over
-        an unbounded Theta, where flat tails may take too many steps, and where its Hessian jumps and gamma is
-        below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a user's
-        regularizer that no gap can be measured for.
+        On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``.
+        None for a user's regularizer, which a duality gap judges, and for a curvature too small for floating
+        point; of a loss that is not squared also over an unbounded Theta, and where its Hessian jumps and
+        gamma is below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a
+        user's regularizer that no gap can be measured for.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
@@ -297,7 +279,7 @@ class SecondStage(DeclaredProgram):
             self.regularizer.refuse_unchecked(constants.n_parameters)
             return None
         program, p = self.resolve(universe.domain), constants.n_parameters
-        theta_set, ridge = program.feasible(universe.domain), n * (extra + program._net[1])
+        theta_set, ridge = program.feasible(universe.domain), n * (extra + constants.strong_convexity)
         loss, rows = program.loss, self.row_bounds(universe)
         squares = program.squared and rows.plain
         if not squares and not math.isfinite(theta_set.norm_bound(p)):
@@ -316,70 +298,34 @@ class SecondStage(DeclaredProgram):
         return self.resolve(records.domain)._bound(records, weights, gamma, noise)
 
     def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
-        n, domain = records.n_samples, records.domain
-        l1, l2 = self._net
+        n, net = records.n_samples, self.regularizer
+        exact = None if noise is None else np.asarray(noise, dtype=np.float64)
+        l1, l2 = (net.l1, net.l2) if isinstance(net, ElasticNet) else (0.0, 0.0)
         model = MarginModel(
             records.rows(self.rows),
             self.loss,
             n * (gamma + l2),
-            Penalty(self.feasible(domain), n * l1),
+            Penalty(self.feasible(records.domain), n * l1),
             multipliers=weights,
-            linear=self._linear(records, weights, noise),
+            linear=noisy_sum(records.rows(self._pulls).map(_weighted_sum, weights), exact),
         )
-        own = isinstance(self.regularizer, UserRegularizer)
-        data = partial(self._data, model, domain, gamma)
-        return Instance(self, data, None if own else model, model.ridge, model if own else None)
-
-    @property
-    def _net(self) -> tuple[float, float]:
-        """Factors of the l1 norm and of half the squared norm in R."""
-        net = self.regularizer
-        return (net.l1, net.l2) if isinstance(net, ElasticNet) else (0.0, 0.0)
-
-    def _linear(self, records: Records, weights: Array, noise: Array | None) -> Array | None:
-        """Noise, and the sum of ``w_i t_i z_i``."""
-        exact = None if noise is None else np.asarray(noise, dtype=np.float64)
-        return noisy_sum(records.rows(self._pulls).map(_weighted_sum, weights), exact)
+        if isinstance(net, ElasticNet):
+            return Instance(self, model.declared, model, model.ridge)
+        data = {"n_samples": float(n)}
+        return Instance(self, lambda: model.declared() | data, None, model.ridge, model)
 
     def _pulls(self, records: Records) -> Array | None:
-        tilts = self.tilts(records)
+        """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""
+        tilts = self.form(records.domain).term.numbers("tilt", records)
         return None if tilts is None else tilts[:, None] * self.rows(records).Z
 
-    def _data(self, model: MarginModel, domain: Domain, gamma: float) -> dict[str, Value]:
-        """Parameters of the declaration."""
-        n, (l1, l2), Z, weights = model.n, self._net, model.Z, model.multipliers
-        penalties: dict[str, Value] = {"noise": model.linear, "curvature": n * gamma, "n_samples": float(n)}
-        penalties |= {"l1": n * l1, "l2": n * l2, **self.feasible(domain).bounds()}
-        if self.squared:
-            eigenvalues, vectors = np.linalg.eigh((Z.T * weights) @ Z)
-            factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
-            return {"factor": factor, "linear": -2 * (Z.T @ (weights * model.whole.offsets)), **penalties}
-        return {"Z": Z, "offset": model.whole.offsets, "multipliers": weights, **penalties}
-
     def declare(self, data: Params) -> Declaration:
-        constraints: dict[str, Any] = {}
-        if self.squared:
-            factor = data("factor")
-            theta = cp.Variable(factor.shape[1], name="theta")
-            objective, variables = cp.sum_squares(factor @ theta) + data("linear") @ theta, {"theta": theta}
-        else:
-            Z = data("Z")
-            theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
-            objective = data("multipliers", nonneg=True) @ self.loss.declared(s)
-            variables = {"theta": theta, "margins": s}
-            constraints["margins"] = s == Z @ theta - data("offset")
-        objective += data("noise") @ theta + data("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
-        if isinstance(self.regularizer, UserRegularizer):
-            objective += data("n_samples", nonneg=True) * self.regularizer.declared(theta)
-        else:
-            if self.regularizer.l1:
-                objective += data("l1", nonneg=True) * cp.norm(theta, 1)
-            if self.regularizer.l2:
-                objective += data("l2", nonneg=True) / 2 * cp.sum_squares(theta)
         assert self.theta_set is not None
-        bounds = [data(name, nonneg=True) for name in self.theta_set.parameters]
-        constraints |= self.theta_set.constraints(theta, *bounds)
-        return Declaration(objective, variables, constraints)
+        declaration = MarginRows.declare(data, "theta", self.loss, self.theta_set)
+        if isinstance(self.regularizer, UserRegularizer):
+            own = self.regularizer.declared(declaration.variables["theta"])
+            declaration.objective += data("n_samples", nonneg=True) * own
+        return declaration
 
 
 @lru_cache(maxsize=256)
@@ -388,7 +334,7 @@ def _compared(program: SecondStage) -> None:
     form, n = program.form(STANDARD), 7
     s = np.arange(n)
     records = STANDARD.records(np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0])), s % 2, np.cos(2.0 * s))
-    read = dataclasses.replace(program, regularizer=ElasticNet(form.l1, form.ridge))
+    read = replace(program, regularizer=ElasticNet(form.l1, form.ridge))
     model = read._bound(records, np.ones(n), 0.0, None).model
     assert model is not None
     _, theta, problem = program.declared_problem(STANDARD, n, 3)
@@ -411,8 +357,8 @@ def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | N
 
 
 @lru_cache(maxsize=256)
-def _read_loss(program: SecondStage, domain: Domain) -> tuple[DeclaredRecords, Form]:
-    """The records as the function sees them, and what is read of its problem, per record.
+def _read_loss(program: SecondStage, domain: Domain) -> Form:
+    """Form of the declared problem of a program without open formulas, per record.
 
     It is read at two numbers of records and columns, of which it must be the same: a loss may be declared as
     a sum or as a mean, its penalties with it.
@@ -437,4 +383,4 @@ def _read_loss(program: SecondStage, domain: Domain) -> tuple[DeclaredRecords, F
         raise DeclarationError(
             f"{program.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
         )
-    return records, form
+    return replace(form, own=records.own)

@@ -20,11 +20,10 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
-from dp2erm_cvx.program.curves import LOGISTIC, Curve
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, LogWeight
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
-from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
-from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.stage import (
@@ -89,6 +88,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """Log f."""
         return self._parts[2]
 
+    @property
+    def _parts(self) -> tuple[Curve, float, LogWeight, str, str]:
+        """Phi, the coefficient of the other margin beside it, log f, and the texts of loss and log weight."""
+        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
+
     def refuse_misread(self) -> None:
         _ = self._parts  # read, compared with CVXPY and refused on the way
 
@@ -100,11 +104,6 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             weight, margins = re.sub(r"\bs\b", "u", weight), f"{margins}, u = (1 - a) <x, v>"
         return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
 
-    @property
-    def _parts(self) -> tuple[Curve, float, LogWeight, str, str]:
-        """Phi, the coefficient of the other margin beside it, log f, and the texts of loss and log weight."""
-        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
-
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
         scheme, known = type(self), {k: value for k, value in self.by_name().items() if value is not None}
@@ -113,8 +112,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
-        signed: Array = (2 * records.a - 1)[:, None] * records.X
-        return signed
+        return np.asarray((2 * records.a - 1)[:, None] * records.X)
 
     def row_bound(self, domain: Domain) -> float:
         """Bound on ``||z_i||`` over the domain."""
@@ -134,7 +132,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def linear_bound(self, domain: Domain) -> float:
         """Bound on the norm of one row of :meth:`linear_terms`."""
-        return 0.0
+        return abs(self._parts[1]) * self.row_bound(domain)
 
     def varying(self, domain: Domain) -> float | None:
         """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x) g``.
@@ -163,46 +161,25 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return r
 
     def declare(self, data: Params) -> Declaration:
-        Z = data("Z")
-        lam = cp.Variable(Z.shape[1], name="coefficient")
-        variables, constraints = {"coefficient": lam}, {}
-        if data.has("counts"):  # margins of their own, as parameters are not multiplied by each other
-            s = cp.Variable(Z.shape[0], name="margins")
-            objective = data("counts", nonneg=True) @ self.loss.declared(s)
-            variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
-        else:
-            objective = cp.sum(self.loss.declared(Z @ lam))
-        objective += data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
-        if data.has("linear"):
-            objective += data("linear") @ lam
-        ball = {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)} if data.has("radius") else {}
-        return Declaration(objective, variables, constraints | ball)
+        ball = L2Ball(1.0) if data.has("radius") else WholeSpace()
+        return MarginRows.declare(data, "coefficient", self.loss, ball)
 
-    def data(
-        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
-    ) -> dict[str, Value]:
-        """Parameters of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
-
-        Where losses are ``counted``, sampling weights multiply them.
-        """
-        data: dict[str, Value] = {"Z": self.rows(records), "curvature": records.n_samples * (self.mu + gamma)}
-        linear, ball = self.linear(records, noise), self.ball(records.domain)
-        if linear is not None:
-            data["linear"] = linear
-        if counted and records.sampling is not None:
-            data["counts"] = records.counts
-        return data if math.isinf(ball) else data | {"radius": ball}
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.model(records).declared()
 
     def model(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> MarginModel:
-        """The exact form of the same."""
+        """The exact form, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
+
+        Where losses are ``counted``, sampling weights multiply them.
+        """
         return MarginModel(
             records.rows(partial(self._margin_rows, counted=counted)),
             self.loss,
             records.n_samples * (self.mu + gamma),
             Penalty(self._feasible(records.domain)),
-            linear=self.linear(records, noise),
+            linear=self._linear(records, noise),
             weight=self.log_weight,
         )
 
@@ -210,8 +187,20 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         factor = records.counts if counted and records.sampling is not None else None
         return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
 
+    def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
+        """The sum of all linear terms and the noise, (k,), rounded once."""
+        return noisy_sum(records.rows(self._linear_sum).each(), noise)
+
+    def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
+        terms = self.linear_terms(records)
+        return None if terms is None else compensated_sum(terms)
+
+    def _feasible(self, domain: Domain) -> ConvexSet:
+        ball = self.ball(domain)
+        return WholeSpace() if math.isinf(ball) else L2Ball(ball)
+
     def margin_sum(self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0) -> MarginSum:
-        """Public bounds of that form, for ``||b|| <= noise_bound``."""
+        """Public bounds of the model, for ``||noise|| <= noise_bound``."""
         n, domain = universe.n_samples, universe.domain
         return MarginSum(
             n,
@@ -225,10 +214,6 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             n_rows=universe.most_rows,
         )
 
-    def linear(self, records: Records, noise: Array | None = None) -> Array | None:
-        """The sum of all linear terms, (k,), rounded once."""
-        return noisy_sum(records.rows(self._linear_sum).each(), noise)
-
     def movement(self, universe: Universe) -> MarginMovement:
         """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.
 
@@ -238,51 +223,36 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             raise CalibrationError(
                 f"{self.name}: Theorem 22 covers no weights read at other rows than the loss"
             )
-        domain = universe.domain
+        domain, Z = universe.domain, self.row_bound(universe.domain)
+        beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
+        settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
+        weight = self.log_weight
         return margin_movement(
-            universe.n_samples,
-            self.mu,
-            self.row_bound(domain),
-            self.loss,
-            self.log_weight,
-            radius=self.ball(domain),
-            clipped=self.log_weight.is_clipped,
-            beside=self.linear_bound(domain) / self.row_bound(domain),
-            varying=self.varying(domain),
+            universe.n_samples, self.mu, Z, self.loss, weight, clipped=weight.is_clipped, **settings
         )
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
-        return self._bound_at_controls(universe) if self.at_controls else self.movement(universe).bound
+        if not self.at_controls:
+            return self.movement(universe).bound
+        # Theorem 22 does not cover them: the loss bends along other directions than the weights move
+        mu, Z, weight = self.mu, self.row_bound(universe.domain), self.log_weight
+        reach = minimizer_norm(self.loss, mu / Z**2, Z * self.ball(universe.domain), 0.0)
+        r = reach / Z
+        D, D_h = record_diameter(self.loss, Z * r, 0.0), log_weight_diameter(weight, Z * r, clipped=True)
+        return separable(universe.n_samples, mu, Z * D, Z * D_h, weight.log_range(Z * r), r)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        trim = self._trim()
+        plain = not self.at_controls and len(self.margins) == 1 and self.kind is not Kind.PRIVATE
+        trim = self.log_weight.cap if plain and self.loss == LOGISTIC else None
         if trim is None:
             return super().printed_bound(universe)
         if math.isfinite(trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
-        return stability.paper_ipw_logistic(*self._known(universe))
-
-    def _trim(self) -> float | None:
-        """Cap of inverse propensities of a logistic regression, ``inf`` for none; None for other schemes."""
-        plain = not self.at_controls and len(self.margins) == 1 and self.kind is not Kind.PRIVATE
-        return self.log_weight.cap if plain and self.loss == LOGISTIC else None
-
-    def _known(self, universe: Universe) -> tuple[int, float, float, float]:
-        """N, the bound on rows, the ridge and the ball."""
         domain = universe.domain
-        return universe.n_samples, self.row_bound(domain), self.mu, self.ball(domain)
-
-    def _bound_at_controls(self, universe: Universe) -> StabilityBound:
-        """Theorem 3 for weights that are read at other rows than those of the loss.
-
-        Theorem 22 does not cover them: the loss then bends along other directions than the weights move.
-        """
-        n, Z, mu, ball = self._known(universe)
-        r = minimizer_norm(self.loss, mu / Z**2, Z * ball, 0.0) / Z
-        H = self.log_weight.log_range(Z * r)
-        D_h = Z * log_weight_diameter(self.log_weight, Z * r, clipped=True)
-        return separable(n, mu, Z * record_diameter(self.loss, Z * r, 0.0), D_h, H, r)
+        return stability.paper_ipw_logistic(
+            universe.n_samples, self.row_bound(domain), self.mu, self.ball(domain)
+        )
 
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
@@ -295,7 +265,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.at_controls:
             return None  # a fast path moves one row of a record, not two
-        total = self.linear(records)
+        total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> ReplacedRows:
             rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
@@ -308,21 +278,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def certified_error(self, universe: Universe) -> float | None:
         return self.margin_sum(universe).weights(self.log_weight)
 
-    def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
-        terms = self.linear_terms(records)
-        return None if terms is None else compensated_sum(terms)
-
-    def _feasible(self, domain: Domain) -> ConvexSet:
-        ball = self.ball(domain)
-        return WholeSpace() if math.isinf(ball) else L2Ball(ball)
-
 
 @dataclass(frozen=True)
 class PrivateFirstStage(SeparableFirstStage):
     """Weights read from a coefficient that is itself private: noise b is one more linear term of its model.
-
-    minimize    sum_i phi(<z_i, lam>) + <linear + b, lam> + n (ridge + gamma)/2 ||lam||^2
-    subject to  ||lam||_2 <= radius
 
     A ``share`` of the budget buys it. Theorems 1 and 2 calibrate b at uniform weights from the constants of
     one record; given lam each weight depends on its own record and the normalization only, hence V = 2 w_max
@@ -348,8 +307,7 @@ class PrivateFirstStage(SeparableFirstStage):
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
         model = program.model(records, gamma, noise, counted=True)
-        data = partial(program.data, records, gamma, noise, counted=True)
-        return Instance(program, data, model, model.ridge)
+        return Instance(program, model.declared, model, model.ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
@@ -358,7 +316,8 @@ class PrivateFirstStage(SeparableFirstStage):
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
-        return self.resolve(universe.domain).margin_sum(universe, extra, noise).radius()
+        sizes = self.resolve(universe.domain).margin_sum(universe, extra, noise).sizes()
+        return None if sizes is None else sizes.radius()
 
     def certified_error(self, universe: Universe, norm: float | None = None) -> float | None:
         # given a coefficient of at most this public norm, which follows from its calibration
@@ -395,12 +354,42 @@ class PrivateFirstStage(SeparableFirstStage):
 
     def bound(self, universe: Universe) -> StabilityBound:
         margin = self.row_bound(universe.domain) * self.ball(universe.domain)
-        w_max = self.log_weight.largest_weight(universe.n_samples, margin)
+        w_max = stability.largest_weight(universe.n_samples, self.log_weight.log_range(margin))
         if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
         return stability.fixed_up_to_scale(
             universe.n_samples, w_max, "the coefficient is a private output of the first stage"
         )
+
+
+@dataclass(frozen=True)
+class BalancedProgram(BalancedStage, SeparableFirstStage):
+    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the other one.
+
+    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
+    linearly.
+    """
+
+    margins = MappingProxyType({"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"})
+    first = 2
+
+    def row_bound(self, domain: Domain) -> float:
+        """G: norm bound of g."""
+        return math.hypot(*self.bounds(domain)) * (1 + 1e-12)
+
+    def varying(self, domain: Domain) -> float:
+        return self.bounds(domain)[0] / self.row_bound(domain)
+
+    def n_rows(self, universe: Universe) -> int:
+        """2 (1 + k) for k balance functions."""
+        return 2 * (1 + self.balance.size(universe.n_features))
+
+    def rows(self, records: Records) -> Array:
+        return self.in_arm(records, records.a, np.ones(2))
+
+    def linear_terms(self, records: Records) -> Array | None:
+        beside = self._parts[1]
+        return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
 
 
 @lru_cache(maxsize=256)

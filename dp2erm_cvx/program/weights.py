@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,47 +15,14 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
-from dp2erm_cvx.program.first_stage import BalancedStage, ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage
+from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Function, Program, Setting, made_class
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.universe import Universe
-
-
-@dataclasses.dataclass(frozen=True)
-class BalancedProgram(BalancedStage, SeparableFirstStage):
-    """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the other one.
-
-    ``s = <b_i, v>`` with ``b_i = e_a (x) g(x_i)``; t, of ``c_i = e_(1-a) (x) g(x_i)``, may enter the loss
-    linearly.
-    """
-
-    margins = MappingProxyType({"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"})
-    first = 2
-
-    def row_bound(self, domain: Domain) -> float:
-        """G: norm bound of g."""
-        return math.hypot(*self.bounds(domain)) * (1 + 1e-12)
-
-    def varying(self, domain: Domain) -> float:
-        return self.bounds(domain)[0] / self.row_bound(domain)
-
-    def linear_bound(self, domain: Domain) -> float:
-        return abs(self._parts[1]) * self.row_bound(domain)
-
-    def n_rows(self, universe: Universe) -> int:
-        """2 (1 + k) for k balance functions."""
-        return 2 * (1 + self.balance.size(universe.n_features))
-
-    def rows(self, records: Records) -> Array:
-        return self.in_arm(records, records.a, np.ones(2))
-
-    def linear_terms(self, records: Records) -> Array | None:
-        beside = self._parts[1]
-        return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_one_of_several_is_chosen():
         ),
         (["--program", "absent.py"], "absent.py: is no file"),
         (["--program", "broken.py"], "broken.py, line 2: ZeroDivisionError"),
-        (["--program", "taken.py"], "uniform is named 'uniform', as dp2erm_cvx.problems.uniform"),
+        (["--program", "taken.py"], "uniform is named 'uniform', as dp2erm_cvx.problems.known_weights"),
         (["--program", "weights.py", "--set", "depth=3"], "my_weights has no setting 'depth'"),
         (["--program", "bare.py"], "Bare: classes of programs are the library's"),
     ],

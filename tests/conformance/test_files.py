@@ -20,7 +20,9 @@ from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
-_CLASS = "from dp2erm_cvx.problems.uniform import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"
+_CLASS = (
+    "from dp2erm_cvx.problems.known_weights import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import BalanceFunctions, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.declaration import guarantee_of

@@ -9,7 +9,7 @@ from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CertificateError, InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
+from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.solve import SCS, Newton
 

@@ -16,8 +16,7 @@ from dp2erm_cvx.audit import Split
 from dp2erm_cvx.calibration import predicted_error, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD

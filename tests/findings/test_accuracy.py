@@ -16,7 +16,7 @@ from dp2erm_cvx.plan import RuleStudy, Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_huber, itr_saturating
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import L1Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.universe import Universe

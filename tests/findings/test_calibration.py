@@ -14,9 +14,8 @@ from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
-from dp2erm_cvx.problems.ipw_known import KnownCoefficient
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import KnownCoefficient, Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import fixed_weights, paper_entropy_balancing, paper_ipw_logistic

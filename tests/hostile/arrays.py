@@ -11,8 +11,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.release import Standing
 from tests.hostile.outcome import Failure, Outcome, public_refusal, strict_json
 from tests.hostile.values import CALM, HUGE, TINY, WRONG, Generator, happens, pick, setting

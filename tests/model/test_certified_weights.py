@@ -7,15 +7,13 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.model.composite import Sizes
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.program import BalanceFunctions, Moments, kernel_stage
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 from tests.solve.test_certificate_exact import first_stage

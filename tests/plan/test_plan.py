@@ -13,12 +13,11 @@ from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_saturating
+from dp2erm_cvx.problems.known_weights import RandomizedTrial, Uniform
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.regression import saturating_regression
-from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed

@@ -18,7 +18,7 @@ from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.step import reserve

@@ -19,7 +19,7 @@ from dp2erm_cvx.plan.predict import (
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.universe import Universe
 

@@ -10,7 +10,7 @@ from scipy import special
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from tests.plan.changed import changed, unproven
 
 

@@ -107,7 +107,7 @@ def test_gradients_stay_within_the_derived_constants(program):
     size = constants.theta_bound or 3.0
     rng, data = np.random.default_rng(2), records(3, 400)
     terms = resolved.rows(data)
-    tilt = resolved.tilts(data)
+    tilt = resolved.form(DOMAIN).term.numbers("tilt", data)
     for _ in range(30):
         theta = rng.normal(size=P + 1)
         theta *= size * rng.uniform() / np.linalg.norm(theta)

@@ -13,10 +13,10 @@ import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.program import ClosedFormWeights, SecondStage
+from dp2erm_cvx.program import ClosedFormWeights
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
 from tests.every_program import (
@@ -112,10 +112,10 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
         pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
     rng = np.random.default_rng(3)
     zero = np.zeros(instance.model.dimension)
-    at_zero = declared_at(instance, _variables(instance, zero))[1]
+    at_zero = declared_at(instance, zero)[1]
     for scale in (1e-3, 1.0):
         point = scale * rng.normal(size=instance.model.dimension)
-        compiled, objective, _ = declared_at(instance, _variables(instance, point))
+        compiled, objective, _ = declared_at(instance, point)
         gradients = compiled.problem.objective.args[0].grad
         flat = {
             key: _dense(gradients[v]).ravel() if v in gradients else np.zeros(v.size)
@@ -135,13 +135,6 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
 
 def _dense(gradient):
     return np.asarray(gradient.todense() if hasattr(gradient, "todense") else gradient)
-
-
-def _variables(instance, point):
-    program = instance.program
-    if isinstance(program, SecondStage) and not program.squared:
-        return {"theta": point, "margins": instance.model.margins(point)}
-    return point
 
 
 @every_case

@@ -12,8 +12,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe

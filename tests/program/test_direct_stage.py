@@ -91,7 +91,7 @@ def test_every_solver_is_certified(name, solver):
     found = solve(program.instance(records()), solver=solver)
     assert found.certified
     assert found.certificate.basis == "multiplier residual"
-    floor, cap = program.box(N, 3)
+    floor, cap = program.box(Universe(DOMAIN, N, 2))
     assert floor <= found.value.min() <= found.value.max() <= cap
     assert found.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
     error = program.certified_error(Universe(DOMAIN, N, 2))
@@ -228,7 +228,5 @@ def test_curvature_and_box_are_those_of_the_columns_there_are():
         bound = program.stability(Universe(domain, n, k))
         moved = float(np.linalg.norm(solved[0] - solved[1]))
         assert 0.5 * bound.L2 < moved <= bound.L2
-        assert program.strong_convexity(domain.records(np.zeros((n, k)), np.zeros(n), y)) == pytest.approx(
-            2 / k
-        )
+        assert program.strong_convexity(Universe(domain, n, k)) == pytest.approx(2 / k)
         assert bound.w_max == pytest.approx(1 + 30 / k)

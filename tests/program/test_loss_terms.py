@@ -9,9 +9,8 @@ import pytest
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import refuse_misread
-from dp2erm_cvx.program.log_weights import LogWeight
 
 
 @pytest.mark.parametrize(

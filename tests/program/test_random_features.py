@@ -10,8 +10,7 @@ from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Gaussian, kernel_stage
-from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
-from dp2erm_cvx.program.kernels import Linear, RandomFourier
+from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, Linear, RandomFourier
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
@@ -66,12 +65,12 @@ def test_features_and_gram_matrix_give_the_same_weights(name, settings, kernel, 
 def test_random_features_are_a_kernel_that_approximates_the_gaussian_one():
     X = records(50).covariates
     kernel = RandomFourier(1.5, 4000, 7)
-    K = kernel.matrix(X)
-    assert np.max(np.abs(K - Gaussian(1.5).matrix(X))) < 0.08
+    K = kernel.cross(X, X)
+    assert np.max(np.abs(K - Gaussian(1.5).cross(X, X))) < 0.08
     np.testing.assert_allclose(np.diag(K), 1.0, atol=1e-12)
     assert np.linalg.eigvalsh(K)[0] > -1e-10
-    assert np.array_equal(K, RandomFourier(1.5, 4000, 7).matrix(X))
-    assert not np.allclose(K, RandomFourier(1.5, 4000, 8).matrix(X))
+    assert np.array_equal(K, RandomFourier(1.5, 4000, 7).cross(X, X))
+    assert not np.allclose(K, RandomFourier(1.5, 4000, 8).cross(X, X))
     assert kernel.signed
     np.testing.assert_allclose(kernel.features(X) @ kernel.features(X).T, K)
 

@@ -18,9 +18,8 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import ClosedFormWeights, Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
-from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import programs

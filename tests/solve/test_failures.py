@@ -192,7 +192,7 @@ def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     with pytest.raises(ProgramError, match="GB"):
         Compiled(program.declare, instance.data)
     embedded = Compiled(program.declare, instance.data, embed=True)
-    assert set(embedded.parameters) == {"curvature"}
+    assert set(embedded.parameters) == {"curvature", "linear", "multipliers", "offset"}
     # a solve chooses to embed by itself, and does not keep the data afterwards
     kept = len(sys.modules["dp2erm_cvx.solve.solvers"]._cache)
     raw = solve(instance, solver="clarabel", polish=False, throw=False)

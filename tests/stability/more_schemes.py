@@ -15,8 +15,7 @@ from dp2erm_cvx.audit import Quantity, SearchPlan, StabilityAudit, audit_stabili
 from dp2erm_cvx.audit.movement import Claim
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.universe import Universe
 

@@ -11,8 +11,7 @@ import pytest
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program.curves import EXPONENTIAL, LOGISTIC
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
+from dp2erm_cvx.program.curves import EXPONENTIAL, INVERSE_PROPENSITY, LOGISTIC
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from dp2erm_cvx.suprema import gradient_diameter

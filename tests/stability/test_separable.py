@@ -12,8 +12,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
-from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
+from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, Curve, LogWeight, Part
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, separable, tilt_lemma
 from dp2erm_cvx.universe import Universe
@@ -116,13 +115,13 @@ def test_degenerate_constants():
 
 def test_a_weight_beyond_floating_point_may_be_the_only_one():
     # flat up to a margin of .2: of rows of .49 and one of 1, that one has all the weight
-    steep = LogWeight().plus(LogWeight("constant", number=-0.2)).times(-3e6)
-    weight = LogWeight().times(-0.01).at_most(steep).times(-1.0)
+    steep = LogWeight("sum", (LogWeight(), LogWeight("constant", number=-0.2))).times(-3e6)
+    weight = LogWeight("minimum", (LogWeight().times(-0.01), steep)).times(-1.0)
     found = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight, clipped=True)
     assert (found.largest, found.bound.w_max, found.bound.V) == (1e6, 1e6, 2e6)
 
 
-MATCHING = LogWeight().times(-1.0).at_most(LogWeight("constant", number=0.0))
+MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0)))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Moments, WholeSpace
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from tests.unchanged import adapter
 
 

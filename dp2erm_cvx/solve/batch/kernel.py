@@ -10,8 +10,8 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
-from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import KernelModel
 from dp2erm_cvx.solve.batch.rows import Batch, Claims, FastPath, Index, Mask, Replacements, dot
 
 _MAX_STEPS = 20
@@ -32,7 +32,7 @@ def kernel_path(
     pivot = _pivoted(model, point)
     if pivot is None:
         return None
-    gram = program.kernel.matrix(records.covariates)
+    gram = program.kernel.cross(records.covariates, records.covariates)
     sizes, cap = np.bincount(simplices.group, minlength=pivot.n_groups), simplices.cap
 
     def solved(part: Replacements, goal: float) -> Claims:

@@ -12,8 +12,8 @@ from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
-from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import KernelModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance

@@ -18,8 +18,7 @@ from dp2erm_cvx.blocks import ArrayBlocks, Blocks, tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.curves import Curve
-from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.curves import Curve, LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 
 #: Numbers of records or of neighbors.

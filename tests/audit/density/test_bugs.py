@@ -9,8 +9,8 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import plug_in_ate
-from dp2erm_cvx.problems.ipw_known import RandomizedTrial
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
+from dp2erm_cvx.problems.known_weights import RandomizedTrial
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
 from tests.audit.bugs import (
     AThirdOfThePropensityNoise,

@@ -13,8 +13,8 @@ from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.overlap import overlap_private
-from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, heavy, lone, neighbors

@@ -19,7 +19,7 @@ from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, lone, neighbors

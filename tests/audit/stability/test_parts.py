@@ -17,8 +17,7 @@ from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
-from dp2erm_cvx.program.kernel_model import PublicSample
-from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe

@@ -1,11 +1,12 @@
-"""Inverse propensity weights with a known, public propensity: of a logistic coefficient, or of a trial.
+"""Weights that are public functions of one record: all 1, or of a known propensity.
 
 minimize    sum_i w_i^2 / f_i
 subject to  sum_i w_i = n,  w >= 0
 
 whose solution is w_i = n f_i / sum_j f_j, with f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>), trim)
 (equation inverse_weight of the paper), or f_i = min(1 / p_{a_i}, trim) in a randomized trial (its section
-"Stability of IPW under Randomized Trial").
+"Stability of IPW under Randomized Trial"). ``uniform`` has f_i = 1, the strong baseline that every table
+should show: the second stage is then ordinary, unweighted empirical risk minimization.
 """
 
 import math
@@ -23,6 +24,29 @@ def _numbers(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
     if not (checked := tuple(public_number(name, value) for value in values)):
         raise DeclarationError(f"{name}: must have one entry per covariate")
     return checked
+
+
+@dataclass(frozen=True)
+class Uniform(ClosedFormWeights):
+    """Weights 1 for every record."""
+
+    name = "uniform"
+    balances_arms = True  # by nothing: what they leave is all of it
+    formula = "w_i = 1"
+    citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
+    theorem = "V = 2 (weights do not depend on the data)"
+
+    def log_weights(self, records: Records) -> Array:
+        return np.zeros(records.n_samples)
+
+    def log_range(self, domain: Domain) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.uniform_weights(universe.n_samples)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        return stability.fixed_weights(universe.n_samples, 1.0)
 
 
 @dataclass(frozen=True)
