@@ -12,7 +12,7 @@ from typing import Any, cast
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.conformance import subject
+from dp2erm_cvx import conformance
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import (
@@ -189,7 +189,7 @@ def _short(value: object) -> str:
 
 def edge_records() -> dict[str, Records]:
     """Datasets of the universe that break careless code."""
-    return subject.edge_records(make_domain(P))
+    return conformance.edge_records(make_domain(P))
 
 
 def _weights(instance: Instance, solution: Solution) -> dict[str, Array]:

@@ -144,7 +144,7 @@ def known_solver(text: str) -> str | Solver:
     if ":" not in text:
         solver_by_name(text)
         return text
-    from dp2erm_cvx.conformance.files import callable_of
+    from dp2erm_cvx.conformance.run import callable_of
 
     function = callable_of(text)
     if text.partition(":")[0].endswith(".py"):

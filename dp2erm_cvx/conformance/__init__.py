@@ -1,15 +1,17 @@
 """Requirements on every program, as checks of a class, a registered name or a file, also under pytest."""
 
-from dp2erm_cvx.conformance.checks import checks_of
-from dp2erm_cvx.conformance.files import (
+from dp2erm_cvx.conformance.checks import CheckStatus, Subject, checks_of, edge_records, standard_records
+from dp2erm_cvx.conformance.run import (
     TEMPLATES,
+    CheckOutcome,
+    ConformanceReport,
     callable_of,
+    check_program,
     load_program,
+    parametrize,
     program_template,
     programs_of_file,
 )
-from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, check_program, parametrize
-from dp2erm_cvx.conformance.subject import CheckStatus, Subject, edge_records, standard_records
 
 __all__ = [
     "TEMPLATES",

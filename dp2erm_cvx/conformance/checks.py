@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import math
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import movements
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.surrogates import Surrogate
-from dp2erm_cvx.conformance.subject import (
-    Check,
-    CheckStatus,
-    Judgment,
-    Subject,
-    check_universe,
-    edge_records,
-    neighbors,
-    standard_records,
-)
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,
@@ -31,12 +24,141 @@ from dp2erm_cvx.errors import (
     InfeasibleError,
     SolverError,
 )
-from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.universe import Universe
+
+
+class CheckStatus(enum.StrEnum):
+    """``NOTED``: nothing to pass or fail, but the reader should know; ``SKIPPED``: it is derived."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    NOTED = "noted"
+
+    def __call__(self, detail: str) -> Judgment:
+        """The judgment with its reason."""
+        return self, detail
+
+
+#: What a check says of a program: whether it passed, and the numbers or the reason in words.
+Judgment = tuple[CheckStatus, str]
+
+#: Covariates of all records here, an intercept apart.
+N_FEATURES = 3
+#: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
+LARGER = (500, 5000)
+#: Of the audit, and the seed of all searches, unless others are asked for.
+SEARCH = SearchPlan(20_000)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``program`` at one choice of settings; ``search`` limits all searches and has their seed.
+
+    ``sizes`` are those of neighbors whose weights are compared, ``larger`` those at which a few of them are.
+    """
+
+    program: Program
+    search: SearchPlan = SEARCH
+    sizes: tuple[int, ...] = (8, 25)
+    larger: tuple[int, ...] = LARGER
+
+    @property
+    def derived(self) -> bool:
+        """True if all that sets noise follows from the declaration: no bound of an author's, none by hand.
+
+        What a release calls its author's word is searched for, and so are the library's own classes.
+        """
+        return "_made" in vars(type(self.program)) and self.program.own_data() is not None
+
+    def bind(self, records: Records) -> Instance:
+        """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
+        if isinstance(self.program, FirstStage):
+            return self.program.instance(records)
+        assert isinstance(self.program, SecondStage)
+        n = records.n_samples
+        noise = np.random.default_rng(2).normal(size=self.program.n_parameters(check_universe(n)))
+        raw = np.random.default_rng(1).uniform(0.2, 3.0, n)
+        weights = raw * (n / math.fsum(raw))
+        return self.program.instance(records, weights, gamma=0.05, noise=noise)
+
+
+#: What the theorems assume of a program, searched for violations. May raise: a program may do anything.
+Check = Callable[[Subject], Judgment]
+
+
+def check_universe(n_samples: int = 60) -> Universe:
+    """The universe of the checks: 3 covariates in [-1, 1], an intercept, an arm floor of a tenth.
+
+    Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
+    """
+    bound = math.hypot(math.sqrt(N_FEATURES), 1.2)
+    domain = Domain(bound, 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10))
+    return Universe(domain, n_samples, N_FEATURES)
+
+
+def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
+    """Confounded records: propensity and outcome depend on the first covariates."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n_samples, N_FEATURES))
+    propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
+    a = (rng.uniform(size=n_samples) < propensity).astype(int)
+    y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n_samples)
+    return check_universe(n_samples).domain.records(X, a, y)
+
+
+def edge_records(domain: Domain | None = None) -> dict[str, Records]:
+    """Datasets of the domain that break careless code, by name; not all of them keep the arm floor.
+
+    Default: the domain of the checks.
+    """
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (12, N_FEATURES))
+    y = rng.normal(size=12)
+    half = np.arange(12) % 2
+    domain = domain or check_universe(12).domain
+    constant, separable = X.copy(), X.copy()
+    constant[:, 1] = 0.7
+    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    return {
+        "two records": domain.records(X[:2], [0, 1], y[:2]),
+        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
+        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
+        "constant column": domain.records(constant, half, y),
+        "separable arms": domain.records(separable, half, y),
+        "no treated": domain.records(X, np.zeros(12), y),
+        "no control": domain.records(X, np.ones(12), y),
+        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
+        "zero covariates": domain.records(np.zeros((12, N_FEATURES)), half, y),
+        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
+    }
+
+
+def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
+    """Pairs as audits draw them: they differ in record 0, and each arm keeps the floor in both.
+
+    In every third pair the other records are all different and well inside, and the changed one alone becomes
+    the longest or the shortest, and that of the largest or the smallest outcome.
+    """
+    universe, rng = check_universe(n_samples), np.random.default_rng([seed, 7])
+    domain = universe.domain
+    for index in range(count):
+        pair = next_pair(universe, None, rng)
+        if index % 3 == 1:
+            X, a, y, order = pair.kinds()
+            kinds, side = np.concatenate([[0, 1], order]), 1 - 2 * (index % 2)
+            X, y = 0.2 * X[kinds], 0.2 * y[kinds]
+            X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)
+            X[1] = domain.features_bound / math.sqrt(N_FEATURES) if side < 0 else 0.0
+            y[1] = side * domain.outcome_bound
+            pair = Pairs.single(domain.inside(X), a[kinds], y, np.arange(2, n_samples + 1))
+        first, second = (domain.records(*columns) for columns in pair.raw(domain))
+        yield first, second
+
 
 passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTED
 
@@ -52,11 +174,15 @@ def _derived(detail: str = "") -> Judgment:
     return CheckStatus.SKIPPED, "derived: nothing to check" + (f" ({detail})" if detail else "")
 
 
+def _no_bound(program: Program, error: Exception) -> Judgment:
+    hint = "; a program without one has relations = frozenset()"
+    return failed(f"no bound: {error}{hint}") if program.relations else noted(f"no bound: {error}")
+
+
 def declaration(subject: Subject) -> Judgment:
     """A theorem and finite constants, from public numbers: where they are derived no more is to check."""
-    program, universe = subject.program, check_universe()
+    program, universe, text = subject.program, check_universe(), "Theorems 1 and 2"
     try:
-        text = "Theorems 1 and 2"
         if isinstance(program, SecondStage):
             program.constants(universe)
         if isinstance(program, PrivateFirstStage):
@@ -65,7 +191,7 @@ def declaration(subject: Subject) -> Judgment:
             bound = program.stability(universe)
             text = f"V = {bound.V:.4g} at n = {universe.n_samples} by {bound.theorem}"
     except CalibrationError as error:
-        return (failed if program.relations else noted)(f"no bound: {error}")
+        return _no_bound(program, error)
     return _derived(text) if subject.derived else passed(text)
 
 
@@ -82,39 +208,33 @@ def feasibility(subject: Subject) -> Judgment:
     first, error = isinstance(subject.program, FirstStage), _public_error(subject.program)
     if error is not None and math.isfinite(error):
         return _derived("every dataset is certified by design")
-    private = bool(subject.program.relations)
-    missed = []
-    samples = _samples()
+    missed, samples = list[str](), _samples()
     for name, records in samples.items():
         try:
-            solution = certified(subject, records)
-        except UNSOLVED as error:
-            if private:
-                return failed(f"{name}: {error}")
+            w, n = certified(subject, records).value, records.n_samples
+        except UNSOLVED as refused:
+            if subject.program.relations:
+                return failed(f"{name}: {refused}")
             missed.append(name)
             continue
-        if first and (complaint := _not_weights(solution.value, records.n_samples)):
-            return failed(f"{name}: {complaint}")
+        if first and (w.shape != (n,) or not np.all(np.isfinite(w))):
+            return failed(f"{name}: weights have shape {w.shape} or are not finite")
+        if first and (np.min(w) < 0 or abs(math.fsum(w) / n - 1) > _SUM):
+            return failed(f"{name}: a weight is {np.min(w):.3g}, and their sum {math.fsum(w)!r}, not {n}")
     if missed:
         return noted(f"no weights on {', '.join(missed)}: not private, whether they exist depends on data")
     what = "certified, weights >= 0 with sum n" if first else "certified"
     return passed(f"{len(samples)} ordinary and adversarial datasets: {what}")
 
 
-def _not_weights(w: Array, n: int) -> str:
-    if w.shape != (n,) or not np.all(np.isfinite(w)):
-        return f"weights have shape {w.shape} or are not finite"
-    if np.min(w) < 0:
-        return f"a weight is {np.min(w):.3g}"
-    total = math.fsum(w)
-    return "" if abs(total / n - 1) <= _SUM else f"weights sum to {total!r}, not {n}"
-
-
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets, or what a release says without one."""
     program = subject.program
-    if isinstance(program, FirstStage) and _covers_all_weights(program, _REACHED):
-        return passed("V = 2n covers all weights of sum n: they need no certificate")
+    with suppress(CalibrationError):
+        if isinstance(program, FirstStage) and _universal(
+            program.stability(check_universe(_REACHED)).V, _REACHED
+        ):
+            return passed("V = 2n covers all weights of sum n: they need no certificate")
     error = _public_error(program)
     if error is None or not math.isfinite(error):
         return noted("no public bound on the numerical error: releases are conditional")
@@ -129,14 +249,6 @@ def _public_error(program: Program) -> float | None:
         return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
     assert isinstance(resolved, FirstStage)
     return resolved.certified_error(universe)
-
-
-def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
-    """True if the bound is that of any weights of sum n."""
-    try:
-        return program.stability(check_universe(n_samples)).V >= 2 * n_samples
-    except CalibrationError:
-        return False
 
 
 def balance(subject: Subject) -> Judgment:
@@ -169,7 +281,7 @@ def eigenvalue_floor(subject: Subject) -> Judgment:
     floor, least = getattr(subject.program, "eigenvalue_floor", None), math.inf
     if floor is None:
         return _derived("none is stated")
-    rng = np.random.default_rng(subject.seed)
+    rng = np.random.default_rng(subject.search.seed)
     for records in _samples().values():
         instance = subject.bind(records)
         compiled = Compiled(instance.program.declare, instance.data)
@@ -199,65 +311,60 @@ _AUDITED = 40
 
 def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
+    program, largest, pairs, compared, theorem = subject.program, 0.0, 0, set[int](), ""
     if subject.derived:
         return _derived()
+    assert isinstance(program, FirstStage)
+    many = min(max((subject.search.evaluations or 400) // 10, 3), 40)
+    # pairs of records may make a matrix: thousands of records then take long
+    larger = subject.larger[: 1 if program.kind is Kind.QUADRATIC else None]
     try:
-        return _compared_movement(subject)
+        for n in (*subject.sizes, *larger):
+            bound = program.stability(check_universe(n))
+            universal = _universal(bound.V, n, bound.w_max)
+            if universal and n in subject.larger:
+                continue
+            compared.add(n)
+            # what no weights of sum n exceed needs no search, only solves that are certified
+            few = universal or n in subject.larger
+            for pair in neighbors(3 if few else many, n, subject.search.seed):
+                one, two = (certified(subject, records) for records in pair)
+                radii = one.certificate.output_radius, two.certificate.output_radius
+                moved = movements(one.value, two.value, 0, *radii)
+                for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
+                    reached = moved[quantity].low
+                    if reached > declared * (1 + 1e-9):
+                        return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
+                largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
+            theorem = bound.theorem
     except CalibrationError as error:
-        if subject.program.relations:
-            return failed(f"no bound: {error}; a program without one has relations = frozenset()")
-        return noted(f"no bound: {error}")
+        return _no_bound(program, error)
     except UNSOLVED as error:
         return unsolved(f"a neighbor has no certified weights: {error}")
-
-
-def _compared_movement(subject: Subject) -> Judgment:
-    program = subject.program
-    assert isinstance(program, FirstStage)
-    largest, pairs, bound, compared = 0.0, 0, None, set[int]()
-    larger = subject.larger[:1] if subject.paired else subject.larger
-    for n in (*subject.sizes, *larger):
-        bound = program.stability(check_universe(n))
-        universal = _universal(bound, n)
-        if universal and n in subject.larger:
-            continue
-        compared.add(n)
-        # what no weights of sum n exceed needs no search, only solves that are certified
-        few = universal or n in subject.larger
-        for pair in neighbors(3 if few else subject.pairs, n, subject.seed):
-            one, two = (certified(subject, records) for records in pair)
-            radii = one.certificate.output_radius, two.certificate.output_radius
-            moved = movements(one.value, two.value, 0, *radii)
-            for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
-                reached = moved[quantity].low
-                if reached > declared * (1 + 1e-9):
-                    return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
-            largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
-    assert bound is not None
     text = f"{pairs} pairs, n = {min(compared)} to {max(compared):,}"
-    return passed(f"{text}: V at most {largest:.0%} of the bound of {bound.theorem}")
+    return passed(f"{text}: V at most {largest:.0%} of the bound of {theorem}")
 
 
-def _universal(bound: StabilityBound, n: int) -> bool:
-    return bound.V >= 2 * n and bound.w_max >= n
+def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
+    """True for a bound that no weights of sum n exceed."""
+    return V >= 2 * n and w_max >= n
 
 
 def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
-    program = subject.program
-    assert isinstance(program, FirstStage)
+    program, universe = subject.program, check_universe(_AUDITED)
     if subject.derived:
         return _derived()
-    universe = check_universe(_AUDITED)
+    assert isinstance(program, FirstStage)
     try:
         bound = program.stability(universe)
-        if _universal(bound, _AUDITED):
+        if _universal(bound.V, _AUDITED, bound.w_max):
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
         audit = audit_stability(program, None, universe, bounds=[bound], search=_plan(subject, universe))
     except (CalibrationError, DataError) as error:
         return noted(f"nothing to audit: {error}")
-    worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
     if audit.violations:
+        worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
         return failed(f"{worst.claim.quantity.value} reaches {worst.ratio:.4g} times what is declared")
     seen = f"{audit.scouted + audit.resolved:,} neighbors at n = {_AUDITED}"
     # the largest weight reaches its bound more easily, and sets no noise alone
@@ -290,8 +397,8 @@ def other_settings(subject: Subject) -> Judgment:
     assert isinstance(program, FirstStage)
     if subject.derived:
         return _derived()
+    few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
     for name, value, other in _variations(program):
-        few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
         smaller = replace(subject, program=other, sizes=(8,), larger=(), search=few)
         # settings that nobody asked for may be hard to solve
         status, detail = movement(smaller, unsolved=noted)

@@ -19,9 +19,8 @@ from dp2erm_cvx.conformance import (
     programs_of_file,
     run,
 )
-from dp2erm_cvx.conformance.checks import balance, other_settings, short_audit
+from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
-from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.registry import programs

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
-from dp2erm_cvx.conformance.subject import check_universe, standard_records
+from dp2erm_cvx.conformance.checks import check_universe, standard_records
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
