@@ -26,7 +26,7 @@ from dp2erm_cvx.public import (
     setting,
     true_or_false,
 )
-from dp2erm_cvx.tables import distinct_labels, label_of, numbers_or_nan
+from dp2erm_cvx.tables import by_label, label_of, numbers_or_nan
 
 #: The cells (n,) of a raw column, by its name.
 Column = Callable[[str], Any]
@@ -112,21 +112,13 @@ class CellRule:
 
     def read(self, values: Any, name: str, column: Column) -> Any:
         """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the units."""
-        if self.synonyms or self.since is not None or self.censored:
-            labels, place = distinct_labels(values, name)
+        if self.synonyms:
             known = self._known()
-            # records share most of their texts: each of them is read once
-            read: dict[str, Any] = {
-                text: known.get(folded(text), text) if self.synonyms else self._number(text)
-                for text in set(labels)
-            }
-            kind = object if self.synonyms else np.float64
-            numbers = np.array([read[text] for text in labels], dtype=kind)[place]
-        else:
-            numbers = numbers_or_nan(values, name)
-        if self.unit_column is not None:
-            distinct, place = distinct_labels(column(self.unit_column), self.unit_column)
-            numbers = numbers * np.array([self.units.get(cell, math.nan) for cell in distinct])[place]
+            return by_label(values, name, lambda text: known.get(folded(text), text), object)
+        plain = self.since is None and not self.censored
+        numbers = numbers_or_nan(values, name) if plain else by_label(values, name, self._number, np.float64)
+        if (units := self.unit_column) is not None:
+            numbers *= by_label(column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64)
         return numbers
 
     def _number(self, label: str) -> float:
@@ -235,10 +227,8 @@ class Eligible:
                 numbers = numbers_or_nan(cells, name)
                 return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
             if sign in (ast.Eq, ast.NotEq):
-                distinct, place = distinct_labels(cells, name)
-                equal = np.array([text == value for text in distinct], dtype=np.bool_)
-                present = np.array([text != "" for text in distinct], dtype=np.bool_)
-                return (equal if sign is ast.Eq else ~equal & present)[place]
+                fulfil = value.__eq__ if sign is ast.Eq else lambda text: text not in ("", value)
+                return by_label(cells, name, fulfil, np.bool_)
         raise self._refused(f"{brief(value)} cannot be compared so")
 
     def _value(self, node: ast.expr) -> float | str | list[Any]:

@@ -26,7 +26,7 @@ from dp2erm_cvx.public import (
     table_of,
 )
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.tables import distinct_labels, labels, numbers_or_nan
+from dp2erm_cvx.tables import by_label, labels, numbers_or_nan
 from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
 
 Value = TypeVar("Value")
@@ -131,11 +131,9 @@ class Codebook:
     def members(self, cells: Any, column: str) -> NDArray[np.bool_]:
         """Indicator (n, K) of the level of a column in every cell: at most one of them."""
         known = {str(level): place for place, level in enumerate(self.levels[column])}
-        distinct, place = distinct_labels(cells, column)
         other = known.get(OTHER, len(known))
-        index = np.array([known.get(one, other) for one in distinct], dtype=np.int64)
-        inside: NDArray[np.bool_] = index[place][:, None] == np.arange(len(known))
-        return inside
+        index = by_label(cells, column, lambda text: known.get(text, other), np.int64)
+        return np.asarray(index[:, None] == np.arange(len(known)))
 
     def read(self, column: Column) -> Column:
         """Cells of raw columns as they are declared to be read: the one place where ``cells`` are applied."""

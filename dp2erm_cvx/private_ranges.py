@@ -13,7 +13,7 @@ from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.domain import LARGEST, Array, Domain, cleaned
 from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import check_settings, one_of, per_covariate, public_fraction, setting
+from dp2erm_cvx.public import check_settings, one_of, per_covariate, picked, public_fraction, setting
 
 #: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
@@ -120,12 +120,7 @@ class PrivateRanges:
 
     def restricted(self, columns: Sequence[int]) -> PrivateRanges:
         """The declaration with these covariates alone, by number and in this order."""
-        if self.ranges is None:
-            return self
-        if not isinstance(self.ranges, Mapping):
-            return replace(self, ranges=tuple(self.ranges[index] for index in columns))
-        named = list(self.ranges.items())
-        return replace(self, ranges=dict(named[index] for index in columns))
+        return replace(self, ranges=picked(self.ranges, columns))
 
     def domain(self, n_features: int) -> Domain:
         """The public domain of the normalized records of this many covariates, whatever is released."""

@@ -221,6 +221,14 @@ def per_covariate(
     return tuple(entry(f"{name}[{place}]", value) for place, value in enumerate(entries))
 
 
+def picked(entries: Any, columns: Sequence[int]) -> Any:
+    """The entries of covariates of these numbers, by name or in order; what is none of them stays."""
+    if isinstance(entries, Mapping):
+        named = list(entries.items())
+        return dict(named[index] for index in columns)
+    return tuple(entries[index] for index in columns) if isinstance(entries, Sequence) else entries
+
+
 def list_of(name: str, declared: Any, entry: Callable[[str, Any], Value], example: str) -> tuple[Value, ...]:
     """Entries of a list, each of them checked. Raises DeclarationError for what is none."""
     if isinstance(declared, str) or not isinstance(declared, Sequence):

@@ -121,6 +121,13 @@ def labels(values: Any, name: str) -> list[str]:
     return [known[k] for k in place.tolist()]
 
 
+def by_label(values: Any, name: str, value: Callable[[str], Any], kind: Any) -> NDArray[Any]:
+    """An array (n,) of this ``kind``: the ``value`` of the label of every cell, of each label once."""
+    texts, place = distinct_labels(values, name)
+    known = {text: value(text) for text in set(texts)}
+    return np.array([known[text] for text in texts], dtype=kind)[place]
+
+
 def distinct_labels(
     values: Any, name: str, label: Callable[[Any], str] | None = None
 ) -> tuple[list[str], NDArray[np.intp]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import check_settings, json_types, list_of, one_line, public_number, setting
-from dp2erm_cvx.tables import distinct_labels, label_of, repeated
+from dp2erm_cvx.tables import by_label, label_of, repeated
 
 #: Arms that a treatment may have.
 MOST_ARMS = 20
@@ -134,5 +134,4 @@ class Treatment:
     def arms(self, cells: Any) -> NDArray[np.int64]:
         """The number of the arm of every cell (n,), or -1 where it is no label."""
         known = {label: number for number, label in enumerate(self.labels)}
-        distinct, place = distinct_labels(cells, "treatment")
-        return np.array([known.get(text, -1) for text in distinct], dtype=np.int64)[place]
+        return by_label(cells, "treatment", lambda text: known.get(text, -1), np.int64)

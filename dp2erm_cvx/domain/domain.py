@@ -22,6 +22,7 @@ from dp2erm_cvx.public import (
     json_types,
     one_of,
     per_covariate,
+    picked,
     public_number,
     public_size,
     setting,
@@ -386,22 +387,15 @@ class Domain(Shown):
 
         With ranges their norm is at most :func:`~dp2erm_cvx.codebook.norm_within` of them.
         """
-        ranges, bound = self.ranges, self.features_bound
+        ranges, bound = picked(self.ranges, columns), self.features_bound
         if ranges is not None:
-            if isinstance(ranges, Mapping):
-                names = list(ranges)
-                ranges = {names[index]: ranges[names[index]] for index in columns}
-            else:
-                ranges = [ranges[index] for index in columns]
             bound = min(bound, norm_within(ranges, self.codebook))
-        bound, widths = math.hypot(self.intercept, bound), self.coordinate_bound
-        if isinstance(widths, tuple):
-            widths = tuple(widths[index] for index in columns)
-        center = self.center
+        bound, center = math.hypot(self.intercept, bound), self.center
         if isinstance(center, Mapping):
-            center = {name: value for name, value in center.items() if name in (ranges or ())} or None
-        elif center is not None:
-            center = [center[index] for index in columns]
+            center = {name: value for name, value in center.items() if name in ranges} or None
+        else:
+            center = picked(center, columns)
+        widths = picked(self.coordinate_bound, columns)
         return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center)
 
     def to_dict(self) -> dict[str, Any]:
