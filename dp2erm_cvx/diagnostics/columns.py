@@ -102,6 +102,7 @@ class RecordCounts:
         problems = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
         problems += [
             f"{name}: {count:,} of {total:,} cells hold nothing declared"
+            + (f"; {_as_numbers(name)}" if name == self.outcome else "")
             for name, count in self.unreadable.items()
             if 2 * count > total
         ]
@@ -165,7 +166,7 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
-    """Record counts in memory: what does not count is ``missing``, and no cell is ``unreadable``."""
+    """Record counts in memory: what does not count is ``missing``, and ``unreadable`` if all should count."""
     silent = np.zeros(len(data.a), dtype=np.bool_)
     if data.sampling is not None:
         silent = data.sampling.reshape(len(data.a), -1).sum(axis=1) == 0.0
@@ -176,8 +177,9 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
     outside: dict[str, int] = {}
     for name, column in zip(data.columns, X.T, strict=True):
         outside |= _outside(public, data.columns, name, column)
-    lost, clipped = int(silent.sum()), _clipped(public, a, y)
-    return RecordCounts(data.outcome, arms, lost, clipped, {}, (), {}, 0, 0, values, outside)
+    lost, clipped, book = int(silent.sum()), _clipped(public, a, y), public.codebook
+    unreadable = {} if book is not None and book.silences else {f"{data.treatment} or {data.outcome}": lost}
+    return RecordCounts(data.outcome, arms, lost, clipped, unreadable, (), {}, 0, 0, values, outside)
 
 
 def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
@@ -338,11 +340,15 @@ def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str
     if weights is not None and name == weights.column:
         return "sampling weight", (), f"no number: counts as {weights.missing:g}"
     if name in ranges or name == book.outcome:
-        read = f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
-        return "outcome" if name == book.outcome else "number", (), f"no number: counts as missing; {read}"
+        kind = "outcome" if name == book.outcome else "number"
+        return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
     if book.unit is not None and name == book.unit.column:
         return "person", (), ""
     return "unit" if name in book.no_covariates else "-", (), ""
+
+
+def _as_numbers(name: str) -> str:
+    return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
 
 
 def _cells(

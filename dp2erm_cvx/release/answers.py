@@ -126,10 +126,10 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
     level = levels.pop() if len(levels) == 1 else "own level"
     rows = []
     for one in listed:
-        half = one.interval.half_width
         records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
         text = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
-        estimate = "unknown" if half is None else f"{signed(one.estimate, half)} {one.unit}".strip()
+        half = one.interval.half_width
+        estimate = f"{signed(one.estimate, half)} {one.unit if half else ''}".strip()
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
             text += f" ({standing.upper()})"
         rows.append(

@@ -177,6 +177,7 @@ def _effect(release: EffectRelease) -> Story:
     if release.estimand != "risks" and release.is_risk:
         among += ESTIMANDS["risks"][2]
     unit = f" {unit_of(release)}".rstrip()
+    unit = f", in{unit}" if unit and half is None else unit
     level = f"{100 * interval.level:g} %"
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
@@ -244,7 +245,8 @@ def _risks(release: EffectRelease) -> Iterator[str]:
     """Both risks and their ratios, where they were released."""
     if not release.risks:
         return
-    treated, untreated = (f"{risk:.3g}" for risk in release.risks)
+    known = release.interval.half_width is not None
+    treated, untreated = (f"{risk:.3g}" if known else "unknown" for risk in release.risks)
     yield f"risks: {treated} treated, {untreated} untreated"
     if len(release.ratios) < 2:
         which = "odds ratio" if release.ratios else "ratio"
@@ -263,9 +265,8 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     first = release.groups[0].group or "missing"
     table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
     for group in release.groups:
-        half, apart = group.interval.half_width, group.contrast
+        effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
-        effect = signed(group.estimate, half) if half is not None else "unknown"
         less = "" if apart is None else interval_text(apart.interval)
         ends = (interval_text(interval) for interval in (group.interval, group.joint))
         table.add_row(
@@ -437,7 +438,7 @@ def _noise(moved: NoiseRange) -> str:
 
 
 def _unsigned(number: float, half: float | None) -> str:
-    return signed(number, half).lstrip("+")
+    return signed(number, number if half is None else half).lstrip("+")
 
 
 _STORIES: dict[type[BaseRelease], Callable[[Any], Story]] = {

@@ -391,16 +391,18 @@ def arm_tables(release: EffectRelease) -> Iterator[Block]:
 
 
 def signed(number: float, half: float | None) -> str:
-    """A number with a sign, to two digits of the half width."""
-    places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
+    """A number with a sign, to two digits of the half width; unknown where that is unbounded."""
+    if half is None:
+        return "unknown"
+    places = 1 - math.floor(math.log10(half)) if half > 0.0 else -1
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
 
 
 def interval_text(interval: EffectInterval) -> str:
     """Both ends, to two digits of the half width."""
-    half = interval.half_width
-    if interval.low is None and interval.high is None:
+    ends, half = (interval.low, interval.high), interval.half_width
+    if ends == (None, None):
         return "unbounded"
-    return " to ".join(
-        "unbounded" if end is None else signed(end, half) for end in (interval.low, interval.high)
-    )
+    if half is None:
+        return " to ".join("unbounded" if end is None else f"{end:+.4g}" for end in ends)
+    return " to ".join(signed(end, half) for end in ends if end is not None)

@@ -353,6 +353,15 @@ def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
     assert run(*effect).exit_code == 0
     write_wards(**fine, age=["900"] * 101 + ["50"] * 299)
     assert refused(*effect).startswith("error: age: 101 of 400 values are beyond the declared range; ")
+    write_wards(**fine, pressure=["high"] * 201 + ["90"] * 199)
+    read = "[cells] pressure = { synonyms = { 1 = [...], 0 = [...] } } reads texts as numbers"
+    assert f"pressure: 201 of 400 cells hold nothing declared; {read}" in " ".join(
+        run(*effect).stderr.split()
+    )
+    public, table = load_domain("wards.toml"), pd.read_csv("wards.csv", dtype=str, keep_default_na=False)
+    half = "drug or pressure: 201 of 400 cells hold nothing declared"
+    with pytest.warns(UserWarning, match=half):
+        PrivateEffect(public, Budget(1.0), seed=1).fit(table, table["drug"], table["pressure"])
 
 
 @pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])

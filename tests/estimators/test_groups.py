@@ -199,6 +199,9 @@ def test_a_group_without_records_has_an_unbounded_effect(wards, tmp_path):
     assert (empty.contrast.interval.low, empty.contrast.interval.high) == (None, None)
     assert math.isfinite(empty.estimate)
     assert "unbounded" in release.summary()
+    silent = replace(release, interval=empty.interval).summary()
+    nothing = ": unknown, in units of the outcome (95 % CI unb"
+    assert (nothing in release.summary(), nothing in silent) == (False, True)
     assert EffectRelease.from_json(release.to_json()) == release
     assert not verify(release).refuted
     assert "ward: A" in release_page(release)
