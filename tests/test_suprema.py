@@ -9,7 +9,16 @@ from scipy.special import expit
 
 from dp2erm_cvx import suprema
 from dp2erm_cvx.model.atoms import atom
-from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
+from dp2erm_cvx.program.curves import (
+    EXPONENTIAL,
+    INVERSE_PROPENSITY,
+    LOGISTIC,
+    OVERLAP,
+    SQUARE,
+    Curve,
+    LogWeight,
+    Part,
+)
 from dp2erm_cvx.stability import minimizer_norm
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
 from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
@@ -207,3 +216,7 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball):
 def test_a_loss_that_keeps_its_curvature_at_full_slope_is_none():
     for curve in (HUBER, HINGE, POISSON, SQUARE, Curve((Part(1.0, atom("line")),))):
         assert Saturation.of(curve, 1.0, 1.0, 2.0) is None
+
+
+def test_where_a_turn_overflows_twice_the_largest_slope_is_left():
+    assert gradient_diameter(EXPONENTIAL, 705.0) == pytest.approx(2 * math.exp(705.0))
