@@ -272,7 +272,7 @@ def certificates(
 
 
 def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
-    certificate, raw, model = solution.certificate, solution.stats.raw, instance.model
+    certificate, raw, model = solution.certificate, solution.raw, instance.model
     objective = gap = math.nan
     if model is not None:
         objective = model.value(solution.point) + model.penalty.value(solution.point)
@@ -288,7 +288,7 @@ def _row(name: str, label: str, instance: Instance, solution: Solution) -> Certi
         duality_gap=gap,
         raw_radius=math.nan if raw is None else raw.relative_radius,
         radius=certificate.relative_radius,
-        seconds=solution.stats.seconds,
+        seconds=solution.seconds,
     )
 
 

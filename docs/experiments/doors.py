@@ -60,7 +60,7 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
             "a quadratic objective",
         ],
         "certificate": [
-            f"weights by {solution.stats.solver}, polished:",
+            f"weights by {solution.solver}, polished:",
             f"error at most {radius:.0e} n, proved",
             f"a release needs {plan.main.tolerance:.0e} n",
         ],

@@ -16,7 +16,7 @@ from dp2erm_cvx.solve.solvers import (
     private_solver,
     solver_by_name,
 )
-from dp2erm_cvx.solve.solving import GAP_TOLERANCE, TOLERANCE, Solution, Stats, solve, uncertified_start
+from dp2erm_cvx.solve.solving import GAP_TOLERANCE, TOLERANCE, Solution, solve, uncertified_start
 
 __all__ = [
     "GAP_TOLERANCE",
@@ -32,7 +32,6 @@ __all__ = [
     "ProjectedGradient",
     "Solution",
     "Solver",
-    "Stats",
     "Status",
     "by_design",
     "certify",

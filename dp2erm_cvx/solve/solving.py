@@ -40,21 +40,12 @@ _POLISH_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class Stats:
-    """Who solved it and at what cost; ``raw`` judges the solver's own point before polishing."""
-
-    solver: str
-    iterations: int
-    seconds: float = field(repr=False)
-    raw: Certificate | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
 class Solution:
     """A point with its certificate; values are private and do not appear in the repr.
 
     ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model. ``certified`` counts,
-    ``status`` is what the solver claimed. ``within`` is an absolute bound in place of ``tolerance``.
+    ``status`` is what the solver claimed. ``within`` is an absolute bound in place of ``tolerance``. ``raw``
+    judges the solver's own point before polishing.
     """
 
     value: Array = field(repr=False)
@@ -62,7 +53,10 @@ class Solution:
     status: Status
     certificate: Certificate = field(repr=False)
     tolerance: float
-    stats: Stats = field(repr=False)
+    solver: str = field(repr=False)
+    iterations: int = field(default=0, repr=False)
+    seconds: float = field(default=0.0, repr=False)
+    raw: Certificate | None = field(default=None, repr=False)
     within: float | None = None
 
     @property
@@ -89,7 +83,7 @@ class Solution:
             )
         goal = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
-            f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
+            f"{self.solver} ended with status {self.status.value} and the point is not certified to "
             f"{goal}: raise the ridge, loosen the tolerance, or try another solver"
         )
 
@@ -148,7 +142,7 @@ def uncertified_start(instance: Instance) -> Solution:
     model = instance.composite
     start = model.start()
     unproved = Certificate(math.inf, math.inf, math.inf, "none", instance.strong_convexity)
-    return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
+    return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, "none")
 
 
 def _solve_one(
@@ -164,8 +158,8 @@ def _solve_one(
         if after.radius <= certificate.radius:
             point, certificate = polished, after
     value = point if model is None else model.output(point)
-    stats = Stats(settings.name, iterations, time.perf_counter() - began, raw)
-    return Solution(value, point, status, certificate, tolerance, stats, within)
+    seconds, name = time.perf_counter() - began, settings.name
+    return Solution(value, point, status, certificate, tolerance, name, iterations, seconds, raw, within)
 
 
 def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:

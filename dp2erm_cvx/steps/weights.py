@@ -22,7 +22,6 @@ from dp2erm_cvx.solve import (
     FirstCertified,
     Solution,
     Solver,
-    Stats,
     Status,
     private_solver,
     solve,
@@ -118,8 +117,9 @@ def weights_at(
     # the relative radius is that of the weights on the grid
     radius, m = model.output_radius(point, 0.0), instance.strong_convexity
     certificate = Certificate(0.0, radius, math.inf, "closed form", m, 0.0)
-    value, stats = model.output(point), Stats("closed form", 0, 0.0)
-    return to_grid(Solution(value, point, Status.SOLVED, certificate, execution.tolerance, stats))
+    return to_grid(
+        Solution(model.output(point), point, Status.SOLVED, certificate, execution.tolerance, "closed form")
+    )
 
 
 def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:
@@ -195,7 +195,7 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
                 continue
             if solved.certified:
                 return
-            reasons.append(f"{solved.stats.solver} ended with status {solved.status.value}")
+            reasons.append(f"{solved.solver} ended with status {solved.status.value}")
     raise CalibrationError(
         f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), so that a "
         "release would have arbitrary ones: relax its constraints, or choose another program or solver"

@@ -139,7 +139,7 @@ def check_reached(seed: int, count: int, smallest: float, names: Sequence[str] =
     for instance, reach in draws(seed, count, smallest, names):
         solution = solve(instance, solver="first_certified", within=reach)
         assert solution.certified
-        assert solution.stats.solver in ("newton", "projected_gradient")
+        assert solution.solver in ("newton", "projected_gradient")
         largest = max(largest, solution.certificate.radius / reach)
     return largest
 
@@ -227,7 +227,7 @@ def test_within_takes_the_place_of_the_tolerance_for_every_solver():
             solve(instance, within=wrong)
     # the next solver gets the same instance and must meet the same radius
     solution = solve(instance, solver=FirstCertified((Newton(0), ProjectedGradient())), within=reach)
-    assert solution.stats.solver == "projected_gradient"
+    assert solution.solver == "projected_gradient"
     assert certify(instance, solution.point).radius <= reach
 
 

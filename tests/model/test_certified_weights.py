@@ -79,7 +79,7 @@ def worst_ratio(cases, seed, largest_n, name=None):
         X, a = hostile(rng, n, p)
         records = domain.records(X, a, np.zeros(n))
         found = solve(program.instance(records), solver=SOLVER, tolerance=1e-9 + reach, throw=False)
-        assert found.certificate.relative_radius <= reach, (program, n, p, found.stats.solver)
+        assert found.certificate.relative_radius <= reach, (program, n, p, found.solver)
         ratios.append(found.certificate.relative_radius / reach)
     return max(ratios)
 

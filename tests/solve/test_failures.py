@@ -250,7 +250,7 @@ def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
     assert "private numbers" not in str(caught.value)
     assert caught.value.__suppress_context__
     fallback = FirstCertified((Clarabel(), Newton()))
-    assert solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=fallback).stats.solver == "newton"
+    assert solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=fallback).solver == "newton"
     with pytest.raises(SolverError, match="none of the listed"):
         solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=FirstCertified((Clarabel(), SCS())))
 
@@ -305,5 +305,5 @@ def test_a_curvature_without_a_bound_is_left_to_conic_solvers():
         with pytest.raises(SolverError, match="has no bound: declare a finite radius"):
             solve(instance, solver=name)
     found = solve(instance, tolerance=1e-5)
-    assert found.stats.solver == "clarabel"
+    assert found.solver == "clarabel"
     assert found.certified

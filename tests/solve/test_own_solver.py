@@ -50,7 +50,7 @@ def test_an_own_solver_is_certified_as_any_other():
     exact = solve(WEIGHTS)
     found = solve(WEIGHTS, solver=own(honest), polish=False, tolerance=1e-6)
     assert found.certified
-    assert found.stats.solver == "honest"
+    assert found.solver == "honest"
     assert np.sum(np.abs(found.value - exact.value)) <= found.certificate.output_radius + 1e-9
 
 

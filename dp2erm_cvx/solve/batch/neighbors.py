@@ -111,7 +111,7 @@ class Neighborhood:
             solution = solve(self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False)
         except (InfeasibleError, SolverError):
             return np.full(part.base.n_samples, np.nan), np.inf, 0
-        return solution.value, solution.certificate.output_radius, solution.stats.iterations
+        return solution.value, solution.certificate.output_radius, solution.iterations
 
 
 def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
