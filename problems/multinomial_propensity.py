@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.model.multinomial import MultinomialModel, multinomial_sizes
+from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
 from dp2erm_cvx.program import Array, Declaration, Instance, Params, Program, Records, Universe, setting
 from dp2erm_cvx.public import whole_number
 

@@ -15,7 +15,7 @@ from scipy.special import expit
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.multinomial import contrasts
+from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share

@@ -20,7 +20,7 @@ from dp2erm_cvx import (
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
-from dp2erm_cvx.model.multinomial import contrasts
+from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.plan.arms import _planned_fit, _room
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.effect import EffectRelease
