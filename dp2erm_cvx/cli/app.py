@@ -18,9 +18,6 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
 
-#: Characters of a message: what it quotes from a file or the command line can have any length.
-_WIDEST = 500
-
 
 class Guarded(click.Group):
     """A group that ends every error in one line on stderr and an exit code."""
@@ -50,9 +47,7 @@ class Guarded(click.Group):
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: click.echo(
-                    f"warning: {_one_line(str(message))}", err=True
-                )
+                warnings.showwarning = lambda text, *_: click.echo(f"warning: {Dp2ermError(text)}", err=True)
                 returned = super().main(*args, **kwargs)
         except click.ClickException as error:
             return _fail(error.format_message(), USAGE)
@@ -71,16 +66,9 @@ class Guarded(click.Group):
 
 
 def _fail(message: str, code: int) -> int:
-    line = _one_line(message)
+    line = str(Dp2ermError(message))  # one line, whatever it quotes
     click.echo(line if code == INTERNAL else f"error: {line}", err=True)
     return code
-
-
-def _one_line(message: str) -> str:
-    line = " ".join(message.split())
-    if len(line) > _WIDEST:  # both ends: what is quoted stands between the name and the complaint
-        line = f"{line[: _WIDEST // 2]} ... {line[-_WIDEST // 2 :]}"
-    return line
 
 
 @click.group(

@@ -369,7 +369,7 @@ def certify_command(
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
             rows += certificates(name, instance, tried)
-            screen.advance(bar)
+            bar.advance(task)
     if data is not None:
         click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
     if as_json:

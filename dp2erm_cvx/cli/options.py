@@ -69,12 +69,12 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return parts
 
 
-def _level(text: str) -> tuple[str, str]:
-    """``"sex=F"`` -> ("sex", "F"). Raises DeclarationError."""
-    column, separator, level = text.partition("=")
-    if not separator or not column.strip():
-        raise DeclarationError(f"--where {text!r}: must look like COLUMN=LEVEL, for instance sex=F")
-    return column.strip(), level.strip()
+def _named(text: str, wanted: str, *, empty: bool = False) -> tuple[str, str]:
+    """``"sex=F"`` -> ("sex", "F"). Raises DeclarationError, which says what is ``wanted``."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip() or not (empty or value.strip()):
+        raise DeclarationError(f"{text!r}: must look like {wanted}")
+    return name.strip(), value.strip()
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
@@ -245,7 +245,8 @@ def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
         if name == "settings":
             settings[name] = _settings(value, options.get("cells", ()))
         elif name == "where":
-            settings[name] = dict(map(_level, value)) or None
+            wanted = "COLUMN=LEVEL, for instance sex=F"
+            settings[name] = dict(_named(text, wanted, empty=True) for text in value) or None
         elif isinstance(value, str) and types[name].startswith(("Sequence", "tuple")):
             settings[name] = names(value)
     return settings
@@ -253,22 +254,18 @@ def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
 
 def read_setting(text: str) -> tuple[str, Any]:
     """``NAME=VALUE``, a value with commas as a list. Raises DeclarationError."""
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip() or not value.strip():
-        raise DeclarationError(f"{text!r}: must look like NAME=VALUE, for instance ridge=1")
-    name = name.strip().replace("-", "_")
+    name, value = _named(text, "NAME=VALUE, for instance ridge=1")
+    name = name.replace("-", "_")
     if name == "coefficient" or "," in value:
         return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
-    return name, number_or_text(value.strip())
+    return name, number_or_text(value)
 
 
 def _settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
     """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
-    settings = {name: None if value == "none" else value for name, value in once("setting", texts).items()}
     cuts = once("cells of", cells, _cells)
-    if cuts and "cells" in settings:
-        raise DeclarationError("cells are given twice: by --set and by --cells")
-    return settings | ({"cells": cuts} if cuts else {})
+    settings = once("setting", texts, read_setting, **({"cells": cuts} if cuts else {}))
+    return {name: None if value == "none" else value for name, value in settings.items()}
 
 
 def once(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
-from dp2erm_cvx.cli.screen import advance, stages
+from dp2erm_cvx.cli.screen import stages
 from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.text import number_or_text
 
@@ -120,10 +120,10 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
     """``COLUMN=LOW:HIGH``. Raises DeclarationError."""
     column, separator, ends = text.rpartition("=")
-    low, colon, high = ends.partition(":")
+    low, _, high = ends.partition(":")
     pair = number_or_text(low.strip()), number_or_text(high.strip())
     numeric = all(isinstance(end, int | float) and not math.isnan(end) for end in pair)
-    if not (separator and colon and column.strip() and numeric):
+    if not (separator and column.strip() and numeric):
         raise DeclarationError(f"--range {text!r}: must look like COLUMN=LOW:HIGH, for instance age=25:74")
     return column.strip(), pair
 
@@ -240,7 +240,7 @@ class Coded:
         if not _in_blocks(path, options["blocks"], domain):
             table = raw_table(path, options, domain)
             if bar is not None:
-                advance(bar, "solving")
+                bar.update(bar.task_ids[0], advance=1, description="solving")
             return cls(table, covariates)
         from dp2erm_cvx.blocked import BlockedDataset
 

@@ -74,12 +74,6 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
         yield bar
 
 
-def advance(bar: Progress, description: str | None = None) -> None:
-    """One step further, with what comes next."""
-    for task in bar.task_ids:
-        bar.update(task, advance=1, description=description)
-
-
 def stages(bar: Progress) -> Callable[[str, int, int], None]:
     """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
     (task,) = bar.task_ids

@@ -1,6 +1,6 @@
 """Choosing among candidates: by simulation or on public records for free, on private data for a charge."""
 
-from dp2erm_cvx.design.private import PrivateTuning, Selection, tune_privately
+from dp2erm_cvx.design.private import PrivateTuning, tune_privately
 from dp2erm_cvx.design.result import DesignResult, design
 from dp2erm_cvx.design.scenario import PublicData
 from dp2erm_cvx.design.simulation import DesignRow
@@ -13,7 +13,6 @@ __all__ = [
     "Guess",
     "PrivateTuning",
     "PublicData",
-    "Selection",
     "design",
     "tune_privately",
 ]

@@ -107,22 +107,6 @@ def unit(domain: Domain, p: float, n_scored: int) -> float:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """How the winner was chosen, from public quantities alone.
-
-    ``scale`` is that of the exponential noise, in units of the outcome (mean gain per record): with
-    probability 0.95 the winner's gain on the records scored is within ``resolution`` of the best.
-    ``sampler`` says what drew it.
-    """
-
-    epsilon: float
-    scale: float
-    resolution: float
-    propensity: float
-    sampler: str
-
-
-@dataclass(frozen=True)
 class PrivateTuning:
     """The winner of a private comparison and what everything together guarantees.
 
@@ -130,13 +114,18 @@ class PrivateTuning:
     ``n_fitted`` records, and states this guarantee in place of its own. No score is kept: scores are private.
     ``candidates`` are what each spends, and its bound V on the part that it is fitted to. ``model`` is the
     winner, whose ``private_workings_`` are for the data holder only.
+
+    ``selection`` says how the winner was chosen, from public quantities alone: its ``epsilon``, the declared
+    ``propensity``, the ``scale`` of the exponential noise in units of the outcome (mean gain per record), and
+    the ``sampler`` that drew it. With probability 0.95 the winner's gain on the records scored is within its
+    ``resolution`` of the best.
     """
 
     best: str
     release: Release
     guarantee: Guarantee
     candidates: tuple[Mapping[str, Any], ...]
-    selection: Selection
+    selection: Mapping[str, Any]
     n_fitted: int
     n_scored: int
     receipt: Receipt | None
@@ -156,8 +145,6 @@ class PrivateTuning:
 
 #: What the total rests on, beyond what the candidates assume.
 _ASSUMPTION = "records are divided at random, independently of the data, before anything is fitted"
-#: What draws the choice: without a seed, and with one.
-_SAMPLER = {True: "OpenDP make_noisy_max", False: "permute-and-flip in floating point"}
 
 
 def tune_privately(
@@ -224,9 +211,11 @@ def tune_privately(
     total = Budget(max(up(epsilon), score_budget.epsilon), up(delta))
 
     receipt = None
-    if ledger is None or dataset is None or seed is not None:
+    if seed is not None:
         warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=2)
     else:
+        assert ledger is not None
+        assert dataset is not None
         note = f"tuning: {len(named)} candidates"
         receipt = ledger.charge(dataset, total, note, relation=domain.relation)
 
@@ -242,22 +231,16 @@ def tune_privately(
     guarantee, winner = _together(total, parts, domain, seeded=seed is not None), winners[best]
     # what is published must not promise more than was spent on finding it
     winner.release_ = replace(winner.release_, guarantee=guarantee)
-    return PrivateTuning(
-        best=best,
-        release=winner.release_,
-        guarantee=guarantee,
-        candidates=tuple(
-            {"name": name, **asdict(plan.guarantee), "V": plan.bound.V} for name, plan in plans.items()
-        ),
-        selection=Selection(
-            *(score_budget.epsilon, scale, scale * math.log(len(named) / 0.05)),
-            *(probability, _SAMPLER[seed is None]),
-        ),
-        n_fitted=n_fitted,
-        n_scored=n_scored,
-        receipt=receipt,
-        model=winner,
-    )
+    spent = ({"name": name, **asdict(plan.guarantee), "V": plan.bound.V} for name, plan in plans.items())
+    chosen = {
+        "epsilon": score_budget.epsilon,
+        "scale": scale,
+        "resolution": scale * math.log(len(named) / 0.05),
+        "propensity": probability,
+        "sampler": "permute-and-flip in floating point" if seed is not None else "OpenDP make_noisy_max",
+    }
+    counts = n_fitted, n_scored
+    return PrivateTuning(best, winner.release_, guarantee, (*spent,), chosen, *counts, receipt, winner)
 
 
 def _refuse(

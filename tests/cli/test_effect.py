@@ -260,7 +260,7 @@ def test_groups_are_asked_for_by_flags(folder):
     done("report", "groups.json", "--output", "page.html")
     assert "ward: B" in Path("page.html").read_text()
     for flags, told in (
-        (("--where", "sex"), "--where 'sex': must look like COLUMN=LEVEL"),
+        (("--where", "sex"), "'sex': must look like COLUMN=LEVEL"),
         (("--where", "sex=X"), "where: sex = 'X': must be one of"),
         (("--by", "x"), "by: 'x' has no declared levels"),
     ):

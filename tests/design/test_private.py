@@ -110,8 +110,8 @@ def test_what_is_published_is_complete_and_holds_no_score(ledger):
     assert set(plain["selection"]) == {"epsilon", "scale", "resolution", "propensity", "sampler"}
     assert plain["selection"]["sampler"] == "OpenDP make_noisy_max"
     # 2 B / (epsilon m) with B = M' / p
-    assert result.selection.scale == pytest.approx(2 * 2.0 / (0.5 * 200))
-    assert result.selection.resolution == pytest.approx(result.selection.scale * math.log(2 / 0.05))
+    assert result.selection["scale"] == pytest.approx(2 * 2.0 / (0.5 * 200))
+    assert result.selection["resolution"] == pytest.approx(result.selection["scale"] * math.log(2 / 0.05))
     assert str(records()[2][0]) not in repr(result)
 
 
@@ -267,7 +267,7 @@ def test_without_opendp_nothing_is_read_or_charged_and_a_seeded_choice_needs_non
     monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="not private"):
         result = choose([candidate(arithmetic="assumed")], None, seed=1)
-    assert result.selection.sampler == "permute-and-flip in floating point"
+    assert result.selection["sampler"] == "permute-and-flip in floating point"
     monkeypatch.setattr(Dataset, "declared", lambda *_: pytest.fail("data were read"))
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
         choose([candidate()], ledger)
