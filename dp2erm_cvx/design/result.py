@@ -88,7 +88,54 @@ class DesignResult(Shown):
 
     def blocks(self) -> Iterator[Block]:
         """Report: the guess, the table, and the advice."""
-        return design_blocks(self)
+        wanted, public = self.question, self.question.public
+        delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
+        goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
+        yield heading(
+            f"Design of {goal}: n = {wanted.n_samples:,}, epsilon = {wanted.budget.epsilon:g}{delta}, "
+            f"{wanted.n_features} covariates"
+        )
+        if not self.answers:
+            yield _verdict(self)
+            yield ""
+        off = f"The plain difference of means would be off by {self.confounded_by:+.3g}."
+        if public is None:
+            read = "No data were read, nothing was spent."
+            yield f"Simulated from the public domain and the guess below. {read}"
+            yield _guessed(self)
+            yield (
+                f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in "
+                f"each of the {wanted.replicates} datasets (seed {wanted.seed})."
+            )
+        else:
+            yield (
+                f"{wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} records "
+                f"that were declared public: {public.source}. No private data were read, nothing was spent."
+            )
+            truth = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
+            yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
+        if (weights := wanted.domain.sampling) is not None:
+            yield (
+                f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the "
+                f"bound {weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
+            )
+        yield ""
+        headers, cells, legend = _SHOWN[self.ranking]
+        table = grid("", "pipeline", *headers, left=2)
+        for row in (*self.rows, self.beside):
+            if not row.reason and row.scores and (public is None or math.isfinite(row.scores[0])):
+                table.add_row("" if not row.tied else "1" if row is self.best else "=", row.name, *cells(row))
+        yield table
+        text = "±: simulation error (95 %). "
+        if (tied := sum(row.tied for row in self.rows) - 1) >= 0:
+            text += f"=: within simulation error of the best ({tied} beside the first); of these the "
+            text += "simplest stands first. "
+        score = "your score" if public is not None and public.score else _VALUE
+        yield text + legend.replace("$score", score)
+        yield from (f"{row.name}: {row.reason}" for row in self.rows if row.reason)
+        yield ""
+        if self.answers:
+            yield _verdict(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: the question, the guess, the rows and the verdict."""
@@ -216,56 +263,6 @@ _PARTS = {
     "binary": "outcome of two values",
     "drivers": "covariates that matter",
 }
-
-
-def design_blocks(result: DesignResult) -> Iterator[Block]:
-    """Everything that a design says."""
-    wanted, public = result.question, result.question.public
-    delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
-    goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
-    yield heading(
-        f"Design of {goal}: n = {wanted.n_samples:,}, epsilon = {wanted.budget.epsilon:g}{delta}, "
-        f"{wanted.n_features} covariates"
-    )
-    if not result.answers:
-        yield _verdict(result)
-        yield ""
-    off = f"The plain difference of means would be off by {result.confounded_by:+.3g}."
-    if public is None:
-        yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
-        yield _guessed(result)
-        yield (
-            f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in each "
-            f"of the {wanted.replicates} datasets (seed {wanted.seed})."
-        )
-    else:
-        yield (
-            f"{wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} records that "
-            f"were declared public: {public.source}. No private data were read, nothing was spent."
-        )
-        truth = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
-        yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
-    if (weights := wanted.domain.sampling) is not None:
-        yield (
-            f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
-            f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
-        )
-    yield ""
-    headers, cells, legend = _SHOWN[result.ranking]
-    table = grid("", "pipeline", *headers, left=2)
-    for row in (*result.rows, result.beside):
-        if not row.reason and row.scores and (public is None or math.isfinite(row.scores[0])):
-            table.add_row("" if not row.tied else "1" if row is result.best else "=", row.name, *cells(row))
-    yield table
-    tied = sum(row.tied for row in result.rows) - 1
-    ties = f"=: within simulation error of the best ({tied} beside the first); of these the simplest stands "
-    yield f"±: simulation error (95 %). {f'{ties}first. ' if tied >= 0 else ''}" + legend.replace(
-        "$score", "your score" if public is not None and public.score else _VALUE
-    )
-    yield from (f"{row.name}: {row.reason}" for row in result.rows if row.reason)
-    yield ""
-    if result.answers:
-        yield _verdict(result)
 
 
 def _guessed(result: DesignResult) -> Any:

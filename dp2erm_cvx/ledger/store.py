@@ -37,7 +37,7 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
     """A transaction that no other writer can interleave: on disk when the block has ended, or undone.
 
     Raises LedgerError where the file is missing (unless ``create``), is no ledger, stays locked or cannot be
-    written. Warns, by the name of the file and of whoever is known to hold it, that it waits.
+    written. Warns, by the name of the file, that it waits.
     """
     if not create and not os.path.isfile(path):
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
@@ -71,25 +71,10 @@ def _begin(db: sqlite3.Connection, path: Path) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise
-        text = f"{path}: the ledger is in use{_holders(path)}"
-        warnings.warn(f"{text}: waiting up to {_PATIENCE:g} seconds", RuntimeWarning, stacklevel=5)
+        text = f"{path}: the ledger is in use: waiting up to {_PATIENCE:g} seconds"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
         db.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE:.0f}")
         db.execute("BEGIN IMMEDIATE")
-
-
-def _holders(path: Path) -> str:
-    """The processes that lock the file, as far as the system tells.
-
-    Opening the file to ask would drop the locks of this process on it.
-    """
-    try:
-        inode, lines = os.stat(path).st_ino, Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return ""
-    # number, kind, advisory or not, read or write, process, device:device:inode; others wait
-    fields = [line.split() for line in lines if "->" not in line]
-    owners = sorted({field[4] for field in fields if len(field) > 5 and field[5].endswith(f":{inode}")})
-    return f" by process {', '.join(owners)}" if owners else ""
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
