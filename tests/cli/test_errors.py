@@ -1,3 +1,7 @@
+"""Bad input in one line, errors without values, and what a command imports."""
+
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +100,24 @@ def test_a_stream_without_unicode_is_no_error(folder):
     done = CliRunner(charset="ascii").invoke(main, FIT)
     assert done.exit_code == 0, done.output
     assert b"theta" in done.stdout_bytes
+
+
+#: Of every heavy package something that only its own import brings.
+HEAVY = ("cvxpy.atoms", "pandas.core", "sklearn.base", "numpy", "scipy", "rich", "pydantic", "matplotlib")
+
+HELP = f"""
+import sys
+import dp2erm_cvx
+from dp2erm_cvx.cli import main
+for words in (["--help"], ["check", "--help"]):
+    try:
+        main(words)
+    except SystemExit as end:
+        assert end.code == 0, words
+assert not (found := {HEAVY!r} & sys.modules.keys()), found
+""".replace(repr(HEAVY), repr(set(HEAVY)))
+
+
+def test_the_package_and_the_help_need_nothing_heavy():
+    ran = subprocess.run([sys.executable, "-c", HELP], check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
