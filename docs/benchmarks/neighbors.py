@@ -40,9 +40,9 @@ def readings(quick: bool) -> list[dict[str, Any]]:
             alone = solve(loaded.program.instance(loaded.records))
             solved = time.process_time()
             neighborhood = Neighborhood(loaded.program, loaded.records)
-            list(neighborhood.solve(loaded.replacements.take(0, 1), Movement.within(alone.value, 0.0, 0.0)))
+            list(neighborhood.solve(loaded.replacements.take(0, 1), Movement(alone.value, 0.0, 0.0)))
             shared = time.process_time()
-            reading = Movement.within(alone.value, alone.certificate.output_radius, 1e-9 * n)
+            reading = Movement(alone.value, alone.certificate.output_radius, 1e-9 * n)
             (read,) = neighborhood.solve(loaded.replacements, reading)
             each = (time.process_time() - shared) / len(read.radius)
             rows.append(

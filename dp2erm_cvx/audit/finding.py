@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import erfinv
 
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
+from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -31,9 +32,8 @@ DIRECTIONS = ("first over second", "second over first")
 class Declared:
     """A guarantee: ``epsilon`` with ``delta``, or ``mu`` of Gaussian differential privacy.
 
-    A mechanism is mu-GDP where no test tells neighbors apart better than N(0, 1) from N(mu, 1): a test of
-    level alpha has power at most ``Phi(Phi^-1(alpha) + mu)`` (Dong, Roth and Su 2022). It is then
-    (epsilon, delta)-private for every pair of :meth:`epsilon_at`.
+    A mechanism is mu-GDP where a test of level alpha has power at most ``Phi(Phi^-1(alpha) + mu)`` (Dong,
+    Roth and Su 2022): no better than N(0, 1) is told from N(mu, 1).
 
     Raises DeclarationError unless exactly one of ``epsilon`` and ``mu`` is given, with ``delta`` only beside
     ``epsilon``.
@@ -71,15 +71,12 @@ class Declared:
 
     def epsilon_at(self, delta: float) -> float:
         """The least epsilon at which a Gaussian mechanism has ``delta`` > 0, 1e-9 below at most."""
-        mu, low, high = self.gaussian_mu, 0.0, 1.0
+        mu, top = self.gaussian_mu, 1.0
         if mu == 0.0 or math.erf(mu / math.sqrt(8.0)) <= delta:  # its delta at epsilon = 0
             return 0.0
-        while analytic_delta(mu, high) > delta:
-            low, high = high, 2.0 * high
-        while high - low > 1e-9 * high:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if analytic_delta(mu, middle) > delta else (low, middle)
-        return low
+        while analytic_delta(mu, top) > delta:
+            top *= 2.0
+        return bracketed(lambda epsilon: analytic_delta(mu, epsilon) > delta, 0.0, top)
 
     def __str__(self) -> str:
         delta = "" if self.mu is not None else f", delta = {self.delta:g}"
@@ -179,11 +176,10 @@ class Finding(Shown):
     def save(self, path: str | Path) -> tuple[Path, Path]:
         """Write the datasets to ``path``.npz and everything else to ``path``.json; the two paths."""
         arrays, facts = _paths_of(path)
-        datasets = zip(_DATASETS, (self.first, self.second), strict=True)
         columns = {
             f"{name}_{which}": part
-            for which, all_ in datasets
-            for name, part in zip(_COLUMNS, all_, strict=False)
+            for which, end in zip(_DATASETS, (self.first, self.second), strict=True)
+            for name, part in zip(_COLUMNS, end, strict=False)
         }
         np.savez_compressed(arrays, **columns)
         fields = {

@@ -123,17 +123,13 @@ class Interval:
 class Movement(Reading):
     """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of neighbors.
 
-    Gaps of at most ``least`` do not count as a difference between two weights.
+    Gaps of at most ``least`` do not count as a difference: neighbors are off by ``other`` at most.
     """
 
-    def __init__(self, base: Array, radius: float, least: float) -> None:
-        self.beside, self.n, self.radius, self.least = (base,), len(base), radius, least
+    def __init__(self, base: Array, radius: float, other: float) -> None:
+        self.beside, self.n, self.radius = (base,), len(base), radius
+        self.least = _error(self.n, radius + other)
         self.heaviest = float(np.max(base, initial=0.0))
-
-    @classmethod
-    def within(cls, base: Array, radius: float, other: float) -> Movement:
-        """For neighbors whose weights are off by ``other`` at most."""
-        return cls(base, radius, _error(len(base), radius + other))
 
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
         """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
@@ -193,7 +189,7 @@ def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float
     The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm. ``changed`` is the
     record that differs.
     """
-    reading = Movement.within(w, w_radius, v_radius)
+    reading = Movement(w, w_radius, v_radius)
     (sums,), (largest,) = reading.of(v[None, :], w)
     return reading.intervals(sums, largest, (float(w[changed]), float(v[changed])), v_radius)
 
@@ -350,11 +346,11 @@ def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: 
 
     A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair.
     """
-    ends = {}
-    for pair in pairs:
-        for place in (0, 1) if base else (1,):
-            records = (pair.first, pair.second)[place]
-            ends[id(records)] = (records, pair.solved[place])
+    ends = {
+        id(records): (records, solved)
+        for pair in pairs
+        for records, solved in list(zip((pair.first, pair.second), pair.solved, strict=True))[1 - base :]
+    }
     ratios, radii = [0.0], [0.0]
     for records, (weights, radius) in ends.values():
         with contextlib.suppress(SolverError):

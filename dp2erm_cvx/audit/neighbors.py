@@ -105,7 +105,7 @@ class Base:
         Without those that leave the universe and those that have no certified weights.
         """
         inside, replacements = self._replacements(changes)
-        reading = Movement.within(self.weights, self.radius, TOLERANCE * self.records.n_samples)
+        reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         moves = []
         for part in self.neighborhood.solve(replacements, reading):
             sums, largest, own = part.values

@@ -64,24 +64,12 @@ def _read(plain: dict[str, Any]) -> Kept:
 
 @dataclass(eq=False)
 class Rounds:
-    """Looks of one strategy each, in turns.
+    """Looks of one strategy each, in turns of their ``names``.
 
-    Parameters
-    ----------
-    names
-        Strategies, taken in turns.
-    source
-        Draws the datasets whose neighbors are tried; None for the search over base datasets alone.
-    pool
-        Covariates of held-out records (m, d); None for those of the data.
-    solver
-        Solves one in so many neighbors again.
-    few
-        Whether the records are few enough for the declared problem, and for keeping pairs of datasets.
-    compare
-        Whether a fast surrogate has to agree with full solves on a sample before it is used.
-    digest
-        A fingerprint of the data, by which a checkpoint knows them.
+    ``source`` draws the datasets whose neighbors are tried, None for the search over base datasets alone.
+    ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves one in
+    so many neighbors again. ``few`` records are those that the declared problem takes. ``compare``: a fast
+    surrogate has to agree with full solves on a sample. ``digest`` is by what a checkpoint knows the data.
     """
 
     program: FirstStage

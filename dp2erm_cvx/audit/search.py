@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -60,12 +59,6 @@ class SearchPlan:
         object.__setattr__(self, "workers", whole_workers(self.workers))
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))
-
-    def share(self, part: float) -> SearchPlan:
-        """A search with a part of the limits."""
-        evaluations = None if self.evaluations is None else max(1, round(part * self.evaluations))
-        seconds = None if self.seconds is None else part * self.seconds
-        return dataclasses.replace(self, evaluations=evaluations, seconds=seconds)
 
 
 #: A number, or several that are compared one after the other.
@@ -136,22 +129,12 @@ def explore(
 ) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
-    Parameters
-    ----------
-    look
-        ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at most
-        ``room`` evaluations. It depends on its arguments and on nothing else.
-    most
-        Evaluations that look ``number`` takes at most.
-    highest
-        The largest ratio to a bound so far, as far as the search can tell.
-    keep, apart
-        Pairs that are kept, and by how much their heights differ at least.
-    wave
-        Looks that start from the same best pairs, whoever takes them: no result depends on the workers.
-    call, read
-        What a checkpoint belongs to in plain JSON types, and a pair from what its ``plain()`` gave; None for
-        a search without checkpoints. One is written wherever the search could go on after a stop.
+    ``look(state, number, room)`` tries new pairs, or changes of the best before its wave, with at most
+    ``room`` evaluations, ``most(number)`` at most, and depends on nothing else. ``highest`` is the largest
+    ratio to a bound so far. ``keep`` pairs are kept, their heights no less than ``apart``. ``wave`` looks
+    start from the same best pairs, whoever takes them: no result depends on the workers. ``call`` is what a
+    checkpoint belongs to, and ``read`` gives a pair from its ``plain()``; None for a search without
+    checkpoints. One is written wherever the search could go on after a stop.
 
     Raises DataError for a checkpoint of another search.
     """

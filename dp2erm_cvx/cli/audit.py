@@ -124,7 +124,7 @@ def _refuse_data(options: dict[str, Any], names: Sequence[str]) -> None:
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
     with screen.progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit import audit_stability, tightness
+        from dp2erm_cvx.audit import SearchPlan, audit_stability, tightness
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.sampling import refuse
@@ -156,7 +156,9 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
         n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
         small = Universe(domain, n, min(result.universe.n_features, 3))
-        short = dataclasses.replace(search.share(1 / 20), progress=lambda share, *_: update(share))
+        few, seconds = search.evaluations, search.seconds
+        limits = few and max(1, few // 20), seconds and seconds / 20
+        short = SearchPlan(*limits, search.seed, search.workers, progress=lambda share, *_: update(share))
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return dataclasses.replace(result, title=result.program.name, tightness=cells)
 
