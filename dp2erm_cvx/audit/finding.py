@@ -278,23 +278,19 @@ def _check(pair: Finding) -> None:
         arms = np.isin(a, range(len(pair.domain.arms)))
         if not (np.isfinite(X).all() and np.isfinite(y).all() and arms.all()):
             raise ValueError("records that are none")
-        if pair.mapped and not _inside(pair.domain, X, a, y):
+        domain, covariates = pair.domain, X[:, 1:] if pair.domain.intercept else X
+        if pair.mapped and not (
+            (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
+            and (np.abs(covariates) <= np.array(domain.widths(covariates.shape[1]) or np.inf)).all()
+            and (not domain.intercept or (X[:, 0] == domain.intercept).all())
+            and (np.abs(y) <= domain.outcome_bound).all()
+            and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
+        ):
             raise ValueError("records outside of the domain")
     if len(pair.first) == 3 and pair.first[0].shape != pair.second[0].shape:
         raise ValueError("datasets of different shapes")
     if differing_units(pair.first, pair.second) > 1:
         raise ValueError("more than one record or person differs")
-
-
-def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
-    covariates = X[:, 1:] if domain.intercept else X
-    return bool(
-        (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
-        and (np.abs(covariates) <= np.array(domain.widths(covariates.shape[1]) or np.inf)).all()
-        and (not domain.intercept or (X[:, 0] == domain.intercept).all())
-        and (np.abs(y) <= domain.outcome_bound).all()
-        and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
-    )
 
 
 #: By kind of audit, what reads its saved facts and gives the function that audits the pair once more.

@@ -73,16 +73,11 @@ _PAIRED = 12
 class NoiseAudit(Shown):
     """Tests of noise, or of releases of the same data: they depend on secret noise and are not private.
 
-    ``p_values`` by test are valid whatever the others are: of noise ``repeats`` (how close two draws came, up
-    to a sign), ``radius`` (the law of ``||b||``, of box noise in its box) and ``direction``; of releases
-    ``repeats`` alone. ``closest`` is the smallest distance of two of the ``counted`` ones among ``size``, and
-    ``median_radius`` relative to the median it should have. For fresh noise of the stated law an ``alarm``
-    has a probability of at most ``level``.
-
-    No alarm is no proof: another law may be close to the stated one, a generator may be predictable without
-    ever repeating, or repeat only later. Of releases fewer than two may have counted (inside Theta and off
-    the kinks of R, where theta has a density), and output perturbation may have a grid so coarse that its
-    releases coincide by right.
+    ``p_values`` by test: of noise ``repeats`` (how close two draws came, up to a sign), ``radius`` and
+    ``direction``; of releases ``repeats`` alone. ``closest`` is the smallest distance of two of the
+    ``counted`` ones among ``size``, and ``median_radius`` relative to the median it should have. For fresh
+    noise of the stated law an ``alarm`` has a probability of at most ``level``; no alarm is no proof.
+    Releases count inside Theta and off the kinks of R, where theta has a density.
     """
 
     p_values: Mapping[str, float]
@@ -114,21 +109,20 @@ def audit_noise(
 ) -> NoiseAudit:
     """Test that ``draw()`` returns independent noise vectors b (p,) of the law of ``calibration``.
 
-    - repeats: the closest pair of draws, or of a draw and a negated one, against a union bound for the stated
-      density. Noise that is used twice, or a generator of few states, gives 0.
-    - radius: Kolmogorov-Smirnov test of ``||b||`` against Gamma(p, scale), or scale times chi_p; of
-      ``max |b_j| / m_j`` for box noise.
-    - direction: Kolmogorov-Smirnov tests of ``b / ||b||`` along every coordinate and, up to 12 coordinates,
-      along the diagonals of every pair; one sign test for p = 1. All exact, joined by Bonferroni.
-    - direction of box noise: the same of each coordinate over the largest one where it is another, with sign
-      tests of coordinates and of pairs, and of how often each is the largest.
+    - repeats: the closest pair of draws, up to a sign, against a union bound for the stated density.
+    - radius: Kolmogorov-Smirnov test of ``||b||``, or ``max |b_j| / m_j`` of box noise.
+    - direction: the same of ``b / ||b||`` along every coordinate and, up to 12, the diagonals of every pair;
+      of box noise, of each coordinate over the largest one, with sign tests. Joined by Bonferroni.
 
     Raises DeclarationError for an invalid argument, or where a draw is not a finite vector (p,).
     """
     size = whole_number("size", size, at_least=20)
     level = public_fraction("level", level)
     p = calibration.n_parameters
-    draws = np.array([_vector(draw(), p) for _ in range(size)])
+    vectors = [np.asarray(draw(), dtype=np.float64) for _ in range(size)]
+    if any(vector.shape != (p,) or not np.all(np.isfinite(vector)) for vector in vectors):
+        raise DeclarationError(f"draw: every draw must be a finite vector of shape ({p},)")
+    draws = np.array(vectors)
     radii = calibration.norms(draws)
     # distributions of the length at unit scale
     law = stats.gamma(p) if calibration.noise.pure else stats.chi(p)
@@ -142,13 +136,6 @@ def audit_noise(
     }
     median = float(np.median(radii) / (calibration.scale * law.median()))
     return NoiseAudit(p_values, near, size, size, level, median)
-
-
-def _vector(value: ArrayLike, p: int) -> Array:
-    vector = np.asarray(value, dtype=np.float64)
-    if vector.shape != (p,) or not np.all(np.isfinite(vector)):
-        raise DeclarationError(f"draw: every draw must be a finite vector of shape ({p},)")
-    return vector
 
 
 def _direction(draws: Array, radii: Array) -> float:
@@ -209,9 +196,8 @@ def audit_repeats(
     """Release theta ``size`` times from the raw data X (n, k), a (n,), y (n,), and look for reused noise.
 
     The density of theta is at most that of the noise at 0 times the determinant of the Hessian (proof of
-    Theorem 1), which the public trace bound limits, so that the chance of a close pair has a public bound. A
-    generator with 256 states repeats itself among 64 releases with probability 0.9996. No ledger is charged:
-    use synthetic data, or keep all of it with the data holder.
+    Theorem 1), which the public trace bound limits, so that the chance of a close pair has a public bound.
+    No ledger is charged: use synthetic data, or keep all of it with the data holder.
 
     Raises DeclarationError for a seeded model, an invalid argument, or a second stage other than weighted
     least squares with an elastic net.
@@ -237,8 +223,12 @@ def audit_repeats(
         smallest = _MARGIN * np.max(np.abs(counted), axis=1, initial=0.0) + reach
         counted = counted[np.min(np.abs(counted), axis=1, initial=math.inf) > smallest]
     near = closest(counted, mirrored=False) if len(counted) > 1 else math.inf
+    rounding = 0.0
+    if step.precision is not None:  # and the error of a solve, of both
+        steps = math.sqrt(thetas.shape[1]) * math.ldexp(1.0, step.precision.grid.exponent)
+        rounding = 2 * (step.precision.tolerance + steps)
     density = _log_largest_density(step, n)
-    chance = chance_of_pair(near + _rounding(step), density, len(counted), thetas.shape[1], ways=1)
+    chance = chance_of_pair(near + rounding, density, len(counted), thetas.shape[1], ways=1)
     return NoiseAudit({"repeats": chance}, near, len(counted), size, level)
 
 
@@ -253,11 +243,3 @@ def _log_largest_density(step: Step, n: int) -> float:
     # the determinant is at most the mean eigenvalue to the power p
     mean = n * (step.loss.hessian_trace / p + calibration.gamma + step.loss.strong_convexity)
     return log_peak_density(calibration) + p * math.log(mean)
-
-
-def _rounding(step: Step) -> float:
-    """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
-    if step.precision is None:
-        return 0.0
-    grid = step.precision.grid
-    return 2 * (step.precision.tolerance + math.sqrt(grid.n_parameters) * math.ldexp(1.0, grid.exponent))

@@ -26,7 +26,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds, Source, TightnessCell
+from dp2erm_cvx.audit.rounds import BASE, Rounds, TightnessCell
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
@@ -205,22 +205,35 @@ def audit_stability(
     search = SearchPlan(seconds=60.0) if search is None else search
     domain = universe.domain if isinstance(universe, Universe) else universe
     program = program.resolve(domain)
-    source = _source(data, domain)
-    example = None if source is None else source(np.random.default_rng([search.seed, 0]))
+    draw: Any = data
+    fixed = None if data is None or callable(data) else records_of(data, domain)
+
+    def source(rng: np.random.Generator) -> Records:
+        return records_of(draw(rng), domain) if fixed is None else fixed
+
+    example = None if data is None else source(np.random.default_rng([search.seed, 0]))
     universe = _universe(universe, example)
-    claims, refused = claims_of(program, universe) if bounds is None else (_checked(bounds), {})
+    refused: dict[str, str] = {}
+    if bounds is None:
+        claims, refused = claims_of(program, universe)
+    else:
+        each = [Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds]
+        claims = tuple(claim for some in each for claim in some)
+    if not claims or not all(isinstance(claim, Claim) for claim in claims):
+        raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
     blocked = isinstance(example, RecordBlocks)
     if blocked:
         _refuse_whole(program, universe, search, strategies)
     few = universe.n_samples <= LARGEST_DECLARED and not blocked
-    names = _chosen(strategies, has_data=source is not None, few=few, blocked=blocked)
+    names = _chosen(strategies, has_data=data is not None, few=few, blocked=blocked)
     checking = solver if few else "first_certified"
     pool = None if held_out is None else records_of(held_out, domain).covariates
     digest = None
     if example is not None:  # by which a checkpoint knows its data
         digest = hashlib.sha256(b"".join(example.blocks.map(_hashed))).hexdigest()
     began = time.perf_counter()
-    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few, digest=digest)
+    drawn = None if data is None else source
+    rounds = Rounds(program, universe, claims, names, drawn, pool, search.seed, checking, few, digest=digest)
     state = rounds.explored(search)
     verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
@@ -236,20 +249,8 @@ def audit_stability(
         seconds=time.perf_counter() - began,
         seed=search.seed,
         check=checked,
-        private=source is None or callable(data),
+        private=data is None or callable(data),
     )
-
-
-def _checked(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
-    """Claims from what a user passes. Raises DeclarationError for anything else, and for nothing at all."""
-    claims: list[Claim] = []
-    for bound in bounds:
-        if not isinstance(bound, Claim | StabilityBound):
-            raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
-        claims += Claim.of(bound.theorem, bound) if isinstance(bound, StabilityBound) else [bound]
-    if not claims:
-        raise DeclarationError("bounds: nothing to audit")
-    return tuple(claims)
 
 
 def _chosen(
@@ -268,17 +269,6 @@ def _chosen(
     if not names:
         raise DeclarationError("search: nothing to search")
     return tuple(dict.fromkeys(names))
-
-
-def _source(data: Data | Generator | None, domain: Domain) -> Source | None:
-    """Draws datasets; None where there are none. Raises DataError."""
-    if data is None:
-        return None
-    if callable(data):
-        draw = data
-        return lambda rng: records_of(draw(rng), domain)
-    records = records_of(data, domain)
-    return lambda rng: records
 
 
 def records_of(data: Data, domain: Domain) -> Records:
