@@ -215,25 +215,23 @@ def field_option(declared: str, *flags: str, **extra: Any) -> Callable[[Any], An
 
 
 def _declared(kind: type) -> list[click.Option]:
-    said: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if "__dataclass_fields__" in vars(base):
-            module = base.__module__.partition(".")[2]
-            said |= {name: f"{module}:{base.__name__}.{name}" for name in described(base.__doc__)}
+    """An option for every setting of a class, bound to the class that describes it."""
+    said = {
+        name: f"{base.__module__.partition('.')[2]}:{base.__name__}.{name}"
+        for base in reversed(kind.__mro__)
+        if "__dataclass_fields__" in vars(base)
+        for name in described(base.__doc__)
+    }
     made: list[click.Option] = []
     for one in _fields(kind):
         spec, several = str(one.type), one.name in _SPELLED
-        listed = spec.startswith(("Sequence", "tuple"))
-        extra: dict[str, Any] = {"metavar": _SPELLED.get(one.name, "A,B,..." if listed else None)}
-        if "float" in spec and not several:
-            extra["type"] = Number()
-        if spec == "bool":
-            extra["is_flag"] = True
-        elif not several:
-            extra["default"] = one.default
+        listed = "A,B,..." if spec.startswith(("Sequence", "tuple")) else None
+        extra: dict[str, Any] = {"declared": said[one.name], "beside": _BESIDE.get(one.name, "")}
+        extra |= {"metavar": _SPELLED.get(one.name, listed), "multiple": several}
+        extra |= {"is_flag": True} if spec == "bool" else {} if several else {"default": one.default}
+        extra |= {"type": Number()} if "float" in spec and not several else {}
         flag = "--set" if one.name == "settings" else f"--{one.name.replace('_', '-')}"
-        place, beside = said[one.name], _BESIDE.get(one.name, "")
-        made.append(FieldOption([flag, one.name], multiple=several, declared=place, beside=beside, **extra))
+        made.append(FieldOption([flag, one.name], **extra))
     return made
 
 

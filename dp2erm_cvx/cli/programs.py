@@ -17,7 +17,7 @@ import click
 
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.reading import read_domain, read_layout
-from dp2erm_cvx.cli.screen import console, print_json, progress
+from dp2erm_cvx.cli.screen import console, print_json, progress, writing
 from dp2erm_cvx.display import pairs
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.public import whole_number
@@ -272,13 +272,8 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
         shadows = bool(spec.origin) and os.path.dirname(str(spec.origin)) != os.getcwd()
     if shadows:
         raise DeclarationError(f"{place}: hides the installed module {place.stem!r}: choose another name")
-    try:
-        with place.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise DeclarationError(f"{place}: exists already; choose another --output") from None
-    except OSError as error:
-        raise DeclarationError(f"{place}: cannot be written: {error.strerror or error}") from None
+    with writing(place), place.open("x", encoding="utf-8") as file:
+        file.write(text)
     click.echo(f"{place}: {TEMPLATES[kind]}")
     click.echo(f"Next: edit it, then dp2erm check-program {place}")
 

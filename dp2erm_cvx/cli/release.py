@@ -189,12 +189,9 @@ def _show_release(release: BaseRelease, delta: float, options: dict[str, Any], d
         click.echo(f"warning: {reading.NO_RANGES}", err=True)
     if not release.private:
         click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
-    try:
-        click.echo(release.to_json()) if options["as_json"] else screen.show(release.blocks())
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk behind stdout: what was charged has been told
-        raise screen.unwritable("stdout", error) from None
+    text, blocks = release.to_json(), list(release.blocks())
+    with screen.writing("stdout"):  # behind which a disk may be full: what was charged has been told
+        click.echo(text) if options["as_json"] else screen.show(blocks)
 
 
 def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -> None:
@@ -386,7 +383,8 @@ def _released(
         for release in releases.values():
             click.echo(release.to_json())
         if releases and isinstance(error, OSError):
-            raise screen.unwritable(", ".join(filter(None, files.values())), error) from None
+            with screen.writing(", ".join(filter(None, files.values()))):
+                raise
         raise
     finally:
         receipts = [paid, *(getattr(model, "receipt_", None) for model in models.values())]

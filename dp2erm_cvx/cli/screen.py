@@ -142,7 +142,7 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
     part = target.with_name(f"{target.name}.part")
     device = target.exists() and not target.is_file()  # which has no part, and is not replaced
     with ExitStack() as stack:
-        try:
+        with writing(path):
             new = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # not what a link at the part is of
             fd = os.open(target if device else part, os.O_RDWR | (0 if device else new), 0o666)
             file = stack.enter_context(os.fdopen(fd, "w", encoding="utf-8"))
@@ -150,11 +150,7 @@ def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None
                 _taken(fd, part)
                 if os.path.lexists(path) and not force:
                     part.unlink()
-                    raise DeclarationError(f"{path}: exists: choose another file, or --force")
-        except BlockingIOError:
-            raise DeclarationError(f"{path}: another process is writing it: choose another file") from None
-        except (OSError, ValueError) as error:
-            raise error if isinstance(error, DeclarationError) else unwritable(path, error) from None
+                    check_new(path, force)
         try:
             yield file
             file.flush()
@@ -183,23 +179,28 @@ def _taken(fd: int, part: Path) -> None:
                 raise
 
 
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Whatever cannot be written in this block is a DeclarationError of one line."""
+    try:
+        yield
+    except (BrokenPipeError, DeclarationError):
+        raise
+    except BlockingIOError:
+        raise DeclarationError(f"{path}: another process is writing it: choose another file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{path}: cannot be written: {reason}") from None
+
+
 def made_folder(path: str | Path) -> Path:
     """A folder, which is there afterwards. Raises DeclarationError in one line."""
-    try:
+    with writing(path):
         Path(path).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
     return Path(path)
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a file. Raises DeclarationError in one line."""
-    try:
+    with writing(path):
         Path(path).write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise unwritable(path, error) from None
-
-
-def unwritable(path: str | Path, error: Exception) -> DeclarationError:
-    """Message of one line about a file that could not be written."""
-    return DeclarationError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -146,7 +146,7 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     assert run("new-program", "mine", "--kind", "exponential").exit_code == 0
     for words, message in (
         (("overlap",), "installed already"),
-        (("mine",), "exists already"),
+        (("mine",), "mine.py: cannot be written: File exists"),
         (("numpy",), "hides the installed module 'numpy'"),
         (("string",), "hides the installed module 'string'"),
         (("yours", "--output", "cvxpy.py"), "hides the installed module 'cvxpy'"),

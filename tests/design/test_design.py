@@ -245,6 +245,14 @@ def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
     assert enough_records(result, 1, lambda *_: None) == enough
 
 
+def test_the_default_is_simulated_where_weights_come_first():
+    asked, rows = question(goal="rule", n=200, guess=Guess(effect_spread=4.0)), []
+    for name, wrong in (("constant", 0.5), ("weights", 0.45)):
+        rows.append(DesignRow(name, name).of_rule([SimulatedRun(wrong, lost=1.0)] * 10))
+    result = DesignResult(asked, (rows[1], rows[1]), rows[0], 0.0)
+    assert enough_records(result, 1, lambda *_: None)[1] == "simulated"
+
+
 def test_what_is_worth_reading():
     constant = DesignRow("constant").of_rule([SimulatedRun(0.5)] * 10)
 
