@@ -56,8 +56,8 @@ def second_stages() -> dict[str, type[SecondStage]]:
 @cache
 def parts() -> dict[str, type[Program]]:
     """Programs of this library that a pipeline solves beside its stages, by name."""
-    modules = [module for entry in entry_points(group=GROUP) if _own(entry) for module in _loaded(entry)]
-    return {cls.name: cls for module in modules for cls in _programs_of(module) if not _is_stage(cls)}
+    classes = [cls for entry in entry_points(group=GROUP) if _own(entry) for cls in _classes(entry)]
+    return {cls.name: cls for cls in classes if not issubclass(cls, FirstStage | SecondStage)}
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def known_meanwhile(cls: type[Program]) -> Iterator[None]:
 
     Raises DeclarationError where a registered program has that name.
     """
-    _refuse_other(cls, available())
+    refuse_taken_name(cls)
     _ADDED.append(cls)
     try:
         yield
@@ -74,12 +74,17 @@ def known_meanwhile(cls: type[Program]) -> Iterator[None]:
         _ADDED.remove(cls)
 
 
-def refuse_taken_name(program: Program) -> None:
-    """Raise DeclarationError where a program bears the name of a registered one that it is not.
+def refuse_taken_name(cls: type[Program]) -> None:
+    """Raise DeclarationError where a class bears the name of a registered one that it is not.
 
     A release names its programs: one that is based on another and changes it needs a name of its own.
     """
-    _refuse_other(type(program), available())
+    other = available().get(cls.name, cls)
+    if cls is not other:
+        raise DeclarationError(
+            f"{cls.__name__} is named {cls.name!r}, as {other.__module__}.{other.__name__} is: "
+            "give it a name of its own"
+        )
 
 
 def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
@@ -104,15 +109,6 @@ def _sound() -> tuple[dict[str, type[Program]], tuple[str, ...]]:
     for complaint in complaints:
         warnings.warn(f"left out: {complaint}", RuntimeWarning, stacklevel=4)
     return known, complaints
-
-
-def _refuse_other(cls: type[Program], known: dict[str, type[Program]]) -> None:
-    other = known.get(cls.name)
-    if other is not None and cls is not other:
-        raise DeclarationError(
-            f"{cls.__name__} is named {cls.name!r}, as {other.__module__}.{other.__name__} is: "
-            "give it a name of its own"
-        )
 
 
 def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
@@ -152,35 +148,31 @@ def _own(entry: EntryPoint) -> bool:
 
 
 def _offered(entry: EntryPoint) -> Found:
+    """The stages of an entry point, by name."""
     offered: Found = {}
-    for module in _loaded(entry):
-        for cls in filter(_is_stage, _programs_of(module)):
-            try:
-                cls.refuse_own_class()
-            except DeclarationError as error:
-                raise ProgramError(f"{module.__name__}: {error}") from None
-            if (other := offered.setdefault(cls.name, cls)) is not cls:
-                raise ProgramError(
-                    f"two programs are named {cls.name!r}: in {other.__module__} and in {cls.__module__}; "
-                    "rename one"
-                )
+    for cls in _classes(entry):
+        if not issubclass(cls, FirstStage | SecondStage):
+            continue
+        try:
+            cls.refuse_own_class()
+        except DeclarationError as error:
+            raise ProgramError(f"{cls.__module__}: {error}") from None
+        if (other := offered.setdefault(cls.name, cls)) is not cls:
+            raise ProgramError(
+                f"two programs are named {cls.name!r}: in {other.__module__} and in {cls.__module__}; "
+                "rename one"
+            )
     return offered
 
 
-def _programs_of(module: ModuleType) -> Iterator[type[Program]]:
-    """The programs that are written in a module."""
-    for _, cls in inspect.getmembers(module, inspect.isclass):
-        if issubclass(cls, Program) and not inspect.isabstract(cls) and cls.__module__ == module.__name__:
-            yield cls
-
-
-def _is_stage(cls: type[Program]) -> bool:
-    return issubclass(cls, FirstStage | SecondStage)
-
-
-def _loaded(entry: EntryPoint) -> list[ModuleType]:
+def _classes(entry: EntryPoint) -> list[type[Program]]:
+    """The programs that are written in the module of an entry point, or in every module of its package."""
     try:
-        return _modules(entry.load())
+        loaded = entry.load()
+        if not isinstance(loaded, ModuleType):
+            raise ProgramError(f"entry point group {GROUP}: must name a module or package, not {loaded!r}")
+        inside = pkgutil.iter_modules(getattr(loaded, "__path__", ()), prefix=loaded.__name__ + ".")
+        modules = [importlib.import_module(info.name) for info in inside] or [loaded]
     except ProgramError:
         raise
     except (Exception, SystemExit) as error:  # of another distribution: anything
@@ -189,13 +181,6 @@ def _loaded(entry: EntryPoint) -> list[ModuleType]:
             f"entry point {entry.name} = {entry.value}{home} cannot be imported: {type(error).__name__}: "
             f"{error}; repair or uninstall it"
         ) from error
-
-
-def _modules(loaded: object) -> list[ModuleType]:
-    """A module, or every module of a package."""
-    if not isinstance(loaded, ModuleType):
-        raise ProgramError(f"entry point group {GROUP}: must name a module or package, not {loaded!r}")
-    if not hasattr(loaded, "__path__"):
-        return [loaded]
-    names = [info.name for info in pkgutil.iter_modules(loaded.__path__, prefix=loaded.__name__ + ".")]
-    return [importlib.import_module(name) for name in names]
+    classes = [(module, cls) for module in modules for _, cls in inspect.getmembers(module, inspect.isclass)]
+    own = [cls for module, cls in classes if cls.__module__ == module.__name__]
+    return [cls for cls in own if issubclass(cls, Program) and not inspect.isabstract(cls)]

@@ -55,7 +55,7 @@ class Study(Pipeline):
             )
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))
-            refuse_taken_name(getattr(self, name))
+            refuse_taken_name(type(getattr(self, name)))
 
     @property
     def calibrator(self) -> Calibrator:

@@ -88,7 +88,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if function is None:
             return None
         known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
-        known |= self.by_name()
+        known |= vars(self)
         wanted = inspect.signature(function).parameters
         if unknown := [name for name in wanted if name not in known]:
             raise DeclarationError(

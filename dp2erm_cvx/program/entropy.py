@@ -25,7 +25,7 @@ from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors, Setting, declared_choice
+from dp2erm_cvx.program.stage import Kind, RowNeighbors, Setting, declared_choice
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability.entropy import ArmMass
 from dp2erm_cvx.universe import Universe
@@ -92,10 +92,8 @@ class EntropyFirstStage(BalancedStage):
 class RidgedEntropyFirstStage(EntropyFirstStage):
     """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
 
-    One of three programs that state constants, beside kernel weights and kernel mean matching: a logarithm of
-    a mean of exponentials is no sum of losses of single records, which the theorems on separable schemes are
-    about. Stated are the log odds of one weight in Theorem 4 and the rounding of centered rows; the diameter
-    of the rows and the movement of the target follow from the set that holds the rows.
+    Its constants are stated, as those of kernel weights and of kernel mean matching: a log of a mean of
+    exponentials is no sum of losses of single records, which the theorems on separable schemes are about.
 
     Parameters
     ----------
@@ -192,16 +190,13 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         treated = sum(count for count, _ in totals)
         total = rounded_sum([part for _, part in totals])
 
-        def replaced(old: Records, new: Records) -> ReplacedRows:
-            h = self.functions(new)
-            mean = (total - self.functions(old) + h) / n
+        def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
+            mean = (total - self.functions(old) + self.functions(new)) / n
             share = (treated - old.a + new.a) / n
             if self.arm_mass == "equal":
                 share = np.full(len(share), 0.5)
-            inside = new.a[:, None]
-            rows = np.hstack([(1 - inside) * h, inside * h])
             target = np.hstack([(1 - share)[:, None] * mean, share[:, None] * mean])
-            return ReplacedRows(rows, target)
+            return self.in_arm(new, new.a, np.ones(2)), target
 
         return replaced
 
@@ -213,28 +208,25 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
         if self.scaling == "paper":
-            self._refuse_trim("Theorem 4'")
-            return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(domain))
+            arguments = self._paper_arguments(domain, "Theorem 4'")
+            return stability.entropy_balancing_paper_scaling(n, **arguments)
         constants = stability.EntropyConstants(
             *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim
         )
         return stability.entropy_balancing(n, constants)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        self._refuse_trim("the paper's theorem")
-        arguments, q = self.paper_arguments(universe.domain), self.base_measure
+        arguments, q = self._paper_arguments(universe.domain, "the paper's theorem"), self.base_measure
         ratio = 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
         return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
 
-    def _refuse_trim(self, theorem: str) -> None:
+    def _paper_arguments(self, domain: Domain, theorem: str) -> dict[str, Any]:
+        """Constants of a theorem about rows scaled by arm sizes.
+
+        Raises CalibrationError for what it does not cover: trims, the public scaling and equal arm mass.
+        """
         if math.isfinite(self.trim):
             raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
-
-    def paper_arguments(self, domain: Domain) -> dict[str, Any]:
-        """Constants of Theorem 4' and of the paper's theorem: rows scaled by arm sizes.
-
-        Raises CalibrationError for the public scaling and for equal arm mass, which they do not cover.
-        """
         if self.scaling != "paper" or self.arm_mass != "proportional":
             raise CalibrationError(
                 "the paper's entropy balancing has scaling='paper' and arm_mass='proportional': declare both "

@@ -29,12 +29,12 @@ _KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of 
 
 @dataclass(frozen=True, eq=False)
 class MarginTerm:
-    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o and t."""
+    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o, c, t."""
 
     rows: Datum
     curve: Curve
     offset: tuple[float, Datum] | None = None
-    factor: Datum | None = None
+    factor: tuple[float, Datum] | None = None
     tilt: tuple[float, Datum] | None = None
 
     def near(self, other: MarginTerm) -> bool:
@@ -48,7 +48,7 @@ class MarginTerm:
 
     def interval(self, which: str) -> tuple[float, float]:
         """Public interval of ``offset``, ``factor`` or ``tilt``."""
-        part = self._part(which)
+        part = getattr(self, which)
         if part is None:
             return (1.0, 1.0) if which == "factor" else (0.0, 0.0)
         assert isinstance(part[1].within, Range)
@@ -57,12 +57,8 @@ class MarginTerm:
 
     def numbers(self, which: str, records: Records) -> Array | None:
         """Numbers (n,) of ``offset``, ``factor`` or ``tilt`` of records; None without."""
-        part = self._part(which)
+        part = getattr(self, which)
         return None if part is None else part[0] * part[1].of(records)
-
-    def _part(self, which: str) -> tuple[float, Datum] | None:
-        factor = None if self.factor is None else (1.0, self.factor)
-        return {"offset": self.offset, "factor": factor, "tilt": self.tilt}[which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +247,7 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     if name == "Sum" and node.axis is None:
         yield from _losses(c, node.args[0], v, None)
     elif name == "MulExpression" and _is_numbers(node.args[0]):
-        yield from _losses(c, node.args[1], v, node.args[0])
+        yield from _losses(c, node.args[1], v, (1.0, node.args[0]))
     elif name == "MulExpression" and _equal_entries(node.args[0]) and node.args[1].ndim == 1:
         yield from _losses(c * _number(node.args[0]), node.args[1], v, None)
     elif name == "quad_over_lin" and _scalar(node.args[1]):
@@ -263,7 +259,7 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
         )
 
 
-def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[MarginTerm]:
+def _losses(c: float, e: Any, v: cp.Variable, factor: tuple[float, Datum] | None) -> Iterator[MarginTerm]:
     """Terms of a vector with one entry per record."""
     if e.ndim != 1:
         raise DeclarationError(
@@ -271,7 +267,7 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
         )
     for k, node in _split(e, c):
         if _name(node) == "multiply" and _is_numbers(node.args[0]) and factor is None:
-            yield from _losses(k, node.args[1], v, node.args[0])
+            yield from _losses(k, node.args[1], v, (1.0, node.args[0]))
             continue
         if not node.variables() or k == 0.0:
             continue
@@ -318,8 +314,8 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
     """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a factor."""
     by_margin: dict[tuple[Any, ...], MarginTerm] = {}
     for term in terms:
-        offset = term.offset and (term.offset[0], term.offset[1].id)
-        key = (term.rows.id, term.factor and term.factor.id, "line" if term.curve.is_line else offset)
+        offset, factor = (part and (part[0], part[1].id) for part in (term.offset, term.factor))
+        key = term.rows.id, factor, "line" if term.curve.is_line else offset
         known = by_margin.get(key)
         by_margin[key] = term if known is None else replace(known, curve=known.curve.plus(term.curve))
     bent = [term for term in by_margin.values() if not term.curve.is_line]
@@ -327,13 +323,17 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
     for line in lines:
         slope = sum(part.coefficient * part.scale for part in line.curve.parts)
         place = next((i for i, term in enumerate(bent) if term.rows is line.rows), None)
-        if place is not None and (term := bent[place]).factor is line.factor:
+        if place is not None and _datum((term := bent[place]).factor) is _datum(line.factor):
             bent[place] = replace(term, curve=term.curve.plus(line.curve))
         elif place is not None and line.factor is not None and bent[place].tilt is None:
-            bent[place] = replace(bent[place], tilt=(slope, line.factor))
+            bent[place] = replace(bent[place], tilt=(slope, line.factor[1]))
         else:
             bent.append(line)
     return bent
+
+
+def _datum(part: tuple[float, Datum] | None) -> Datum | None:
+    return None if part is None else part[1]
 
 
 def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:

@@ -31,7 +31,6 @@ from dp2erm_cvx.program.stage import (
     Function,
     Instance,
     Kind,
-    ReplacedRows,
     RowNeighbors,
     Setting,
     made_class,
@@ -106,7 +105,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
-        scheme, known = type(self), {k: value for k, value in self.by_name().items() if value is not None}
+        scheme, known = type(self), {k: value for k, value in vars(self).items() if value is not None}
         variant = vars(scheme).get("variant") or private(scheme, ridge=0.01, radius=2.0)
         return variant(**known, share=share)
 
@@ -267,11 +266,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return None  # a fast path moves one row of a record, not two
         total = self._linear(records)
 
-        def replaced(old: Records, new: Records) -> ReplacedRows:
+        def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
             rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
             if total is None or left is None or own is None:
-                return ReplacedRows(rows)
-            return ReplacedRows(rows, total - left + own)
+                return rows, None
+            return rows, total - left + own
 
         return replaced
 

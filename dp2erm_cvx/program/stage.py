@@ -70,23 +70,9 @@ class Kind(enum.StrEnum):
     DIRECT = "direct", "no theorem, or hard constraints that depend on the data: universal corollary only"
 
 
-@dataclass(frozen=True, eq=False)
-class ReplacedRows:
-    """m neighboring models: row ``index[k]`` becomes ``rows[k]``, and the target (if any) ``target[k]``.
-
-    ``rows`` is (m, d), in the coordinates of the model's own rows before any centering; ``target`` is (m, d).
-    """
-
-    rows: Array
-    target: Array | None = None
-
-    def __repr__(self) -> str:
-        # the records are private
-        return f"ReplacedRows(n_neighbors={len(self.rows)})"
-
-
-#: From m records that leave and m new ones to the rows that stand in place of the old ones.
-RowNeighbors = Callable[[Records, Records], ReplacedRows]
+#: From m records that leave and m new ones to the models of m neighbors: the rows (m, d) in place of the old
+#: ones, not centered, and the targets (m, d), None for the same.
+RowNeighbors = Callable[[Records, Records], tuple[Array, Array | None]]
 
 
 class Program(abc.ABC):
@@ -173,10 +159,7 @@ class Program(abc.ABC):
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""
-        plain: dict[str, Any] = {}
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            plain[field.name] = _plain(getattr(self, field.name))
-        return plain
+        return {name: _plain(value) for name, value in vars(self).items()}
 
 
 #: What a decorator is put on.
@@ -245,12 +228,7 @@ class DeclaredProgram(Program):
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
         wanted = inspect.signature(type(self).function).parameters
-        return tuple((name, self.number(name)) for name in self.by_name() if name in wanted)
-
-    def by_name(self) -> dict[str, Any]:
-        """Settings by name."""
-        program: Any = self
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(program)}
+        return tuple((name, self.number(name)) for name in vars(self) if name in wanted)
 
 
 def made_class(

@@ -238,76 +238,73 @@ def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...
 
     All of them are public numbers. A theorem that does not cover the program is a row with its reason.
     """
-    resolved = program.resolve(universe.domain)
-    return tuple(_rows(resolved, universe))
+    return tuple(_rows(program.resolve(universe.domain), universe))
 
 
 def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     settings = ", ".join(f"{name} = {value}" for name, value in program.settings().items() if value)
     yield "settings", settings or "none"
     yield "minimize", program.formula
-    if isinstance(program, SecondStage):
-        term = program.form(universe.domain).term
-        yield "data", f"{term.rows.name()}: {term.rows.within}"
-        for which, part in (("offset", term.offset), ("tilt", term.tilt)):
-            if part is not None:
-                yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
-        if term.factor is not None:
-            yield "", f"factor {term.factor.name()}: {term.factor.within}"
-    elif isinstance(program, BalancedProgram):
-        G, size = program.row_bound(universe.domain), program.balance.bound(universe.domain.features_bound)
-        yield "data", f"rows e_a (x) g: ||g|| <= {G:.4g}, all but a constant at most {size:.4g}"
-    elif isinstance(program, SeparableFirstStage):
-        yield "data", f"signed rows: ||z|| <= {universe.domain.covariate_bound:.4g}"
+    yield from _data(program, universe)
     try:
         yield from _derived(program, universe)
     except CalibrationError as error:
         yield "theorem", f"none: {error}"
-    own = program.own_data()
+    own, assumed = program.own_data(), "nothing"
     if own is None:
-        yield "assumed", "the bound as its author states it, and functions of one record alone"
-    else:
-        yield "assumed", f"{', '.join(own)} is made record by record" if own else "nothing"
+        assumed = "the bound as its author states it, and functions of one record alone"
+    elif own:
+        assumed = f"{', '.join(own)} is made record by record"
+    yield "assumed", assumed
+
+
+def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
+    domain = universe.domain
+    if isinstance(program, SecondStage):
+        term = program.form(domain).term
+        yield "data", f"{term.rows.name()}: {term.rows.within}"
+        for which in ("offset", "tilt", "factor"):
+            if (part := getattr(term, which)) is not None:
+                yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
+    elif isinstance(program, SeparableFirstStage):
+        size, varying = program.row_bound(domain), program.varying(domain)
+        rows = f"signed rows: ||z|| <= {size:.4g}"
+        if varying is not None:
+            rows = f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most {varying * size:.4g}"
+        yield "data", rows
 
 
 def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
-    n = universe.n_samples
     if isinstance(program, SecondStage | PrivateFirstStage):
         loss = program.loss_constants(universe)
+        numbers = {"largest gradient": loss.gradient_bound, "norm of the parameter at most": loss.theta_bound}
+        radius, trace = f"{loss.gradient_radius:.6g}", f"{loss.hessian_trace:.6g}"
+        more = "".join(f", {name} {number:.6g}" for name, number in numbers.items() if number is not None)
         if isinstance(program, SecondStage):
             program.constants(universe)  # refuses one that is unbounded
-        largest = loss.gradient_bound
-        yield (
-            "derived",
-            f"gradient radius {loss.gradient_radius:.6g}, trace of the Hessian {loss.hessian_trace:.6g}"
-            + ("" if largest is None else f", largest gradient {largest:.6g}")
-            + ("" if loss.theta_bound is None else f", norm of the parameter at most {loss.theta_bound:.4g}"),
-        )
-        if isinstance(program, SecondStage):
-            yield "theorem", program.theorem
-    private = isinstance(program, PrivateFirstStage)
-    if isinstance(program, SeparableFirstStage) and not (private or program.at_controls):
+        yield "derived", f"gradient radius {radius}, trace of the Hessian {trace}{more}"
+    elif isinstance(program, SeparableFirstStage) and not program.at_controls:
         moved = program.movement(universe)
         flat = "inf, as the loss is flat where a weight moves"
         C = flat if math.isinf(moved.variance) else f"{moved.variance:.4g}"
         yield "derived", f"margins at most {moved.reach:.4g}, log weights {moved.log_weight_range:.4g} apart"
         yield "", f"gradients in a set of diameter {moved.gradient_diameter:.6g}"
         yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
-    if isinstance(program, WeightsProgram):
-        yield "certificate", _certificate(program, universe)
-    if isinstance(program, FirstStage):
-        bound = program.stability(universe)
-        share = f"{bound.V / (2 * n):.2g} of 2n"
-        yield "theorem", bound.theorem
-        yield "V", f"{bound.V:.6g} at n = {n} ({share}), largest weight {bound.w_max:.6g}"
-
-
-def _certificate(program: WeightsProgram, universe: Universe) -> str:
-    unread, error = program.unread(universe), program.certified_error(universe)
-    if unread is not None:
-        return f"duality gap, on every solve: {unread}"
-    if error is None:
-        return "Theorem D, on every solve: a norm, absolute value or maximum has a kink"
-    if math.isinf(error):
-        return "Theorem A, on every solve: no radius is public"
-    return f"Theorems A and C: weights within {error:.2g} n of the minimizer on every dataset"
+    elif isinstance(program, WeightsProgram):
+        unread, error = program.unread(universe), program.certified_error(universe)
+        if unread is not None:
+            by = f"duality gap, on every solve: {unread}"
+        elif error is None:
+            by = "Theorem D, on every solve: a norm, absolute value or maximum has a kink"
+        elif math.isinf(error):
+            by = "Theorem A, on every solve: no radius is public"
+        else:
+            by = f"Theorems A and C: weights within {error:.2g} n of the minimizer on every dataset"
+        yield "certificate", by
+    if not isinstance(program, FirstStage):
+        yield "theorem", program.theorem
+        return
+    n, bound = universe.n_samples, program.stability(universe)
+    yield "theorem", bound.theorem
+    share = f"{bound.V / (2 * n):.2g} of 2n"
+    yield "V", f"{bound.V:.6g} at n = {n} ({share}), largest weight {bound.w_max:.6g}"

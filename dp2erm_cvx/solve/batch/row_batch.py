@@ -108,9 +108,9 @@ class RowBatch:
     def members(self, part: Replacements) -> Members:
         """The rows that leave and those that come."""
         index, leaving = part.index, part.leaving
-        old, replaced = self.rows(leaving, leaving).rows, self.rows(leaving, part.records())
-        old, rows = old - self.terms.center, replaced.rows - self.terms.center
-        target = np.zeros_like(rows) if replaced.target is None else replaced.target - self.terms.center
+        (old, _), (rows, moved) = self.rows(leaving, leaving), self.rows(leaving, part.records())
+        old, rows = old - self.terms.center, rows - self.terms.center
+        target = np.zeros_like(rows) if moved is None else moved - self.terms.center
         reach, smallest = np.full(len(index), np.inf), np.full(len(index), -np.inf)
         if self.metric.definite:
             reach, smallest = np.maximum(self.metric.lengths(rows), self.reach), self.least(index, old, rows)
