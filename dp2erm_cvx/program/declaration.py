@@ -160,7 +160,7 @@ _LONGEST = 160
 
 def printed(e: Any) -> str:
     """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it is long."""
-    text = _text(e, 0)
+    text = _text(e)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
@@ -218,49 +218,48 @@ def _of_n(few: str, many: str) -> str:
     return few
 
 
-def _text(e: Any, level: int) -> str:
+_OPERATORS = {"MulExpression": "@", "multiply": "*", "DivExpression": "/"}
+_NAMES = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum", "BoundedInfluence": "bounded_influence"}
+
+
+def _text(e: Any, level: int = 0) -> str:
     """Text of a node inside of operators of a level: 1 sums, 2 products, 3 signs and powers."""
     name, args = type(e).__name__, list(getattr(e, "args", []))
+    if not args:
+        return _leaf(e)
     if name in ("Inequality", "Equality"):
-        return f"{_text(args[0], 0)} {'<=' if name == 'Inequality' else '=='} {_text(args[1], 0)}"
+        return f"{_text(args[0])} {'<=' if name == 'Inequality' else '=='} {_text(args[1])}"
     if name == "Promote":
         return _text(args[0], level)
     if name == "AddExpression":
-        text = _text(args[0], 1)
-        for part in args[1:]:
-            own = _text(part, 1)
-            text += f" - {own[1:]}" if own.startswith("-") else f" + {own}"
-        return _inside(text, level > 1)
+        text = " + ".join(_text(part, 1) for part in args).replace("+ -", "- ")
+        return f"({text})" if level > 1 else text
     if name == "NegExpression":
-        return _inside(f"-{_text(args[0], 2)}", level > 1)
-    operator = {"MulExpression": " @ ", "multiply": " * ", "DivExpression": " / "}.get(name)
-    if operator is not None and len(args) == 2:
-        if args[0].is_scalar() or args[1].is_scalar():
-            operator = operator.replace("@", "*")
-        return _inside(f"{_text(args[0], 2)}{operator}{_text(args[1], 3)}", level > 2)
-    if name in ("power", "Power", "PowerApprox"):
-        p = float(getattr(e.p, "value", e.p))
-        return f"square({_text(args[0], 0)})" if p == 2 else f"power({_text(args[0], 0)}, {p:g})"
+        text = f"-{_text(args[0], 2)}"
+        return f"({text})" if level > 1 else text
+    if name in _OPERATORS and len(args) == 2:
+        operator = _OPERATORS[name].replace("@", "*" if args[0].is_scalar() or args[1].is_scalar() else "@")
+        text = f"{_text(args[0], 2)} {operator} {_text(args[1], 3)}"
+        return f"({text})" if level > 2 else text
     if name == "quad_over_lin":
-        sums = f"sum_squares({_text(args[0], 0)})"
-        divisor = _text(args[1], 3)
-        return sums if divisor == "1" else _inside(f"{sums} / {divisor}", level > 2)
-    if not args:
-        return _leaf(e)
-    return _call(name, e, [_text(part, 0) for part in args])
+        text, divisor = f"sum_squares({_text(args[0])})", _text(args[1], 3)
+        if divisor == "1":
+            return text
+        return f"({text} / {divisor})" if level > 2 else f"{text} / {divisor}"
+    return _call(name, e, [_text(part) for part in args])
 
 
 def _call(name: str, e: Any, inner: list[str]) -> str:
-    if name == "huber":
-        inner.append(_text(e.M, 0))
-    if name == "BoundedInfluence":
-        return f"bounded_influence({inner[0]}, {e.atom.number:g})"
+    if name in ("power", "Power", "PowerApprox"):
+        p = float(getattr(e.p, "value", e.p))
+        return f"square({inner[0]})" if p == 2 else f"power({inner[0]}, {p:g})"
+    if name in ("huber", "BoundedInfluence"):
+        inner.append(_text(e.M) if name == "huber" else f"{e.atom.number:g}")
     if name == "minimum" and "inf" in inner:  # a cap that is not set
         inner.remove("inf")
         if len(inner) == 1:
             return inner[0]
-    shorter = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum"}
-    return f"{shorter.get(name, name)}({', '.join(inner)})"
+    return f"{_NAMES.get(name, name)}({', '.join(inner)})"
 
 
 def _leaf(e: Any) -> str:
@@ -270,7 +269,3 @@ def _leaf(e: Any) -> str:
     if value.size == 1:
         return f"{float(np.ravel(value)[0]):g}"
     return f"[{'x'.join(map(str, value.shape))} numbers]"
-
-
-def _inside(text: str, parenthesized: bool) -> str:
-    return f"({text})" if parenthesized else text

@@ -20,7 +20,7 @@ from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
-from dp2erm_cvx.program.rows import Datum, Range
+from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices
 
 #: Where expressions of one margin are compared.
 _MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
@@ -129,7 +129,7 @@ def _objective(problem: cp.Problem) -> Any:
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     _refuse_nonconvex(problem.objective.args[0], *problem.constraints)
     for datum in problem.parameters():
-        if not isinstance(datum, Datum):
+        if not hasattr(datum, "within"):
             raise DeclarationError(
                 f"parameter {datum.name()} has no public set: take it from records (rows(), numbers()), or "
                 "make it a setting"
@@ -291,7 +291,7 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
     for c, node in _split(e):
         if _name(node) == "MulExpression" and node.args[1] is v:
             ((k, datum),) = _split(node.args[0])
-            if not isinstance(datum, Datum) or isinstance(datum.within, Range) or rows not in (None, datum):
+            if not isinstance(getattr(datum, "within", None), Ball | Vertices) or rows not in (None, datum):
                 raise DeclarationError(
                     f"{printed(node)}: one margin has one set of rows; make them with records.rows(...)"
                 )
@@ -442,7 +442,7 @@ def _line(e: Any, s: cp.Variable) -> tuple[float, float]:
 
 
 def _is_numbers(e: Any) -> bool:
-    return isinstance(e, Datum) and isinstance(e.within, Range)
+    return isinstance(getattr(e, "within", None), Range)
 
 
 def _name(e: Any) -> str:

@@ -14,7 +14,16 @@ from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, exact_sum, product_error, sum_error, weighted_gram
+from dp2erm_cvx.model.sums import (
+    CACHED,
+    UNIT,
+    blocked_rmatvec,
+    dot_error,
+    exact_sum,
+    product_error,
+    sum_error,
+    weighted_gram,
+)
 from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_rows import MarginRows
@@ -133,7 +142,7 @@ class MarginModel(Composite):
     @cached_property
     def row_norms(self) -> Array:
         """||z_i|| (n,), which only a squared loss is solved without."""
-        return np.concatenate(self.blocks.map(MarginRows.norms))
+        return np.concatenate(self.blocks.map(_norms))
 
     @cached_property
     def whole(self) -> MarginRows:
@@ -309,6 +318,10 @@ class _Errors:
         return error if rows.offset is None else error + self.offset * np.abs(rows.offset)
 
 
+def _norms(rows: MarginRows) -> Array:
+    return np.asarray(np.linalg.norm(rows.Z, axis=1))
+
+
 def _extent(rows: MarginRows, multipliers: Array | None = None, *, squared: bool, bent: bool) -> Any:
     """Norms (n,), the largest offset and weight row, ``sum m z z'``, whether factors are 1, and sizes.
 
@@ -318,12 +331,12 @@ def _extent(rows: MarginRows, multipliers: Array | None = None, *, squared: bool
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         m = own.times(multipliers, part)
-        grams.append(own.gram(m) if bent else np.zeros((own.Z.shape[1],) * 2))
+        grams.append(weighted_gram(own.Z, m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if squared:
             size = np.abs(own.Z)
             sizes.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
         else:
-            norms[part] = own.norms()
+            norms[part] = _norms(own)
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     largest = [float(np.max(np.abs(column), initial=0.0)) for column in (rows.offsets, u)]
     return (
@@ -360,14 +373,14 @@ def _moments(
         more: dict[str, Any] = {}
         if curved:
             wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
-            more["hessian"] = own.gram(m * of.curvature)
+            more["hessian"] = weighted_gram(own.Z, m * of.curvature)
             more["hessian_rounding"] = float(m_size @ (wrong * size))
         value = float(m @ of.value)
         if shifted:  # the slope is the value, whose sum is exact
             value, wrong = exact_sum(m * of.value), of.slope_error + 4 * UNIT * of.value
             more |= {"top": top, "value_rounding": float(m @ wrong), "size": float(m_size @ of.value)}
             more["margin_error"] = float(np.max(error))
-        parts.append(_Moments(value, own.gradient(m * of.slope), float(m_size @ rounded), **more))
+        parts.append(_Moments(value, blocked_rmatvec(own.Z, m * of.slope), float(m_size @ rounded), **more))
     return _added(parts)
 
 
@@ -379,7 +392,7 @@ def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Ar
         s = own.margins(v)
         pull = own.times(multipliers, slice(begin, begin + CACHED)) * s
         value += float(pull @ s)
-        slopes.append(own.gradient(pull))
+        slopes.append(blocked_rmatvec(own.Z, pull))
     return _Moments(value, 2 * tree_sum(slopes), 0.0)
 
 
@@ -411,7 +424,7 @@ def _least(
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
     steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
-    return rows.gram(steep), float(steep @ norms**2)
+    return weighted_gram(rows.Z, steep), float(steep @ norms**2)
 
 
 def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -> tuple[float, float]:

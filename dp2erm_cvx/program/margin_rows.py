@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, sum_error, weighted_gram
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
@@ -42,15 +41,14 @@ class MarginRows:
         """Some of the rows."""
         if begin == 0 and end >= len(self):
             return self
-        part = slice(begin, end)
-        return MarginRows(self.Z[part], *(other if other is None else other[part] for other in _others(self)))
+        columns = vars(self).values()
+        return MarginRows(*(None if column is None else column[begin:end] for column in columns))  # type: ignore[arg-type]
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
-        parts = blocks.each()
-        columns = map(_joined, zip(*map(_others, parts), strict=True))
-        return MarginRows(np.concatenate([part.Z for part in parts]), *columns)
+        columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
+        return MarginRows(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
 
     @staticmethod
     def declare(data: Params, name: str, loss: Curve, feasible: ConvexSet) -> Declaration:
@@ -69,10 +67,8 @@ class MarginRows:
         else:
             n, p = data("Z").shape
             v, s = cp.Variable(p, name=name), cp.Variable(n, name="margins")
-            objective, variables = (
-                data("multipliers", nonneg=True) @ loss.declared(s),
-                {name: v, "margins": s},
-            )
+            variables = {name: v, "margins": s}
+            objective = data("multipliers", nonneg=True) @ loss.declared(s)
             constraints["margins"] = s == data("Z") @ v - data("offset")
         objective += data("linear") @ v + data("curvature", nonneg=True) / 2 * cp.sum_squares(v)
         if data.has("l1"):
@@ -84,19 +80,6 @@ class MarginRows:
     def offsets(self) -> Array:
         """The offsets (n,)."""
         return np.zeros(len(self)) if self.offset is None else self.offset
-
-    def norms(self) -> Array:
-        """||z_i|| (n,)."""
-        norms: Array = np.linalg.norm(self.Z, axis=1)
-        return norms
-
-    def gradient(self, pull: Array) -> Array:
-        """``sum pull_i z_i`` (p,), within ``sum_error`` of its magnitudes."""
-        return blocked_rmatvec(self.Z, pull)
-
-    def gram(self, w: Array) -> Array:
-        """``sum w_i z_i z_i'`` (p, p)."""
-        return weighted_gram(self.Z, w)
 
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
@@ -252,12 +235,3 @@ class MarginSum:
         norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
         at_point = weight.error_at(self.n_parameters, row_bound, norm)
         return weight.steepest(row_bound * norm) * row_bound * radius + at_point
-
-
-def _others(rows: MarginRows) -> tuple[Array | None, ...]:
-    return rows.offset, rows.factor, rows.weight_rows
-
-
-def _joined(column: Sequence[Array | None]) -> Array | None:
-    present = [part for part in column if part is not None]
-    return np.concatenate(present) if present else None

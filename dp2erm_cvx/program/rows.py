@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -91,30 +91,9 @@ class Range:
 Within = Ball | Vertices | Range
 
 
-@runtime_checkable
-class Datum(Protocol):
-    """``cp.Parameter`` with one row or number per record, each in the public set ``within``.
-
-    The domain puts covariates and outcomes into their sets; whatever else is made of a record is projected.
-    """
-
-    id: int
-    within: Within
-
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    def of(self, records: Records) -> Array:
-        """Rows (n, k) or numbers (n,) of records."""
-        ...
-
-
-def _parameter(name: str, shape: tuple[int, ...], within: Within, make: RecordMap) -> Datum:
-    # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
-    parameter: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
-    parameter.within, parameter.of = within, make
-    return parameter  # type: ignore[no-any-return]
+#: A ``cp.Parameter`` with a row or number of every record: ``within`` is its public set, ``of(records)`` are
+#: the rows (n, k) or numbers (n,). No subclass: CVXPY is imported by whoever reads a problem.
+Datum = Any
 
 
 @dataclass
@@ -262,10 +241,13 @@ class DeclaredRecords:
         return make
 
     def _datum(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
+        nonneg = isinstance(within, Range) and within.low >= 0
         if self.parameter is not None:  # a problem for solvers: its parameters are the data themselves
-            return self.parameter(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
+            return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
-            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make)
+            shape = (self.n,) if k is None else (self.n, k)
+            self._data[name] = datum = cp.Parameter(shape, name=name, nonneg=nonneg)
+            datum.within, datum.of = within, make
         elif self._data[name].within != within:
             raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
         return self._data[name]
