@@ -19,7 +19,7 @@ from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.files import PLAIN, CsvLayout, read_table
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.tables import (
@@ -28,7 +28,6 @@ from dp2erm_cvx.tables import (
     as_cells,
     column_names,
     numbers_or_nan,
-    quoted,
     read_frame,
     repeated,
     to_numbers,
@@ -97,7 +96,7 @@ class Dataset:
         if width == 0:
             raise DataError("X has no columns: at least one covariate is needed")
         if (twice := repeated(names)) is not None:
-            raise DataError(f"column name {quoted(twice)} is used twice: names must differ")
+            raise DataError(f"column name {brief(twice)} is used twice: names must differ")
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
         arrays: dict[str, NDArray[Any]] = {
@@ -424,5 +423,5 @@ def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[
     if wrong.size:
         row, value = wrong[0] + 1, values[wrong[0]]
         must = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
-        raise DataError(f"row {row}, column {quoted(name)}: {value:g} is not a treatment: must be {must}")
+        raise DataError(f"row {row}, column {brief(name)}: {value:g} is not a treatment: must be {must}")
     return values.astype(np.int64)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.errors import DataError, brief
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 #: Rows that are looked at together.
@@ -46,13 +46,13 @@ class Table:
 
     def __post_init__(self) -> None:
         if (name := repeated(self.names)) is not None:
-            raise DataError(f"{self.source} has two columns named {quoted(name)}: rename one")
+            raise DataError(f"{self.source} has two columns named {brief(name)}: rename one")
         object.__setattr__(self, "_known", frozenset(self.names))
 
     def cells(self, name: str, *, written: bool = False) -> Any:
         """One column, as it is ``written`` or as it is read; raises DataError where none has this name."""
         if name not in self._known:
-            raise DataError(f"{self.source} has no column {quoted(name)}; it has: {listed(self.names)}")
+            raise DataError(f"{self.source} has no column {brief(name)}; it has: {listed(self.names)}")
         return (self.written if written and self.written else self.column)(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
@@ -64,15 +64,15 @@ def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
     """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
-    array = as_array(values, f"column {quoted(name)}")
+    array = as_array(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":
-        raise DataError(f"column {quoted(name)}: holds dates or durations, not numbers")
+        raise DataError(f"column {brief(name)}: holds dates or durations, not numbers")
     numbers = _numbers(array, lambda cell: _number_in(None if isinstance(cell, _NO_NUMBERS) else cell))
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         row = int(wrong[0])
         cell = float(numbers[row]) if array.dtype.kind in "buif" else array.astype(object)[row]
-        raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(cell)}")
+        raise DataError(f"{place(row)}, column {brief(name)}: {_complaint(cell)}")
     return numbers
 
 
@@ -108,7 +108,7 @@ def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
 
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
     """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
-    array = as_cells(values, f"column {quoted(name)}")
+    array = as_cells(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
         return np.full(array.shape, math.nan)
     numbers = _numbers(array, _number_in)
@@ -133,7 +133,7 @@ def distinct_labels(
 ) -> tuple[list[str], NDArray[np.intp]]:
     """Labels of a column, each perhaps several times, and the place (n,) of that of every cell."""
     label = label or label_of
-    array = as_cells(values, f"column {quoted(name)}")
+    array = as_cells(values, f"column {brief(name)}")
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
         return [label(cell) for cell in distinct], place.reshape(array.shape)
@@ -250,15 +250,9 @@ def repeated(names: Sequence[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def quoted(text: object) -> str:
-    """A text from a file in one line of a message."""
-    line = repr(text)
-    return line if len(line) <= 40 else line[:37] + "..."
-
-
 def listed(names: Sequence[str]) -> str:
     """The first names in one line of a message."""
-    text = ", ".join(name if name.isprintable() and len(name) <= 40 else quoted(name) for name in names[:20])
+    text = ", ".join(name if name.isprintable() and len(name) <= 40 else brief(name) for name in names[:20])
     return text + (", ..." if len(names) > 20 else "")
 
 
@@ -278,7 +272,7 @@ def read_frame(frame: Any) -> Table:
         raise DataError(f"{type(frame).__name__} is not a data frame")
     keys = {str(key): key for key in columns}
     names = tuple(str(key) for key in columns)
-    return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {quoted(name)}"))
+    return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {brief(name)}"))
 
 
 def _is_column(values: Any) -> bool:
@@ -387,7 +381,7 @@ def _complaint(value: Any) -> str:
     if isinstance(value, str | bytes):
         if not value.strip():
             return "the cell is empty; nothing is imputed"
-        return f"{quoted(value)} is text, not a number"
+        return f"{brief(value)} is text, not a number"
     nan = isinstance(value, float | np.floating) and math.isnan(value)
     if nan or type(value).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx import blocks
 from dp2erm_cvx.blocks import Beside, Blocks, cut
-from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError
+from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError, brief
 from dp2erm_cvx.files import CsvLayout, csv_parts, is_text, parquet_parts
 from dp2erm_cvx.parallel import one_thread
-from dp2erm_cvx.tables import Table, as_cells, boxed, listed, quoted, read_frame
+from dp2erm_cvx.tables import Table, as_cells, boxed, listed, read_frame
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -223,7 +223,7 @@ def _parquet_files(path: str | Path) -> list[str]:
 def frame_pieces(frame: Any) -> Pieces:
     """The partitions of a Dask data frame, which are counted first. Raises DeclarationError for others."""
     if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
-        raise DeclarationError(f"{quoted(type(frame).__name__)} is not a Dask data frame")
+        raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")
     rows = tuple(int(number) for number in frame.map_partitions(len).compute())
     names = tuple(str(name) for name in frame.columns)
     return Pieces("the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()])
@@ -238,7 +238,7 @@ def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) 
     arrays = dict(zip("Xay", (X, a, y), strict=True))
     for name, array in arrays.items():
         if not (hasattr(array, "to_delayed") and hasattr(array, "map_blocks")):
-            raise DeclarationError(f"{name}: {quoted(type(array).__name__)} is not a Dask array")
+            raise DeclarationError(f"{name}: {brief(type(array).__name__)} is not a Dask array")
         if array.ndim != (2 if name == "X" else 1):
             wanted = "(n, p)" if name == "X" else "(n,)"
             raise DataError(f"{name} has {array.ndim} dimension(s): must be {wanted}")

@@ -17,7 +17,8 @@ from dp2erm_cvx.cells import folded
 from dp2erm_cvx.codebook import OTHER, Codebook
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
+from dp2erm_cvx.errors import brief
+from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
 MOST_LEVELS = 20
@@ -213,7 +214,7 @@ def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
     declared = {folded(own): own for own in known if own}
     near = {declared[folded(own)]: own for own in sorted(set(texts) - set(known)) if folded(own) in declared}
     end = "[cells] with synonyms reads both"
-    return [f"{quoted(own)} is declared: did you mean {quoted(text)}? {end}" for own, text in near.items()]
+    return [f"{brief(own)} is declared: did you mean {brief(text)}? {end}" for own, text in near.items()]
 
 
 @dataclass(frozen=True)
@@ -287,10 +288,10 @@ class TableCells:
                 hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
             if self.repeats_persons(name):
                 whole = "a guarantee covers one record, not all of a person"
-                advice = f"[unit] column = {quoted(name)}, number = N protects persons"
+                advice = f"[unit] column = {brief(name)}, number = N protects persons"
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
-        most = ", ".join(f"{quoted(cell)} ({times:,})" for cell, times in odd.most_common(4))
+        most = ", ".join(f"{brief(cell)} ({times:,})" for cell, times in odd.most_common(4))
         notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
         if (
             name in book.missing
