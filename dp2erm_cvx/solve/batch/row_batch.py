@@ -53,9 +53,8 @@ class _Metric:
     def __init__(self, model: Composite, point: Array) -> None:
         values, self.vectors = np.linalg.eigh(model.hessian(point))
         error = 64 * model.dimension * UNIT * float(values[-1]) + model.hessian_rounding(point)
-        #: Lower bounds on the eigenvalues, (d,); the first one decides whether there is a metric at all.
+        #: Lower bounds on the eigenvalues, (d,).
         self.values: Array = values - error
-        self.definite = bool(self.values[0] > 0)
         self.inverse_root: Array = self.vectors / np.sqrt(np.maximum(self.values, 1e-300))
         self.inverse: Array = self.inverse_root @ self.inverse_root.T
 
@@ -93,9 +92,8 @@ class RowBatch:
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = _Metric(model, point)
-        root = self.metric.inverse_root if self.metric.definite else None
         #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
-        self.reach, self.longest, self.first, self.second = self.shared.extent(root)
+        self.reach, self.longest, self.first, self.second = self.shared.extent(self.metric.inverse_root)
         with np.errstate(all="ignore"):  # what overflows is not usable
             moment, sums = self.shared.sums(point[None, :], np.array([-1]))
         self.base_moment, self.base_total = moment[0], float(sums[0, 0])
@@ -103,7 +101,8 @@ class RowBatch:
     @property
     def usable(self) -> bool:
         """True if the base solution offers a metric and scores that do not overflow."""
-        return self.metric.definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
+        definite = bool(self.metric.values[0] > 0)
+        return definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
 
     def members(self, part: Replacements) -> Members:
         """The rows that leave and those that come."""
@@ -111,10 +110,9 @@ class RowBatch:
         (old, _), (rows, moved) = self.rows(leaving, leaving), self.rows(leaving, part.records())
         old, rows = old - self.terms.center, rows - self.terms.center
         target = np.zeros_like(rows) if moved is None else moved - self.terms.center
-        reach, smallest = np.full(len(index), np.inf), np.full(len(index), -np.inf)
-        if self.metric.definite:
-            reach, smallest = np.maximum(self.metric.lengths(rows), self.reach), self.least(index, old, rows)
-        return Members(index, old, rows, target, np.maximum(norms(rows), self.longest), smallest, reach)
+        spread = np.maximum(norms(rows), self.longest)
+        reach = np.maximum(self.metric.lengths(rows), self.reach)
+        return Members(index, old, rows, target, spread, self.least(index, old, rows), reach)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
@@ -190,10 +188,6 @@ class RowBatch:
         """Curvature of the loss at the base solution."""
         return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
 
-    def concordance(self, members: Members) -> Array:
-        """Self-concordance of every neighbor, (m,): that of the longest row."""
-        return np.asarray((2.0 if self.normalized else self.loss.concordance) * members.spread)
-
     def smoothness(self, members: Members) -> Array:
         """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
         if self.normalized:
@@ -260,7 +254,7 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
         V_new[far] = V[live][far]
         G_new, f_total = batch.sweep(V_new, part)
         nu = _multiplier(V_new, G_new, on_ball[live])
-        _, radius, at_floor = judge(batch, part, V_new, G_new, nu)
+        radius, at_floor = judge(batch, part, V_new, G_new, nu)
         V[of], G[of], multiplier[of] = V_new, G_new, nu
         sweeps[live] = sweep + 1
         better, progress = radius < best_radius[live], radius < 0.5 * best_radius[live]
@@ -288,8 +282,8 @@ def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> C
 
 def judge(
     batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array
-) -> tuple[Array, Array, Mask]:
-    """Bounds (m,) on the errors of points V (m, d) and of their weights, and whether rounding rules.
+) -> tuple[Array, Mask]:
+    """Bounds (m,) on the errors of the weights of points V (m, d), and whether rounding rules.
 
     ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from the declared
     ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the base solution and falls
@@ -306,23 +300,19 @@ def judge(
         rounding = rounding + curvature * step + 8 * UNIT * multiplier * batch.radius
     size = norms(residual) + rounding
     with np.errstate(all="ignore"):
-        radius = size / batch.ridge if batch.ridge > 0 else np.full(len(V), np.inf)
-        kappa = np.full(len(V), np.inf)
-        if metric.definite:
-            c = batch.concordance(members)
-            away = norms(V - batch.point)
-            share = members.least * np.exp(-c * away)
-            lowest = share * metric.values[0]
-            ratio = c * size / lowest * (1 + 1e-12)
-            local = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
-            radius = np.minimum(radius, local)
-            along = share * np.exp(-c * radius)
-            energy = (metric.lengths(residual) + rounding / np.sqrt(metric.values[0])) / along
-            kappa = np.where(along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf)
-        radius = (radius + step) * (1 + 1e-9)
-        output = batch.output_radius(V, members, radius, kappa)
+        # self-concordance of the longest row
+        c = (2.0 if batch.normalized else batch.loss.concordance) * members.spread
+        share = members.least * np.exp(-c * norms(V - batch.point))
+        ratio = c * size / (share * metric.values[0]) * (1 + 1e-12)
+        radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
+        if batch.ridge > 0:
+            radius = np.minimum(radius, size / batch.ridge)
+        along = share * np.exp(-c * radius)
+        energy = (metric.lengths(residual) + rounding / np.sqrt(metric.values[0])) / along
+        kappa = np.where(along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf)
+        output = batch.output_radius(V, members, (radius + step) * (1 + 1e-9), kappa)
     sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
-    return radius, np.where(sound, output, np.inf), norms(residual) <= rounding
+    return np.where(sound, output, np.inf), norms(residual) <= rounding
 
 
 #: Update vectors u (m, d), the inverse Hessian times them, and Sherman and Morrison's factors (m,).

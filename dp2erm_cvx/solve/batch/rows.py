@@ -241,8 +241,8 @@ class SharedRows:
         if blocks.here and self.n * dimension <= _HELD:
             self._blocks = ArrayBlocks((np.concatenate(self._blocks.each()),)).then(itemgetter(0))
 
-    def extent(self, inverse_root: Array | None) -> tuple[float, float, float, float]:
-        """Largest norm in a metric (``inf`` without one) and as it is, the sum of norms and of squares."""
+    def extent(self, inverse_root: Array) -> tuple[float, float, float, float]:
+        """Largest norm in a metric and as it is, the sum of norms and of squares."""
         parts = np.array(self._blocks.map(partial(_extent, inverse_root=inverse_root)))
         (reach, longest), sums = np.max(parts[:, :2], axis=0), np.sum(parts[:, 2:], axis=0) * (1 + 1e-9)
         return float(reach), float(longest), float(sums[0]), float(sums[1])
@@ -350,7 +350,6 @@ def _weights(Z: Array, numbers: range, *base: Array, tiles: Tiles) -> Array:
     return np.concatenate([f for _, _, f in tiles(Z, numbers, base)], axis=1)
 
 
-def _extent(Z: Array, *, inverse_root: Array | None) -> tuple[float, float, float, float]:
-    length = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
-    reach = math.inf if inverse_root is None else float(np.max(norms(Z @ inverse_root) * (1 + 1e-9)))
+def _extent(Z: Array, *, inverse_root: Array) -> tuple[float, float, float, float]:
+    length, reach = np.sqrt(dot(Z, Z)) * (1 + 1e-12), float(np.max(norms(Z @ inverse_root) * (1 + 1e-9)))
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))
