@@ -41,27 +41,24 @@ def named_models(
     models: Models, kinds: tuple[type, ...] = (PrivateTwoStageERM,)
 ) -> tuple[dict[str, Any], Domain]:
     """The candidates by name, of these ``kinds``, and their one domain; those of a list are numbered."""
-    if isinstance(models, Mapping):
-        named = dict(models)
-    elif isinstance(models, Sequence) and not isinstance(models, str):
-        named = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
-    else:
-        raise DeclarationError(f"models = {models!r}: must be a dict of names and estimators, or a list")
-    if not named:
-        raise DeclarationError("models: give at least one candidate")
+    if isinstance(models, Sequence) and not isinstance(models, str):
+        models = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
+    if not isinstance(models, Mapping) or not models:
+        wanted = "must be a dict of names and estimators, or a list, with at least one candidate"
+        raise DeclarationError(f"models = {models!r}: {wanted}")
+    named = dict[str, Any](models)
     for name, model in named.items():
         one_line("the name of a candidate", name)
         if not isinstance(model, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise DeclarationError(f"models[{name!r}] = {model!r}: must be a {wanted}")
-    first = next(iter(named))
-    domain = named[first].domain
-    if not isinstance(domain, Domain):
-        raise DeclarationError(f"domain = {domain!r}: must be a Domain")
-    for name, model in named.items():
-        if model.domain != domain:
-            raise DeclarationError(f"{name!r} and {first!r} declare different domains: they must agree")
-    return named, domain
+    domains = [model.domain for model in named.values()]
+    if not isinstance(domains[0], Domain):
+        raise DeclarationError(f"domain = {domains[0]!r}: must be a Domain")
+    for name, domain in zip(named, domains, strict=True):
+        if domain != domains[0]:
+            raise DeclarationError(f"models[{name!r}] and the first declare different domains")
+    return named, domains[0]
 
 
 def fitted(
@@ -190,7 +187,18 @@ def tune_privately(
     data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
     """
     named, domain = named_models(models)
-    _refuse(named, domain, ledger, dataset, seed)
+    if seed is not None:
+        whole_number("seed", seed, at_least=0)
+    elif not isinstance(ledger, Ledger):
+        raise DeclarationError(f"ledger = {ledger!r}: must be a Ledger to charge; or tune on PublicData")
+    else:
+        one_line("dataset", dataset)
+    if domain.arm_floor is not None:
+        text = "says nothing about the part that candidates are fitted to: tune those without one"
+        raise DeclarationError(f"arm_floor: {text}")
+    for name, model in named.items():
+        if (model.seed, model.ledger, model.dataset) != (None, None, None):
+            raise DeclarationError(f"models[{name!r}] has a seed or a ledger of its own: leave them out")
     if not isinstance(score_budget, Budget) or score_budget.delta:
         raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
     source = random_source(seed)
@@ -201,10 +209,7 @@ def tune_privately(
     n_fitted = math.floor(share * records.n_samples)
     n_scored = records.n_samples - n_fitted
     if n_fitted < 2 or n_scored < 1:
-        raise DeclarationError(
-            f"split = {brief(split)}: leaves {n_fitted} of {records.n_samples} records to fit and "
-            f"{n_scored} to score"
-        )
+        raise DeclarationError(f"split = {brief(split)}: leaves {n_fitted} to fit and {n_scored} to score")
     plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}
     # the candidates add up, as the decimals that the ledger adds up; the choice reads other records
     epsilon, delta = sums([plan.guarantee for plan in plans.values()])
@@ -241,27 +246,6 @@ def tune_privately(
     }
     counts = n_fitted, n_scored
     return PrivateTuning(best, winner.release_, guarantee, (*spent,), chosen, *counts, receipt, winner)
-
-
-def _refuse(
-    models: Mapping[str, PrivateTwoStageERM], domain: Domain, ledger: object, dataset: object, seed: object
-) -> None:
-    """Raise what depends on the declarations alone."""
-    if seed is not None:
-        whole_number("seed", seed, at_least=0)
-    elif not isinstance(ledger, Ledger):
-        raise DeclarationError(f"ledger = {ledger!r}: must be a Ledger to charge; or tune on PublicData")
-    else:
-        one_line("dataset", dataset)
-    if domain.arm_floor is not None:
-        raise DeclarationError(
-            "arm_floor: says nothing about the part that candidates are fitted to: tune those without one"
-        )
-    for name, model in models.items():
-        if (model.seed, model.ledger, model.dataset) != (None, None, None):
-            raise DeclarationError(
-                f"models[{name!r}] has a seed or a ledger of its own: one is charged for all"
-            )
 
 
 def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Plan[Study]:
