@@ -278,7 +278,7 @@ def _row(name: str, label: str, instance: Instance, solution: Solution) -> Certi
         objective = model.value(solution.point) + model.penalty.value(solution.point)
         gap = fenchel_gap(model, solution.point)
     elif certificate.strong_convexity > 0:
-        gap = 0.5 * certificate.strong_convexity * certificate.radius**2
+        gap = 0.5 * certificate.strong_convexity * certificate.radius * certificate.radius
     return CertificateRow(
         name,
         label,

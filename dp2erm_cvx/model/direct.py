@@ -129,8 +129,9 @@ def judge_point(
     r = np.where(low, np.maximum(error - z, 0.0), np.where(high, np.maximum(z + error, 0.0), felt + error))
     rho, length, least = float(np.linalg.norm(r / np.sqrt(m))), float(np.linalg.norm(r)), float(np.min(m))
     if smoothing > 0:
-        rho += math.sqrt(rho**2 + 2 * float(left_out))
-        length += math.sqrt(length**2 + 2 * least * float(left_out))
+        # products, as a power of doubles may raise
+        rho += math.sqrt(rho * rho + 2 * float(left_out))
+        length += math.sqrt(length * length + 2 * least * float(left_out))
     two = min(length / least, rho / math.sqrt(least)) if least > 0 else math.inf
     one = min(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
     two, one = ((v + abs(missing)) * UP if math.isfinite(v) else math.inf for v in (two, one))
@@ -159,7 +160,7 @@ def judge_groups(
     r = np.maximum(error + np.where(low, -z, np.where(high, z, np.abs(z))), 0.0)
     rho = np.sqrt(np.sum(np.where(count > 0, count * r**2, 0.0), axis=-1) / m)
     if smoothing > 0:
-        rho = rho + np.sqrt(rho**2 + 2 * left_out)
+        rho = rho + np.sqrt(rho * rho + 2 * left_out)
     claim = (rho * math.sqrt(n / m) + missing) * UP
     return np.where(room[place, most] > missing, np.nan_to_num(claim, nan=math.inf), math.inf)
 
