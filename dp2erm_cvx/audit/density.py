@@ -118,12 +118,8 @@ def audit_density(
     ``seed`` repeats the audit. Audited is the ideal output of the theorems: before a projection, rounding and
     noise for the arithmetic.
 
-    Parameters
-    ----------
-    model
-        An estimator, a declared study, or a plan: of theta or of an effect, with any first stage.
-    first, second
-        Neighbors, in the units of the data.
+    ``model`` is an estimator, a declared study, or a plan: of theta or of an effect, with any first stage;
+    ``first`` and ``second`` are neighbors, in the units of the data.
 
     Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
     unless the datasets are neighbors, and CertificateError where a solution is not certified. Raises
@@ -307,14 +303,8 @@ def search_density(
     best of them. They come from structured families or are small changes of the best pairs found so far. The
     worst pair is then audited with ``starts`` and ``draws``.
 
-    Parameters
-    ----------
-    model
-        An estimator of a rule or an effect, with all covariates.
-    n_features
-        Raw covariates, without an intercept.
-    search
-        Its evaluations are audited pairs; default: 100.
+    ``model`` is an estimator of a rule or an effect with all covariates, ``n_features`` of them, without an
+    intercept. The evaluations of ``search`` are audited pairs; default: 100.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not

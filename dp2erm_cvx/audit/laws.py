@@ -10,7 +10,6 @@ The same holds for the coefficient of a private first stage, with its own Phi an
 
 from __future__ import annotations
 
-import abc
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,51 +44,12 @@ class Place:
         return float(self.slope.trace()) == len(self.theta)  # 0 <= Pi <= I
 
 
-class Law(abc.ABC):
-    """The law of one output on one dataset, by its density in coordinates u common to all datasets.
-
-    ``units`` (d,) are how far u typically spreads. ``pure``: the log ratio of the noise is bounded.
-    """
-
-    units: Array
-    pure: bool
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates, d."""
-        return len(self.units)
-
-    @abc.abstractmethod
-    def place(self, u: Array) -> Place:
-        """The output at ``u``."""
-
-    def released(self, place: Place) -> Array:
-        """Input of later steps."""
-        return place.theta
-
-    @abc.abstractmethod
-    def log_density(self, place: Place) -> float:
-        """Log density of the output, less a constant that is the same for every dataset."""
-
-    @abc.abstractmethod
-    def error(self, place: Place) -> float:
-        """Bound on the error of :meth:`log_density`: of what was solved, and of rounding to first order."""
-
-    @abc.abstractmethod
-    def draw(self, rng: np.random.Generator) -> Place:
-        """A random output."""
-
-    @abc.abstractmethod
-    def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
-        """Where the density may be largest relative to that of ``other``, a law of the same kind."""
-
-
 def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
     """How far the log density of noise of norm ``length`` changes where the noise moves by ``moved``."""
     return moved / scale * (1.0 if pure else (length + moved) / scale)
 
 
-class ShiftLaw(Law):
+class ShiftLaw:
     """Independent noise on every number of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
 
     Log density ``-||u - center||_1 / scale``, or minus half the squared distance in scales. Whole numbers
@@ -108,25 +68,32 @@ class ShiftLaw(Law):
 
     def place(self, u: Array) -> Place:
         """The output nearest to ``u``, with what rounding takes off Gaussian noise as its multiplier."""
-        return self._at(u if self.dimension else self.center)
+        return self._at(u if len(self.units) else self.center)
 
     def _at(self, u: Array) -> Place:
         theta = np.rint(u) if self.whole else u
         return Place(theta, np.zeros(len(u)) if self.pure else u - theta, np.eye(len(u)))
+
+    def released(self, place: Place) -> Array:
+        """Input of later steps."""
+        return place.theta
 
     def _distance(self, place: Place) -> float:
         apart = place.theta + place.multiplier - self.center
         return float(np.sum(np.abs(apart)) if self.pure else np.linalg.norm(apart))
 
     def log_density(self, place: Place) -> float:
+        """Log density of the output, less a constant that is the same for every dataset."""
         sizes = self._distance(place) / self.scale
         return -sizes if self.pure else -(sizes**2) / 2
 
     def error(self, place: Place) -> float:
+        """Bound on the error of :meth:`log_density`: of the center, and of rounding."""
         rounding = 8 * _UNIT * float(np.sum(np.abs(self.center)) + np.sum(np.abs(place.theta)))
         return _tail(self.moved + rounding, self._distance(place), self.scale, pure=self.pure)
 
     def draw(self, rng: np.random.Generator) -> Place:
+        """A random output."""
         size = len(self.center)
         if not self.pure:
             noise = rng.normal(scale=self.scale, size=size)
@@ -139,7 +106,7 @@ class ShiftLaw(Law):
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """The two centers, between which the ratio turns, and points beyond both."""
         assert isinstance(other, ShiftLaw)
-        if self.dimension == 0:
+        if not len(self.units):
             return [np.zeros(0)]
         beyond = self.scale * rng.standard_normal((count, len(self.center)))
         return [self.center, other.center, *(self.center + beyond), *(other.center + beyond)]
@@ -149,7 +116,7 @@ class ShiftLaw(Law):
 _RESIDUAL = 1e-9
 
 
-class ObjectiveLaw(Law):
+class ObjectiveLaw:
     """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
 
     ``step`` s of the Minty coordinates is the same for both datasets. Released is the minimizer times the
@@ -173,7 +140,7 @@ class ObjectiveLaw(Law):
 
     @cached_property
     def _origin(self) -> Array:
-        return self.model.gradient(np.zeros(self.dimension))
+        return self.model.gradient(np.zeros(self.model.dimension))
 
     def _gradient(self, theta: Array) -> Array:
         if self.model.self_concordance == 0.0:  # a quadratic
@@ -188,7 +155,7 @@ class ObjectiveLaw(Law):
         return float(self.calibration.norms(self.noise(place)))
 
     def _jacobian(self, place: Place) -> Array:
-        rest = (np.eye(self.dimension) - place.slope) / self.step
+        rest = (np.eye(self.model.dimension) - place.slope) / self.step
         return np.asarray(self.model.hessian(place.theta) @ place.slope + rest, dtype=np.float64)
 
     def place(self, u: Array) -> Place:
@@ -197,9 +164,11 @@ class ObjectiveLaw(Law):
         return Place(theta, (u - theta) / self.step, self.model.penalty.jacobian(u, self.step))
 
     def released(self, place: Place) -> Array:
+        """Input of later steps."""
         return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
+        """Log density of the output, less a constant that is the same for every dataset."""
         # first: its pass has the gradient as well
         volume = float(np.linalg.slogdet(self._jacobian(place))[1])
         sizes = self._length(place) / self.calibration.scale
@@ -214,10 +183,10 @@ class ObjectiveLaw(Law):
         """
         theta, hessian = place.theta, self.model.hessian(place.theta)
         sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
-        moved = 2 * self.model.rounding(theta) + 16 * self.dimension * _UNIT * float(np.linalg.norm(sizes))
+        moved = 2 * self.model.rounding(theta) + 16 * len(theta) * _UNIT * float(np.linalg.norm(sizes))
         # v is a difference: it loses what theta is larger than s v
         moved += 8 * _UNIT * float(np.linalg.norm(theta)) / self.step
-        volume = 64 * self.dimension * _UNIT * float(np.linalg.cond(self._jacobian(place)))
+        volume = 64 * len(theta) * _UNIT * float(np.linalg.cond(self._jacobian(place)))
         if self.weights is not None:
             bound, unit = self.weights
             s, norms = unit.margins(theta), unit.row_norms
@@ -241,6 +210,7 @@ class ObjectiveLaw(Law):
         return u
 
     def draw(self, rng: np.random.Generator) -> Place:
+        """A random output. Raises CertificateError."""
         return self.place(self.at_noise(simulate_noise(self.calibration, 1, rng)[0]))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
@@ -250,13 +220,13 @@ class ObjectiveLaw(Law):
         start is followed by the points that this asks for at its theta.
         """
         assert isinstance(other, ObjectiveLaw)
-        points = [law.at_noise(np.zeros(self.dimension)) for law in (self, other)]
+        points = [law.at_noise(np.zeros(self.model.dimension)) for law in (self, other)]
         for law in (self, other):
             points += [law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)]
-        reach = self.calibration.unit * self.step * self.dimension
+        reach = self.calibration.unit * self.step * self.model.dimension
         points += [
             reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
-            for direction in rng.standard_normal((count, self.dimension))
+            for direction in rng.standard_normal((count, self.model.dimension))
         ]
         for u in list(points):
             place = self.place(u)
@@ -267,6 +237,9 @@ class ObjectiveLaw(Law):
             points += [u + self.step * (b - factor * apart) for factor in (0.0, 1.0, 100.0)]
         return points
 
+
+#: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its ``units``.
+Law = ShiftLaw | ObjectiveLaw
 
 #: What every step released, by name: with its multiplier, and as later steps see it.
 Outputs = Mapping[str, Place]
@@ -300,7 +273,7 @@ class ReleaseLaw:
 
     @cached_property
     def _unperturbed(self) -> list[Law]:
-        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(law.dimension)))]
+        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(len(law.units))))]
 
     @property
     def pure(self) -> bool:
@@ -318,8 +291,8 @@ class ReleaseLaw:
 
         def choose(_: str, law: Law) -> Place:
             nonlocal used
-            used += law.dimension
-            return law.place(u[used - law.dimension : used])
+            used += len(law.units)
+            return law.place(u[used - len(law.units) : used])
 
         return {name: place for name, _, place in self._through(choose)}
 

@@ -43,22 +43,11 @@ FAMILIES = {
 class Attack:
     """Runs of a mechanism on each of two datasets, and the events that are looked for in its outputs.
 
-    Parameters
-    ----------
-    runs
-        On each dataset, at least 40.
-    confidence
-        Probability at least which the bound is right with, in (0, 1).
-    events
-        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
-    statistics
-        Functions from an output to a number of your own, whose tails are looked at as well.
-    takes_rng
-        Whether the mechanism takes a ``numpy.random.Generator`` after the dataset.
-    seed
-        Seeds the generators of a mechanism that takes one; drawn and reported if None.
-    workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+    ``runs`` on each dataset, at least 40; ``confidence`` in (0, 1) with which the bound is right at least;
+    ``events``, the families to look at: "values", "tails", "learned", "bits"; ``statistics``, functions of
+    your own from an output to a number, whose tails are looked at as well; ``takes_rng``: the mechanism takes
+    a ``numpy.random.Generator`` after the dataset, seeded by ``seed``, which is drawn and reported if None;
+    ``workers``: processes, -1 for all cores, which do not change the result.
 
     Raises DeclarationError for anything else.
     """
@@ -183,17 +172,9 @@ def audit_runs(
     the other (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth
     and Su 2022); four bounds share the risk ``1 - attack.confidence``.
 
-    Parameters
-    ----------
-    mechanism
-        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs must be
-        independent. It is given to worker processes by pickling.
-    first, second
-        Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not checked.
-    declared
-        The guarantee, as epsilon with delta, or as mu.
-    attack
-        How often the mechanism runs, and what is looked at; default: ``Attack()``.
+    The mechanism is ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the ``attack`` says so; its
+    runs must be independent, and it is pickled for worker processes. That ``first`` and ``second`` are
+    neighbors is not checked. ``declared`` is the guarantee, as epsilon with delta, or as mu.
 
     Raises DeclarationError for an invalid argument, for an output of another type, and where every run
     raised.
@@ -300,19 +281,10 @@ def search_runs(
     runs, and one is audited by runs that had no part in the choice: its bound is right with its stated
     confidence however the pair was found.
 
-    Parameters
-    ----------
-    mechanism
-        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
-        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_runs`.
-    universe
-        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
-    declared
-        The guarantee, as epsilon with delta, or as mu.
-    attack
-        How the worst pair is audited; default: ``Attack()``.
-    search
-        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
+    The mechanism is ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the ``attack`` says so:
+    X (n, k) and y (n,) in the units of the data, a (n,) of 0 and 1; what it returns is as for
+    :func:`audit_runs`. The ``universe`` holds the datasets that the guarantee is declared for. The
+    evaluations of ``search`` are screened pairs, default: 60; its workers are those of the attack.
 
     Raises what :func:`audit_runs` raises, and DeclarationError where an arm floor leaves no pair.
     """
