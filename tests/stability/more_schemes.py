@@ -4,8 +4,10 @@ Prints the table of that page, a few minutes on one core.
 """
 
 import math
+import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.universe import Universe
 
+PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 HALF = math.sqrt(0.5)
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 #: All of the target at one point, at 0.9 of the norm bound.
@@ -51,54 +54,39 @@ class Row:
         )
 
 
+#: Program and domain of every scheme of the table.
+SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "overlap": ("overlap", {}),
+    "tilting": ("inverse_probability_tilting", {"covariate_bound": HALF}),
+    **{f"energy, arm floor {floor}": ("energy_balancing", {"arm_floor": floor}) for floor in (100, 10, 4)},
+    "stable": ("stable_balancing", {}),
+    "matching, public target": ("kernel_mean_matching", {}),
+    **{
+        f"matching, counted target, floor {floor}": ("kernel_mean_matching", {"arm_floor": floor})
+        for floor in (100, 2)
+    },
+    "the same, treatments kept": ("kernel_mean_matching", {"arm_floor": 100, "relation": KEEP}),
+}
+KERNELS: dict[str, Any] = {"Gaussian": Gaussian(0.5), "linear (signed)": Linear()}
+TABLE = re.findall(
+    r"^\| ([^|]+) \| (\d+) \| ([^|]+) \| ([\d.]+) \| ([\d.]+) \|$",
+    PAGE[PAGE.index("## More schemes and losses") :],
+    flags=re.MULTILINE,
+)
+
+
 def rows() -> list[Row]:
-    """Every row of the table."""
+    """Every row of the table of the page."""
     found: list[Row] = []
-
-    def add(
-        label: str, name: str, settings: list[tuple[str, dict[str, Any]]], n: int = 400, **domain: Any
-    ) -> None:
+    for label, n, setting, *_ in TABLE:
+        name, domain = SCHEMES[label]
+        values: dict[str, Any] = {"target": POINT} if "public" in label else {}
+        for part in setting.split(", "):
+            key, *number = part.split(" (")[0].split()
+            values |= {"kernel": KERNELS[part]} if part in KERNELS else {key: float(number[0])}
         universe = Domain(**{"covariate_bound": 1.0, "outcome_bound": 1.0} | domain)
-        for shown, values in settings:
-            program = first_stages()[name](**values).resolve(universe)
-            found.append(Row(label, shown, n, program, universe))
-
-    logistic = [
-        ("ridge 1", {"ridge": 1.0}),
-        ("ridge 0.1", {"ridge": 0.1}),
-        ("ridge 0.1, radius 1", {"ridge": 0.1, "radius": 1.0}),
-        ("ridge 0.003, radius 4", {"ridge": 0.003, "radius": 4.0}),
-    ]
-    add("overlap", "overlap", logistic)
-    add("overlap", "overlap", logistic[:1], n=4)
-    tilting = [
-        ("ridge 3", {"ridge": 3.0}),
-        ("ridge 1", {"ridge": 1.0}),
-        ("ridge 0.3, radius 2", {"ridge": 0.3, "radius": 2.0}),
-        ("ridge 0.1, radius 1", {"ridge": 0.1, "radius": 1.0}),
-    ]
-    add("tilting", "inverse_probability_tilting", tilting, covariate_bound=HALF)
-    add("tilting", "inverse_probability_tilting", tilting[1:2], n=4, covariate_bound=HALF)
-    energy = [(f"ridge {mu:g}", {"ridge": mu}) for mu in (0.25, 2.0, 20.0)]
-    add("energy, arm floor 100", "energy_balancing", energy, arm_floor=100)
-    add("energy, arm floor 10", "energy_balancing", energy[1:2], arm_floor=10)
-    add("energy, arm floor 4", "energy_balancing", [("ridge 0.5", {"ridge": 0.5})], n=40, arm_floor=4)
-    stable = [(f"ridge {mu:g}", {"ridge": mu}) for mu in (0.1, 1.0, 10.0)]
-    stable += [
-        ("ridge 1, alpha 0.5", {"ridge": 1.0, "alpha": 0.5}),
-        ("ridge 1, constant 0.3 (signed)", {"ridge": 1.0, "constant": 0.3}),
-    ]
-    add("stable", "stable_balancing", stable)
-    gaussian = [
-        (f"Gaussian, ridge {mu:g}", {"ridge": mu, "kernel": Gaussian(0.5)}) for mu in (0.25, 1.0, 10.0)
-    ]
-    gaussian += [("linear (signed), ridge 1", {"ridge": 1.0, "kernel": Linear()})]
-    public = [(shown, values | {"target": POINT}) for shown, values in gaussian]
-    name = "kernel_mean_matching"
-    add("matching, public target", name, public)
-    add("matching, counted target, floor 100", name, gaussian, arm_floor=100)
-    add("the same, treatments kept", name, gaussian[1:2], arm_floor=100, relation=KEEP)
-    add("matching, counted target, floor 2", name, gaussian[1:2], n=4, arm_floor=2)
+        program = first_stages()[name](**values).resolve(universe)
+        found.append(Row(label, setting, int(n), program, universe))
     return found
 
 
