@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.cells import Treatment
     from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.design import PublicData, tune_privately
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
-    from dp2erm_cvx.treatment import Treatment
     from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
@@ -38,7 +38,7 @@ _HOME = {
     "PublicData": "design",
     "Release": "release",
     "RuleRelease": "release.rule",
-    "Treatment": "treatment",
+    "Treatment": "cells",
     "TwoStageERM": "estimators",
     "Universe": "universe",
     "Within": "private_ranges",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import CellRule, Column, Eligible
+from dp2erm_cvx.cells import CellRule, Column, Eligible, Treatment, declared_label, declared_levels
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import (
     Named,
@@ -27,7 +27,6 @@ from dp2erm_cvx.public import (
 )
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import by_label, labels, numbers_or_nan
-from dp2erm_cvx.treatment import Treatment, declared_label, declared_levels
 
 Value = TypeVar("Value")
 

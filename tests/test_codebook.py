@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
-from dp2erm_cvx.cells import CellRule, Eligible
+from dp2erm_cvx.cells import CellRule, Eligible, Treatment
 from dp2erm_cvx.cli.reading import coded_columns
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
@@ -22,7 +22,6 @@ from dp2erm_cvx.domain_file import declared_layout, domain_of
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.tables import labels, read_frame
-from dp2erm_cvx.treatment import Treatment
 
 DECLARED: dict[str, Any] = {
     "outcome_bound": 25.0,

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfinv
 
+from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.tails import bracketed
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError

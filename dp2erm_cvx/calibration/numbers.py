@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed
-from dp2erm_cvx.calibration.tails import bracketed
+from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, bracketed
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_number, whole_number

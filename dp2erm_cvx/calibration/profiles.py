@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dp2erm_cvx.calibration.base import LARGEST_EPSILON, MARGIN, Calibration
-from dp2erm_cvx.calibration.tails import bracketed
+from dp2erm_cvx.calibration.base import LARGEST_EPSILON, MARGIN, Calibration, bracketed
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
 
 Array = NDArray[np.float64]

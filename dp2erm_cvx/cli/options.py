@@ -317,7 +317,7 @@ csv_options = apply(
 )
 #: The columns of a data file, how it is written, then the domain.
 data_options = apply(
-    field_option("treatment:Treatment.column", "--treatment", metavar="COLUMN"),
+    field_option("cells:Treatment.column", "--treatment", metavar="COLUMN"),
     field_option("codebook:Codebook.outcome", metavar="COLUMN"),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
     csv_options,

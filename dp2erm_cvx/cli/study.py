@@ -47,10 +47,10 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         if os.path.lexists(draft) or options["domain"] is not None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with screen.progress("reading the data") as bar:
+        from dp2erm_cvx.cells import Treatment
         from dp2erm_cvx.codebook import Codebook
         from dp2erm_cvx.diagnostics.columns import TableCells
         from dp2erm_cvx.files import guessed_layout, table_parts
-        from dp2erm_cvx.treatment import Treatment
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = _public(options) if declared else None
@@ -172,6 +172,7 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
     has to read it before it is made public.
     """
+    from dp2erm_cvx.cells import Treatment
     from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
     from dp2erm_cvx.domain import Domain
@@ -179,7 +180,6 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     from dp2erm_cvx.estimators import PrivateEffect
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.sampling import SamplingWeights, Unit
-    from dp2erm_cvx.treatment import Treatment
 
     said = {
         f"{kind.__name__}_{name}": fill(opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# ")

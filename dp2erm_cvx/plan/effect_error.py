@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.calibration.tails import bracketed
+from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.estimands import AverageScore, GroupScore, OverlapScore, TreatedScore

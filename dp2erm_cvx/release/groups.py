@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp2erm_cvx.calibration import GridSums
-from dp2erm_cvx.calibration.tails import sum_quantile
+from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors

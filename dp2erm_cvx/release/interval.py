@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration.base import Noise
+from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
-from dp2erm_cvx.calibration.tails import bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import json_types, public_number

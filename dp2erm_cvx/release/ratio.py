@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.base import bracketed, sum_tail
 from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums, SumLaw
-from dp2erm_cvx.calibration.tails import bracketed, sum_tail
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
 from dp2erm_cvx.release.interval import ScoreInterval, linear_interval, misses
 

@@ -15,7 +15,7 @@ from scipy import special
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.calibration import IntegerNoise, Noise
-from dp2erm_cvx.calibration.tails import bracketed
+from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError

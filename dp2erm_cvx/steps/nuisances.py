@@ -13,7 +13,7 @@ from scipy import special
 from scipy.special import expit
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.calibration.tails import bracketed
+from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import MeanSquare

@@ -8,11 +8,11 @@ import pytest
 from dp2erm_cvx import blocks
 from dp2erm_cvx.blocked import BlockedDataset, pieces
 from dp2erm_cvx.blocked.dataset import _aligned
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
-from dp2erm_cvx.treatment import Treatment
 
 pa = pytest.importorskip("pyarrow")
 dask = pytest.importorskip("dask")

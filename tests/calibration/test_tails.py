@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dp2erm_cvx.calibration.base import Noise
+from dp2erm_cvx.calibration.base import Noise, _many_tail, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.tails import _many_tail, sum_quantile, sum_tail
 
 LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, Release, registry
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.treatment import Treatment
 from tests.command_line import COLUMNS, FIT, done, refused, run
 
 #: What the files and the flags of the good command declare.

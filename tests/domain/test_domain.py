@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, clip_norm
@@ -22,7 +23,6 @@ from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.private_ranges import PrivateRanges, Within, candidates, normalized
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.treatment import Treatment
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = st.floats(min_value=1e-150, max_value=1e150)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, Ledger, PrivateEffect
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
@@ -20,7 +21,6 @@ from dp2erm_cvx.steps.estimands import AverageScore, GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
 from dp2erm_cvx.steps.step import Execution
-from dp2erm_cvx.treatment import Treatment
 
 BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
 DOMAIN = Domain(

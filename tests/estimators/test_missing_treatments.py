@@ -9,11 +9,11 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.steps.step import Execution
-from dp2erm_cvx.treatment import Treatment
 
 CODED = Codebook(Treatment("drug", "vasopressor", "none"), "pressure")
 DOMAIN = Domain(

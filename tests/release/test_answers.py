@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.display import as_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
 from dp2erm_cvx.release.verify import at_level, verify
-from dp2erm_cvx.treatment import Treatment
 
 BOOK = Codebook(Treatment("drug", "A", "B"), "pressure", {"sex": ["F", "M"]}, units={"pressure": "mmHg"})
 RANGES = BOOK.ranges({"age": (20.0, 80.0)})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
-from dp2erm_cvx.calibration.tails import sum_tail
+from dp2erm_cvx.calibration.base import sum_tail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.privacy import Budget

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, Within
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import NotAtHandError
@@ -16,7 +17,6 @@ from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.record import Release
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.treatment import Treatment
 from tests.release.test_mutations import DOMAIN, MODELS, PURE, drawn
 
 FAST = ("average effect", "rule and value", "balancing")

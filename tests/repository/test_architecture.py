@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     *("errors", "text", "public", "suprema", "privacy", "parallel", "tables", "files", "sampling"),
-    *("cells", "treatment", "codebook", "display", "blocks", "domain", "curves", "universe"),
+    *("cells", "codebook", "display", "blocks", "domain", "curves", "universe"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
@@ -26,8 +26,7 @@ ONLY = {
     "display": {"errors"},
     "sampling": {"errors", "public", "tables"},
     "cells": {"errors", "public", "tables"},
-    "treatment": {"errors", "public", "tables"},
-    "codebook": {"errors", "public", "tables", "sampling", "cells", "treatment"},
+    "codebook": {"errors", "public", "tables", "sampling", "cells"},
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "display", "blocks"},
     "curves": {"errors", "public", "domain"},
