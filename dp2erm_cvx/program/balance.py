@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,11 +77,10 @@ def one_by_one(name: str, make: Callable[..., Any], table: Sequence[tuple[Any, .
     """
 
     def of(record: tuple[Any, ...]) -> Array:
-        try:
-            values = _alone(make, record)
-        except Exception:
-            return np.zeros(k)
-        return values if len(values) == k else np.zeros(k)
+        with suppress(Exception):
+            if len(values := _alone(make, record)) == k:
+                return values
+        return np.zeros(k)
 
     # once for all rows: number by number it takes longer than most functions do
     rows: Array = np.nan_to_num(np.array([of(record) for record in table]).reshape(len(table), k))
@@ -166,15 +166,12 @@ class MomentTargets:
         tolerance that weights exist for; the moments that hold it up have a positive multiplier.
         """
         n, m = self.moments.shape
-        upper = np.vstack(
-            [np.column_stack([self.moments.T, -np.ones(m)]), np.column_stack([-self.moments.T, -np.ones(m)])]
-        )
-        totals = np.column_stack([self.totals.T, np.zeros(len(self.total_values))])
+        slack = -np.ones((m, 1))
         solved = optimize.linprog(
             np.append(np.zeros(n), 1.0),
-            A_ub=upper,
+            A_ub=np.block([[self.moments.T, slack], [-self.moments.T, slack]]),
             b_ub=np.concatenate([self.values, -self.values]),
-            A_eq=totals,
+            A_eq=np.column_stack([self.totals.T, np.zeros(len(self.total_values))]),
             b_eq=self.total_values,
             bounds=(0, None),
             method="highs",
@@ -185,31 +182,16 @@ class MomentTargets:
             )
         if solved.status != 0 or solved.fun is None or solved.fun <= self.tolerance + _SLACK:
             return
-        pull = -np.asarray(solved.ineqlin.marginals)
-        held = pull[:m] + pull[m:]
-        order = np.argsort(-held)
-        names = tuple(self.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
-        smallest = float(solved.fun)
-        tolerance = _rounded_up(smallest)
+        smallest, held = float(solved.fun), -np.asarray(solved.ineqlin.marginals).reshape(2, m).sum(axis=0)
+        most = 1e-9 * max(float(np.sum(held)), 1e-300)
+        names = tuple(self.names[k] for k in np.argsort(-held) if held[k] > most)
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        # exact balance is a program of its own, without a tolerance to raise
-        allow = (
-            f"Allow {tolerance} or more"
-            if self.tolerance
-            else f"Use a program with a tolerance of {tolerance} or more"
-        )
+        # exact balance is a program of its own, without a tolerance to raise; three digits are no less
+        allow = "Allow" if self.tolerance else "Use a program with a tolerance of"
         raise InfeasibleError(
             f"no weights meet the targets within {self.tolerance:g}: {listed} cannot be balanced better than "
-            f"{smallest:.3g}. {allow}, drop those balance functions, or use a program with a ridge",
+            f"{smallest:.3g}. {allow} {1.006 * smallest:.3g} or more, drop those balance functions, or use a "
+            "program with a ridge",
             covariates=names,
             smallest_tolerance=smallest,
         )
-
-
-def _rounded_up(number: float) -> str:
-    """Three digits that are no less than the number: fewer would be refused again."""
-    text = f"{number:.2e}"
-    if float(text) <= number:
-        digits, exponent = text.split("e")
-        text = f"{float(digits) + 0.01:.2f}e{exponent}"
-    return f"{float(text):.3g}"

@@ -46,16 +46,9 @@ _UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 class KernelFirstStage(FirstStage):
     """Direct weights by a quadratic balance of kernel features, on a simplex per arm or one for all records.
 
-    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
-    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 cap
-
-    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
-    arm without records leaves all weight to the other. A ``pooled`` program has w itself for v, t = F'1/2 and
-    ``sum_i w_i = n, w >= 0``: no overlap assumption, an arm may be empty, and a constant in the kernel pulls
-    the mass of each toward n/2.
-
-    Its constants are stated: all pairs of records enter a quadratic form, which no theorem on sums of losses
-    covers, and Theorems 5 and 6 take the bound and the sign of the kernel.
+    Programs are stated in ``problems/mmd.py``; an arm without records leaves all weight to the other. All
+    pairs of records enter a quadratic form, which no theorem on sums of losses covers: Theorems 5 and 6 take
+    the bound and the sign of the kernel.
 
     Parameters
     ----------

@@ -54,10 +54,9 @@ class Vertices:
     radius: ClassVar[float] = 1.0
     largest: ClassVar[float] = 1.0
 
-    def project(self, rows: Array) -> Array:
-        """Unit vectors (n, vertices) in place of rows of that size, each that of its largest entry."""
-        units: Array = np.eye(self.vertices)[np.argmax(rows, axis=1)]
-        return units
+    def project(self, places: Array) -> Array:
+        """Unit vectors (n, vertices) of the places (n,) of their 1, which are cut off."""
+        return np.asarray(np.eye(self.vertices)[np.clip(places, 0, self.vertices - 1).astype(np.int64)])
 
     def __str__(self) -> str:
         return f"one of {self.vertices} unit vectors"
@@ -167,26 +166,18 @@ class DeclaredRecords:
                 f"{name!r} is within {within!r}: must be Ball(r), r the norm bound of its rows"
             )
         columns = self.n_columns if width is None else width
-        self._try(name, make, columns)
-        return self._own(name, within, by_record(name, make, width), columns)
+        return self._own(name, within, make, width, columns, columns)
 
     def cells(self, name: str, make: Callable[..., Any], size: int) -> Datum:
         """Unit vectors of an author's own: ``make(x, a, y)`` of one record is the place of its 1.
 
         A whole number from 0 to ``size - 1``; others are cut off, and where ``make`` fails it is 0.
         """
-        number = by_record(name, make, 0)
-        self._try(name, make, 1)
-
-        def rows(records: Records) -> Array:
-            return np.eye(size)[np.clip(number(records), 0, size - 1).astype(np.int64)]
-
-        return self._own(name, Vertices(size), rows, size)
+        return self._own(name, Vertices(size), make, 0, 1, size)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
-        self._try(name, make, 1)
-        return self._own(name, Range(low, high), by_record(name, make, 0))
+        return self._own(name, Range(low, high), make, 0, 1, None)
 
     @staticmethod
     def at_zeros(name: str, make: Callable[..., Any], n_columns: int, k: int) -> Array:
@@ -216,15 +207,16 @@ class DeclaredRecords:
             )
         return problem
 
-    def _try(self, name: str, make: Callable[..., Any], k: int) -> None:
-        if self.tried:
-            self.at_zeros(name, make, self.n_columns, k)
-
-    def _own(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
+    def _own(
+        self, name: str, within: Within, make: Callable[..., Any], width: int | None, size: int, k: int | None
+    ) -> Datum:
+        """Data of an author's map to ``size`` numbers of one record, put into their set, with k columns."""
         if name in _LIBRARY:
             raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
-        self.own = (*self.own, name)
-        return self._datum(name, within, lambda records: within.project(make(records)), k)
+        if self.tried:
+            self.at_zeros(name, make, self.n_columns, size)
+        self.own, made = (*self.own, name), by_record(name, make, width)
+        return self._datum(name, within, lambda records: within.project(made(records)), k)
 
     def _refuse_solver(self, name: str) -> None:
         if self.parameter is not None:

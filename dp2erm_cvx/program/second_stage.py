@@ -144,13 +144,9 @@ class SecondStage(DeclaredProgram):
         """Rows of the design from records already in the domain (intercept column included)."""
         if self.features is None and self.features_bound is None:
             return X
-        constant = 1 if domain.intercept else 0
-        columns = self.columns(domain, X.shape[1] - constant)
-        if self.features_bound is None and columns == list(range(X.shape[1] - constant)):
-            return X
-        chosen = X[:, constant:][:, columns]
-        shrunk = chosen if self.features_bound is None else clip_norm(chosen, self.features_bound)
-        return np.hstack([X[:, :constant], shrunk])
+        constant, bound = 1 if domain.intercept else 0, self.features_bound
+        chosen = X[:, constant:][:, self.columns(domain, X.shape[1] - constant)]
+        return np.hstack([X[:, :constant], chosen if bound is None else clip_norm(chosen, bound)])
 
     def row_norm(self, domain: Domain) -> float:
         """Bound on the norm of the rows of the design."""
@@ -182,15 +178,12 @@ class SecondStage(DeclaredProgram):
         if self.coordinates is None:
             rows = self.covariates(domain, features)
         else:
-            term, zeros = self.form(domain).term, np.zeros(len(features))
-            arms = [
-                term.rows.of(Records(features, np.full(len(features), arm), zeros, domain)) for arm in (0, 1)
-            ]
+            term, n = self.form(domain).term, len(features)
+            arms = [term.rows.of(Records(features, np.full(n, a), np.zeros(n), domain)) for a in (0, 1)]
             contrast = term.offset is not None and term.offset[1].name() == "y"
             rows = arms[1] - arms[0] if contrast else arms[1]
         # row by row: in a matrix product the rounding of a row may depend on where it stands
-        rowwise: Array = np.sum(rows * theta, axis=1)
-        return rowwise
+        return np.asarray(np.sum(rows * theta, axis=1))
 
     @property
     def squared(self) -> bool:
