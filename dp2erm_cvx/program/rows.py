@@ -166,18 +166,18 @@ class DeclaredRecords:
                 f"{name!r} is within {within!r}: must be Ball(r), r the norm bound of its rows"
             )
         columns = self.n_columns if width is None else width
-        return self._own(name, within, make, width, columns, columns)
+        return self._own(name, within, make, width, columns)
 
     def cells(self, name: str, make: Callable[..., Any], size: int) -> Datum:
         """Unit vectors of an author's own: ``make(x, a, y)`` of one record is the place of its 1.
 
         A whole number from 0 to ``size - 1``; others are cut off, and where ``make`` fails it is 0.
         """
-        return self._own(name, Vertices(size), make, 0, 1, size)
+        return self._own(name, Vertices(size), make, 0, 1)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
-        return self._own(name, Range(low, high), make, 0, 1, None)
+        return self._own(name, Range(low, high), make, 0, 1)
 
     @staticmethod
     def at_zeros(name: str, make: Callable[..., Any], n_columns: int, k: int) -> Array:
@@ -208,14 +208,15 @@ class DeclaredRecords:
         return problem
 
     def _own(
-        self, name: str, within: Within, make: Callable[..., Any], width: int | None, size: int, k: int | None
+        self, name: str, within: Within, make: Callable[..., Any], width: int | None, size: int
     ) -> Datum:
-        """Data of an author's map to ``size`` numbers of one record, put into their set, with k columns."""
+        """Data of an author's map to ``size`` numbers of one record, put into their set."""
         if name in _LIBRARY:
             raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
         if self.tried:
             self.at_zeros(name, make, self.n_columns, size)
         self.own, made = (*self.own, name), by_record(name, make, width)
+        k = None if isinstance(within, Range) else within.vertices or size
         return self._datum(name, within, lambda records: within.project(made(records)), k)
 
     def _refuse_solver(self, name: str) -> None:
