@@ -298,21 +298,19 @@ def _shared(
     questions: Sequence[dict[str, Any]], declared: Mapping[str, Any], outcomes: set[str]
 ) -> tuple[Question, ...]:
     """The questions with shares of the budget: what is not declared is divided evenly."""
-    shares: list[float | None] = []
-    for question in questions:
-        with placed(question["name"]):
-            part = question.get("share")
-            shares.append(None if part is None else public_number("share", part, above=0.0))
-    left, open_shares = 1.0 - sum(share or 0.0 for share in shares), shares.count(None)
+    parts = {own["name"]: own["share"] for own in questions if own.get("share") is not None}
+    shares = {name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()}
+    left, open_shares = 1.0 - sum(shares.values()), len(questions) - len(shares)
     if left < -1e-12 or (open_shares and left <= 1e-12):
         wanted = f"share: {1.0 - left:g} of the budget is asked for"
         raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
     listed = []
-    for table, share in zip(questions, shares, strict=True):
-        own = left / open_shares if share is None else share
-        domain = _own(table, declared, outcomes)
-        with placed(table["name"]):
-            listed.append(Question(table["name"], table["kind"], own, _settings(table), domain))
+    for table in questions:
+        name = table["name"]
+        with placed(name):
+            own = shares[name] if name in shares else left / open_shares
+            domain = _own(table, declared, outcomes)
+            listed.append(Question(name, table["kind"], own, _settings(table), domain))
     return tuple(listed)
 
 
@@ -326,16 +324,15 @@ def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
 
 
 def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
-    """The domain of a question, with the outcome that it declares. Raises DeclarationError naming it."""
+    """The domain of a question, with the outcome that it declares."""
     own = {name: table[name] for name in _OUTCOME if name in table}
-    own = of_event(own) if "outcome_column" in own else own
-    if "outcome_column" in own and "outcome_bound" not in own:
-        raise DeclarationError(f"{table['name']}: outcome_column: declare its outcome_bound beside it")
     if "outcome_column" in own:  # its center and cost are in other units
+        own = of_event(own)
+        if "outcome_bound" not in own:
+            raise DeclarationError("outcome_column: declare its outcome_bound beside it")
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
-    with placed(table["name"]):
-        return domain_of(_without({**declared, **own}, outcomes))
+    return domain_of(_without({**declared, **own}, outcomes))
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from common import Cell, cells, run
 from whole_fits import LIMITS, LOGISTIC
 
 from dp2erm_cvx.study_file import read_study
-from tests.command_line import run as run_command
+from tests.command_line import done
 
 EXPERIMENTS = Path(common.__file__).parent
 FIGURES = {
@@ -39,9 +39,9 @@ FED = {"twins", "twins_choice", "page_tables"}
 def quick(script, folder, *words):
     """What a quick run prints."""
     line = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--quick", *words]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    ended = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.slow
@@ -81,9 +81,7 @@ def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
         *(["verify", file, "--study", "study.toml"] for file in files),
         ["report", *files, "--output", "page.html"],
     ):
-        done = run_command(*words)
-        assert done.exit_code == 0, done.output
-        assert str(len(table)) not in done.stdout or words[0] == "check"
+        assert str(len(table)) not in done(*words).stdout or words[0] == "check"
     assert "# This column repeats: keep this table, or delete it.\n[unit]\n" in Path("draft.toml").read_text()
     assert "high less low" in Path("page.html").read_text()
     assert not re.search(rf"\b{len(table)}\b", "".join(Path(file).read_text() for file in files))
@@ -117,12 +115,11 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
     released = []
     # the chain of the page: from the table to a plot and a page
     treated = ["--treatment", "drug", "--outcome", "sbp_change"]
-    assert run_command("check", "extract.csv", *treated, "--draft", "draft.toml").exit_code == 0
+    done("check", "extract.csv", *treated, "--draft", "draft.toml")
     assert "# This column repeats: keep this table, or delete it.\n[unit]\n" in Path("draft.toml").read_text()
-    assert run_command("run", "study.toml", "--plan", "900").stdout.count("half width") == 4
+    assert done("run", "study.toml", "--plan", "900").stdout.count("half width") == 4
     for words in (["extract.csv"], ["extract.parquet", "--blocks", "always"]):
-        result = run_command("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
-        assert result.exit_code == 0, result.output
+        result = done("run", "study.toml", *words, "--seed", "4", "--json", "--force", "--yes")
         assert "not eligible" in result.stderr
         released.append({name: one["released"] for name, one in json.loads(result.stdout).items()})
     columns = {name: [None if pd.isna(one) else str(one) for one in table[name]] for name in table}
@@ -136,10 +133,10 @@ def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypat
     assert all(one == released[0] for one in released)
     files = [f"releases/{name}.json" for name in released[0]]
     for answers in ("answers.svg", "answers.html", "answers.csv", "answers.md", "answers.tex"):
-        assert run_command("report", *files, "--output", answers).exit_code == 0
+        done("report", *files, "--output", answers)
     assert "sex: F" in Path("answers.md").read_text()
     for file in files:
-        assert run_command("verify", file, "--study", "study.toml").exit_code == 0
+        done("verify", file, "--study", "study.toml")
 
 
 def test_a_messy_extract_is_answered(tmp_path):
@@ -197,8 +194,8 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     page.write_text("before\n<!-- benchmark tables: begin -->old<!-- benchmark tables: end -->\nafter\n")
     words = [sys.executable, str(ROOT / "docs/benchmarks/run.py"), "--quick", "--output-dir", str(tmp_path)]
     words += ["--page", str(page), "--figure", str(tmp_path / "growth.svg")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
     facts = json.loads((tmp_path / "benchmarks.json").read_text())
     rows = facts["rows"]
     assert len({row["work"] for row in rows}) == 4
