@@ -171,7 +171,7 @@ class Simplices:
         smallest = min(len(members) for members in self.members())
         if smallest * self.cap * (1 + 1e-12) < self.total:
             raise InfeasibleError(
-                f"a cap of {self.cap:g} on each weight leaves no room for the total of an arm: raise the cap"
+                f"a cap of {self.cap:g} leaves no room for the total of an arm: raise the cap"
             )
 
     def members(self) -> list[NDArray[np.int64]]:
@@ -283,14 +283,18 @@ class UserRegularizer:
             reason = f"CVXPY cannot compile it ({type(error).__name__})"
             raise ProgramError(f"regularizer {self.name!r}: {reason}") from None
         if unchecked:
-            raise ProgramError(
-                f"regularizer {self.name!r}: state it without exponential, power or semidefinite atoms; the "
-                "duality gap can be checked for quadratic and second-order cones only"
-            )
+            raise ProgramError(f"regularizer {self.name!r}: {UNCHECKED}")
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"custom": self.name}
+
+
+#: Why nothing is certified by a duality gap.
+UNCHECKED = (
+    "a duality gap can be checked for second-order cone programs only: state it by quadratics, norms "
+    "and absolute values, without exponential, power or semidefinite atoms that are not read"
+)
 
 
 def has_unchecked_cones(dims: Any) -> bool:

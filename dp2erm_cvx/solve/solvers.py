@@ -23,7 +23,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
-from dp2erm_cvx.model.sets import has_unchecked_cones
+from dp2erm_cvx.model.sets import UNCHECKED, has_unchecked_cones
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import check_settings, setting, whole_number
@@ -305,12 +305,10 @@ def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual
 
 def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
     """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, iterations, and dual point."""
-    compiled = compiled_for(instance, settings.name)
+    compiled, program = compiled_for(instance, settings.name), instance.program
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
-        raise ProgramError(
-            f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
-        )
+        raise ProgramError(f"{settings.name} solves quadratic programs only; {program.name} is not one")
     problem._clear_solution()  # what another solve left is no answer
     dual = None
     try:
@@ -320,20 +318,16 @@ def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, S
             else:
                 settings.run(problem)
     except _FAILURES:
-        raise SolverError(
-            f"{settings.name} failed on {instance.program.name}: choose another solver"
-        ) from None
+        raise SolverError(f"{settings.name} failed on {program.name}: choose another solver") from None
     # a function of an author's own need not set one
     status = Status.SOLVED if problem.status is None else CVXPY_STATUS.get(problem.status, Status.FAILED)
     values = compiled.values()
     if values is None:
         if instance.targets is not None:
             instance.targets.refuse_infeasible()
-        raise SolverError(
-            f"{settings.name} returned no point for {instance.program.name} (status {status.value}): "
-            "choose another solver"
-        )
-    point = instance.program.read(instance, values, compiled.duals())
+        reason = f"returned no point for {program.name} (status {status.value})"
+        raise SolverError(f"{settings.name} {reason}: choose another solver")
+    point = program.read(instance, values, compiled.duals())
     iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
     return point, status, int(iterations or 0), dual
 
@@ -347,11 +341,7 @@ def own_dual(instance: Instance) -> Dual | None:
     try:
         with _silenced():
             if has_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"]):
-                raise CertificateError(
-                    "the duality gap can be checked for quadratic and second-order cone programs only: state "
-                    "the objective or regularizer by quadratics, norms and absolute values, without atoms of "
-                    "other cones that are not read (weights by entropy: a program of kind exponential)"
-                )
+                raise CertificateError(UNCHECKED)
             dual = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
     except _FAILURES:
         return None

@@ -170,13 +170,10 @@ def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dua
     if not isinstance(settings, Newton | ProjectedGradient):
         raise SolverError(f"no method for solver {settings.name!r}")
     if model is None:
-        raise ProgramError(
-            f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
-        )
+        raise ProgramError(f"{settings.name} needs a prox-friendly program; choose one such as clarabel")
     if not _steps(model):
-        raise SolverError(
-            f"{settings.name}: the curvature of {instance.program.name} has no bound: declare a finite radius"
-        )
+        reason = f"the curvature of {instance.program.name} has no bound: declare a finite radius"
+        raise SolverError(f"{settings.name}: {reason}")
     method = minimize_by_newton if isinstance(settings, Newton) else minimize_by_gradient
     point, iterations = method(model, model.start(), settings.max_iterations)
     return point, Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED, iterations, None
