@@ -230,20 +230,20 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
 @click.argument("study", metavar="STUDY.toml")
 @opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
-@opt.field_option("design.world:DesignQuestion.goal", beside=" Where STUDY asks no question.")
+@opt.field_option("design.question:DesignQuestion.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
 @opt.delta_option
 @opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
-@opt.field_option("design.world:DesignQuestion.replicates", type=opt.Number(), default=50)
-@opt.field_option("design.world:DesignQuestion.public", metavar="FILE")
+@opt.field_option("design.question:DesignQuestion.replicates", type=opt.Number(), default=50)
+@opt.field_option("design.question:DesignQuestion.public", metavar="FILE")
 @opt.field_option("design.scenario:PublicData.source", metavar="TEXT")
 @opt.field_option("design.scenario:PublicData.holdout", type=opt.Number())
-@opt.field_option("design.world:DesignQuestion.seed", type=opt.Number(), default=0)
+@opt.field_option("design.question:DesignQuestion.seed", type=opt.Number(), default=0)
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
 @click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
 @opt.json_option
 def design_command(study: str, output: str | None, as_json: bool, **options: Any) -> None:
-    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the world.
+    """Rank pipelines by what they do on data simulated from STUDY and a stated guess of the population.
 
     It reads no private data and spends nothing: what --public names has to be public. Whatever is not stated
     is guessed, and reported as such. What the question of the study declares holds for every pipeline. A file
@@ -279,7 +279,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
     """Question, with the name of its table in the file; None where that declares a domain alone."""
     from dp2erm_cvx.design import DesignQuestion, Guess
-    from dp2erm_cvx.design.world import GOALS
+    from dp2erm_cvx.design.question import GOALS
     from dp2erm_cvx.domain_file import load_domain, read_tables
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.study_file import QUESTIONS, read_study

@@ -102,34 +102,29 @@ def draw_covariates(rng: np.random.Generator, n_samples: int) -> Array:
 
 def propensity_of(X: Array) -> Array:
     """P(A = 1 | X) of rows X (n, 10), the same in every scenario."""
-    propensity: Array = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
-    return propensity
+    return np.asarray(expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05))
 
 
 def _quadratic(X: Array) -> Array:
-    total: Array = np.sum(X[:, :5] + (2.0 / 3.0) * (2.0 * X[:, :5] ** 2 - 1.0), axis=1)
-    return total
+    return np.asarray(np.sum(X[:, :5] + (2.0 / 3.0) * (2.0 * X[:, :5] ** 2 - 1.0), axis=1))
 
 
 def _tree_contrast(X: Array) -> Array:
     first, fourth = X[:, 0], X[:, 3]
     by_first = 6.0 * (first > -0.5) * np.sign(first - 0.5)
     by_fourth = 5.0 * (2.0 * first < -0.5) * np.sign(fourth + 0.5)
-    contrast: Array = by_first + by_fourth + 1.0
-    return contrast
+    return np.asarray(by_first + by_fourth + 1.0)
 
 
 def _nonlinear_main_effect(X: Array) -> Array:
     x1, x2, x3, x4, x5 = X[:, :5].T
     polynomial = 2.0 + 3.0 * x1 + 2.0 * x2 + 3.0 * x4 - 2.5 * x4**2 - 1.5 * x5**2 + 2.0 * x1 * x2
-    effect: Array = polynomial + 2.0 * np.exp(-x1 * x2) + np.sin(x3)
-    return effect
+    return np.asarray(polynomial + 2.0 * np.exp(-x1 * x2) + np.sin(x3))
 
 
 def _nonlinear_variance(X: Array, a: NDArray[np.int64]) -> Array:
     x2, x3, x4 = np.maximum(X[:, 1:4], 0.0).T
-    variance: Array = 0.25 + 2.0 * x2 + x3 * (a == 1) + x4 * (a == 0)
-    return variance
+    return np.asarray(0.25 + 2.0 * x2 + x3 * (a == 1) + x4 * (a == 0))
 
 
 def _two(X: Array, a: NDArray[np.int64]) -> Array:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.design.private import Models
+from dp2erm_cvx.design.question import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.design.simulation import (
     COVERS,
     DesignRow,
@@ -18,7 +19,6 @@ from dp2erm_cvx.design.simulation import (
     own_candidates,
     simulated_table,
 )
-from dp2erm_cvx.design.world import MOST_RECORDS, DesignQuestion
 from dp2erm_cvx.display import Shown, grid, heading
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress

@@ -19,7 +19,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.public import one_line, public_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design.world import DesignQuestion
+    from dp2erm_cvx.design.question import DesignQuestion
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[Any, Array, NDArray[np.int64], Array], float]

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dp2erm_cvx.design.private import Models, named_models
+from dp2erm_cvx.design.question import DesignQuestion, Population, rounded
 from dp2erm_cvx.design.scenario import SimulatedRun
-from dp2erm_cvx.design.world import DesignQuestion, World, rounded
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
@@ -256,19 +256,19 @@ def replicate(
     """
     rng = np.random.default_rng([question.seed, number, 1])
     seed = question.seed, number
-    source = question.public or World(question.domain, question.n_features, question.filled, seed)
-    world = source.scenario(question, rng)
+    source = question.public or Population(question.domain, question.n_features, question.filled, seed)
+    sample = source.scenario(question, rng)
     trials, rule = list[SimulatedRun | str](), question.goal == "rule"
     for one in compared:
         model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
-            model.fit_announced(world.data)  # nobody holds simulated records
+            model.fit_announced(sample.data)  # nobody holds simulated records
             if rule:
-                run = world.judge(model, model.predict(world.judged_at) == 1)
+                run = sample.judge(model, model.predict(sample.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
                 run = run._replace(noise=noise)
             else:
-                run = _estimated(model, world.truth)
+                run = _estimated(model, sample.truth)
             if isinstance(model, PrivateTwoStageERM):  # at 1 they balance nothing
                 weights = model.private_workings_.weights.value
                 run = run._replace(effective=effective_sample_size(weights) / len(weights))
@@ -280,9 +280,9 @@ def replicate(
     constants = []
     for arm in (False, True) if rule else ():
         with suppress(DataError):  # few records left out may all be of one arm
-            constants.append(world.judge(None, np.full(len(world.judged_at.X), arm)))
+            constants.append(sample.judge(None, np.full(len(sample.judged_at.X), arm)))
     best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
-    return trials, best, world.confounded_by
+    return trials, best, sample.confounded_by
 
 
 def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:

@@ -1,4 +1,4 @@
-"""A design: worlds that are what was guessed, rows that are what a release does, commands that run."""
+"""A design: populations that are what was guessed, rows that are what a release does, commands that run."""
 
 import json
 import math
@@ -11,9 +11,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess
+from dp2erm_cvx.design.question import Population
 from dp2erm_cvx.design.result import enough_records
 from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
-from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.study_file import read_study, study_with
@@ -80,32 +80,34 @@ def test_sampling_weights_cost_their_bound_over_their_mean():
 def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
     stated = Guess(effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3)
     guess = stated.filled(clinic, "effect")
-    world = World(clinic, len(clinic.ranges), guess, (7,))
-    X, a, y = world.draw(100_000, np.random.default_rng(0))
-    e, effects = world.propensity(X), world.effects(X)
+    population = Population(clinic, len(clinic.ranges), guess, (7,))
+    X, a, y = population.draw(100_000, np.random.default_rng(0))
+    e, effects = population.propensity(X), population.effects(X)
     assert a.mean() == pytest.approx(0.3, abs=0.01)
     assert np.std(np.log(e / (1 - e))) == pytest.approx(guess.log_odds, rel=0.03, abs=1e-9)
     assert (effects.mean(), effects.std()) == pytest.approx((3.0, 2.0), abs=0.1)
-    control = world.means(X)[:, 0] + 0.5 * effects
+    control = population.means(X)[:, 0] + 0.5 * effects
     assert np.var(control) == pytest.approx(guess.explained * 64.0, rel=0.1)
-    noise = y - world.means(X)[np.arange(len(e)), a]
+    noise = y - population.means(X)[np.arange(len(e)), a]
     assert np.var(noise) == pytest.approx((1 - guess.explained) * 64.0, rel=0.02)
     naive = y[a == 1].mean() - y[a == 0].mean() - 3.0
-    assert naive == pytest.approx(world.confounded_by, abs=0.2)
+    assert naive == pytest.approx(population.confounded_by, abs=0.2)
     assert (abs(naive) > 3.0) == (confounding == "strong")
     treated = effects[a == 1].mean()
-    assert world.truth("att") == pytest.approx(treated, abs=0.1)
-    assert world.truth("overlap") == pytest.approx(np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1)
+    assert population.truth("att") == pytest.approx(treated, abs=0.1)
+    assert population.truth("overlap") == pytest.approx(
+        np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1
+    )
 
 
 def test_two_outcomes_are_two():
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
     guess = Guess(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(domain, "effect")
-    world = World(domain, 1, guess)
-    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    population = Population(domain, 1, guess)
+    X, a, y = population.draw(100_000, np.random.default_rng(0))
     assert set(y) == {0.0, 1.0}
-    assert world.truth("ate") == pytest.approx(0.2, abs=0.03)
-    means = world.means(X)[np.arange(100_000), a]
+    assert population.truth("ate") == pytest.approx(0.2, abs=0.03)
+    means = population.means(X)[np.arange(100_000), a]
     assert np.mean(y - means) == pytest.approx(0.0, abs=0.006)
 
 

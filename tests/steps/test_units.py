@@ -25,7 +25,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.design.world import DesignQuestion
+from dp2erm_cvx.design.question import DesignQuestion
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants

@@ -148,7 +148,7 @@ class DesignQuestion:
     goal
         "effect", an average effect with an interval; "rule", whom to treat.
     guess
-        The world that records are simulated from, see :class:`Guess`.
+        The population that records are simulated from, see :class:`Guess`.
     estimand
         Of an effect: "ate", "att" or "overlap".
     replicates
@@ -251,7 +251,7 @@ _SHIFT = 0.25
 _LEAST = 0.02
 
 
-class World:
+class Population:
     """One population that a filled ``guess`` describes.
 
     Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of treatment
