@@ -200,7 +200,7 @@ class Pairs:
     @classmethod
     def starts(cls, universe: Universe, number: int, rng: np.random.Generator) -> Pairs:
         """``number`` pairs with outcomes 0, drawn from all families in turn."""
-        raw = [_FAMILIES[index % len(_FAMILIES)](rng, universe.n_features) for index in range(number)]
+        raw = [_start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features) for index in range(number)]
         if (universe.domain.arm_floor or 0) > 1:
             raw = [_with_both_arms(*each) for each in raw]
         X, a, share = map(np.stack, zip(*raw, strict=True))
@@ -227,65 +227,49 @@ def _directions(rng: np.random.Generator, m: int, d: int) -> Array:
     return _unit(rng.normal(size=(m, d)))
 
 
-def _with_arms(rng: np.random.Generator, points: Array) -> _Raw:
-    """With arms and shares at random: of one to all clusters, even or very uneven."""
-    arm, k, share = rng.integers(0, 2, CLUSTERS + 2), int(rng.integers(1, CLUSTERS + 1)), np.zeros(CLUSTERS)
+#: Families of starts, in turns.
+_FAMILIES = ["anywhere", "collinear", "one-sided", "separable", "nearly empty", "jump", "across", "corners"]
+
+
+def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
+    """A draw of one family, of one to all clusters, even or very uneven."""
+    if family == "across":
+        return _across(rng, d)
+    m, cloud = CLUSTERS + 2, family
+    if family == "nearly empty":
+        cloud = "anywhere" if rng.random() < 0.5 else "collinear"
+    elif family == "jump":
+        cloud = "one-sided" if rng.random() < 0.5 else "anywhere"
+    if cloud == "collinear":
+        at = rng.choice([-1.0, 1.0], m) * np.where(rng.random(m) < 0.5, 1.0, rng.random(m))
+        points = at[:, None] * _directions(rng, 1, d)
+    elif cloud == "corners":  # of a cube: orthogonal ones are alike to no kernel
+        points = rng.integers(-1, 2, (m, d)).astype(np.float64)
+        points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    else:
+        points = _directions(rng, m, d) * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
+    arm, k, share = rng.integers(0, 2, m), int(rng.integers(1, CLUSTERS + 1)), np.zeros(CLUSTERS)
     share[:k] = rng.dirichlet(np.full(k, 10.0 ** rng.uniform(-1.0, 1.0)))
-    # drawn with the common kinds first
-    return np.roll(points, 2, axis=0), np.roll(arm, 2), share
-
-
-def _anywhere(rng: np.random.Generator, d: int) -> _Raw:
-    """Clusters anywhere, most on the sphere."""
-    points = _directions(rng, CLUSTERS + 2, d)
-    points *= np.where(rng.random((CLUSTERS + 2, 1)) < 0.6, 1.0, rng.random((CLUSTERS + 2, 1)))
-    return _with_arms(rng, points)
-
-
-def _collinear(rng: np.random.Generator, d: int) -> _Raw:
-    """All records on one axis."""
-    side = rng.choice([-1.0, 1.0], CLUSTERS + 2)
-    at = side * np.where(rng.random(CLUSTERS + 2) < 0.5, 1.0, rng.random(CLUSTERS + 2))
-    return _with_arms(rng, at[:, None] * _directions(rng, 1, d))
-
-
-def _one_sided(rng: np.random.Generator, d: int) -> _Raw:
-    """All common records in a half-space; the changed one crosses."""
-    points, arm, share = _anywhere(rng, d)
-    (u,) = _directions(rng, 1, d)
-    points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
-    points[:2] = np.array([[1.0], [-1.0]]) * u
-    return points, arm, share
-
-
-def _separable(rng: np.random.Generator, d: int) -> _Raw:
-    """Treated and untreated on either side of a hyperplane; the changed record anywhere."""
-    points, arm, share = _anywhere(rng, d)
-    side = np.where((points @ _directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
-    side[:2] = 1.0
-    return points * side[:, None], arm, share
-
-
-def _nearly_empty(rng: np.random.Generator, d: int) -> _Raw:
-    """One arm with hardly any records."""
-    points, arm, share = _anywhere(rng, d) if rng.random() < 0.5 else _collinear(rng, d)
-    side = int(rng.integers(0, 2))
-    arm[2:] = side
-    if rng.random() < 0.5:
-        arm[-1] = 1 - side
-        share[-1] = 10.0 ** rng.uniform(-4.0, -1.0)
-    return points, arm, share
-
-
-def _jump(rng: np.random.Generator, d: int) -> _Raw:
-    """A record that jumps from +u to -u with a flip, u along the coefficient the others ask for."""
-    points, arm, share = _one_sided(rng, d) if rng.random() < 0.5 else _anywhere(rng, d)
-    pull = (share * (2 * arm[2:] - 1)) @ points[2:]
-    size = float(np.linalg.norm(pull))
-    u = pull / size if size > 0 else _directions(rng, 1, d)[0]
-    points[:2] = rng.choice([-1.0, 1.0]) * np.array([[1.0], [-1.0]]) * u
-    points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
-    arm[1] = 1 - arm[0]
+    points, arm = np.roll(points, 2, axis=0), np.roll(arm, 2)  # drawn with the common kinds first
+    ends = np.array([[1.0], [-1.0]])
+    if cloud == "one-sided":  # common records in a half-space; the changed one crosses
+        (u,) = _directions(rng, 1, d)
+        points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
+        points[:2] = ends * u
+    if family == "separable":  # arms on either side of a hyperplane
+        side = np.where((points @ _directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
+        points[2:] *= side[2:, None]
+    elif family == "nearly empty":
+        arm[2:] = int(rng.integers(0, 2))
+        if rng.random() < 0.5:
+            arm[-1], share[-1] = 1 - arm[-1], 10.0 ** rng.uniform(-4.0, -1.0)
+    elif family == "jump":  # with a flip, along the coefficient that the others ask for
+        pull = (share * (2 * arm[2:] - 1)) @ points[2:]
+        size = float(np.linalg.norm(pull))
+        u = pull / size if size > 0 else _directions(rng, 1, d)[0]
+        points[:2] = rng.choice([-1.0, 1.0]) * ends * u
+        points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
+        arm[1] = 1 - arm[0]
     return points, arm, share
 
 
@@ -293,23 +277,14 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     """Records along u and a few against it, both split sideways; one jumps between the sides."""
     u, v = _directions(rng, 2, d)
     along, against, split, spread = rng.random(4)
-    ends = [along * u + split * v, along * u - split * v, spread * v - against * u, -spread * v - against * u]
-    points = [*ends, v - rng.random() * u, -v - rng.random() * u]
+    ends = np.array([[split], [-split]]) * v + along * u, np.array([[spread], [-spread]]) * v - against * u
+    points = np.array([*ends[0], *ends[1], v - rng.random() * u, -v - rng.random() * u])
     part = rng.random()
     arm = np.full(CLUSTERS + 2, int(rng.integers(0, 2)))
     swapped = rng.random(CLUSTERS + 2) < 0.5
     # (x, a) and (-x, 1 - a) are alike to a logistic coefficient
-    return (
-        np.roll(np.where(swapped[:, None], -np.array(points), points), 2, axis=0),
-        np.roll(np.where(swapped, 1 - arm, arm), 2),
-        np.array([part, part, 1 - part, 1 - part]) / 2,
-    )
-
-
-def _corners(rng: np.random.Generator, d: int) -> _Raw:
-    """Records at corners of a cube, on the sphere or at 0: orthogonal ones are alike to no kernel."""
-    points = rng.integers(-1, 2, (CLUSTERS + 2, d)).astype(np.float64)
-    return _with_arms(rng, points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0))
+    points, arm = np.where(swapped[:, None], -points, points), np.where(swapped, 1 - arm, arm)
+    return np.roll(points, 2, axis=0), np.roll(arm, 2), np.array([part, part, 1 - part, 1 - part]) / 2
 
 
 def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
@@ -322,10 +297,6 @@ def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw
     return points, arm, share
 
 
-#: Families of starts, in turns.
-_FAMILIES = (_anywhere, _collinear, _one_sided, _separable, _nearly_empty, _jump, _across, _corners)
-
-
 def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
     """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none.
 
@@ -335,12 +306,12 @@ def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
     opposite outcomes, or is far from all others.
     """
     domain = universe.domain
-    drawn = (_drawn(universe, rng) for _ in range(_TRIES))
-    pair = next((one for one in drawn if one.admissible(domain)), None)
-    if pair is None:
-        raise DeclarationError(
-            f"arm_floor = {domain.arm_floor}: no pair of {universe.n_samples} records was found"
-        )
+    for _ in range(_TRIES):
+        if (pair := _drawn(universe, rng)).admissible(domain):
+            break
+    else:
+        size = universe.n_samples
+        raise DeclarationError(f"arm_floor = {domain.arm_floor}: no pair of {size} records was found")
     X, a, y, order = pair.kinds()
     if rng.random() < 0.5:  # from one end to the other, often within its arm
         y[:2] = domain.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])

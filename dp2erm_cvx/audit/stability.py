@@ -219,8 +219,8 @@ def audit_stability(
     else:
         each = [Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds]
         claims = tuple(claim for some in each for claim in some)
-    if not claims or not all(isinstance(claim, Claim) for claim in claims):
-        raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
+        if not claims or not all(isinstance(claim, Claim) for claim in claims):
+            raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
     blocked = isinstance(example, RecordBlocks)
     if blocked:
         _refuse_whole(program, universe, search, strategies)

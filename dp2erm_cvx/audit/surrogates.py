@@ -84,32 +84,22 @@ class Surrogate:
             with contextlib.suppress(np.linalg.LinAlgError):  # hardly any ridge
                 records = records_at(self.universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
                 both = self.weights(records, count)
-                half = len(some)
-                for quantity, values in _of_groups(both[:half], both[half:], count[:half]).items():
+                w, v, n = both[: len(some)], both[len(some) :], count[: len(some)]
+                gap, present = np.abs(w - v), n > 0
+                squares, differ = np.sum(n * gap**2, axis=1), np.sum(n * (gap > 1e-7), axis=1)
+                l1, product = np.sum(n * gap, axis=1), np.max(w * v * present, axis=1)
+                moves = {
+                    Quantity.V: l1 + 2 * np.minimum(w[:, -1], v[:, -1]),  # the changed record is last
+                    Quantity.L1: l1,
+                    Quantity.L2: np.sqrt(squares),
+                    Quantity.L0: differ,
+                    Quantity.W1: l1 + 2 * np.max(np.minimum(w, v) * present, axis=1),
+                    Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
+                    Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
+                }
+                for quantity, values in moves.items():
                     moved[quantity][valid] = values
         return moved
-
-
-def _of_groups(w: Array, v: Array, count: Array) -> dict[Quantity, Array]:
-    """The movements (b,) of b pairs of groups: ``w``, ``v`` weights per record and ``count`` (b, m).
-
-    The last group is the changed record. Not certified: for searching.
-    """
-    gap = np.abs(w - v)
-    moved = np.sum(count * gap, axis=1)
-    present = count > 0
-    squares = np.sum(count * gap**2, axis=1)
-    differ = np.sum(count * (gap > 1e-7), axis=1)
-    product = np.max(w * v * present, axis=1)
-    return {
-        Quantity.V: moved + 2 * np.minimum(w[:, -1], v[:, -1]),
-        Quantity.L1: moved,
-        Quantity.L2: np.sqrt(squares),
-        Quantity.L0: differ,
-        Quantity.W1: moved + 2 * np.max(np.minimum(w, v) * present, axis=1),
-        Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
-        Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
-    }
 
 
 def _known(program: FirstStage, universe: Universe) -> Weights | None:
