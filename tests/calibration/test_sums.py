@@ -1,22 +1,23 @@
-"""Exact sums with noise: sensitivities by brute force over all records, and losses exactly."""
+"""Exact sums with noise: what one unit moves every law by, over all records or all pairs on small grids."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_integers, calibrate_sums
-from dp2erm_cvx.calibration.sums import _ROWS
+from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS
 from dp2erm_cvx.privacy import Budget
 
 LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
 
 
-def movement(points, order):
-    """Largest distance between the contributions of any two records, one at a time."""
-    points = np.array(points, dtype=float)
-    return max(float(np.linalg.norm(points - point, ord=order, axis=1).max()) for point in points)
+def movement(points, kind):
+    """The largest distance of two of these rows, in the norm of the noise."""
+    points, order = np.unique(np.array(points, dtype=float), axis=0), 1 if kind is Noise.GAMMA else 2
+    return max(float(np.linalg.norm(points - point, order, axis=1).max()) for point in points)
 
 
 @pytest.mark.parametrize("bound", [1.0, 1.0000001, 7.3, 2.0**-40, 3e-99, 9e99])
@@ -44,11 +45,11 @@ def of_one_record(noise, n_groups, shares):
 def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
     noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
     found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
-    loss = movement(found, 1) / noise.scale
+    loss = movement(found, Noise.GAMMA) / noise.scale
     assert loss == pytest.approx(2.0, rel=1e-4)
     right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
     found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
-    assert 0.999 < movement(found, 1) / right.scale <= 1.0
+    assert 0.999 < movement(found, Noise.GAMMA) / right.scale <= 1.0
     # a score that is larger than its record's share is clipped to it
     wide = [
         noise.totals([right.bound], [0.1])[0]
@@ -73,7 +74,7 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
         noise.totals([k], [j], *([one] for one in mark))
         for k, j, mark in itertools.product(scores, scores, marks)
     }
-    found = movement([*points], 1 if pure else 2)
+    found = movement([*points], kind)
     assert 0.85 * stated < found <= stated
     assert counted or not pure or found == stated
     if not counted:  # both means alone: 2 (K + L) in the l1 norm
@@ -95,3 +96,80 @@ def test_shares_are_clipped_to_one_half_and_summed_exactly():
     means = noise.means(found)
     bound = noise.bound
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
+
+
+#: Scores in units of their bound and marks of one record; few for persons, whose records are averaged.
+SCORES, FEW = (-1.3, -1.0, -0.5, -0.1, 0.0, 0.3, 0.5, 1.0, 1.3), (-1.0, -0.5, 0.0, 0.5, 1.0)
+MARKS = {
+    "arm": (0.0, 0.3, 0.7, 1.0),
+    "treated": (0.0, 1.0),
+    "share": (0.0, 0.1, 0.2371, 0.5),
+    "whole": (0.0, 0.5),
+    "counts": (0.0, 0.4, 1.0),
+}
+FEW_MARKS = {"arm": (0.0, 1.0), "share": (0.0, 0.25, 0.5), "whole": (0.5,), "counts": (1.0,)}
+#: Those of persons: ARMS are of single records, COUNTED_ARMS of means, and who is treated is no mean.
+OF_PERSONS = [law for law in SumLaw if law not in (SumLaw.ARMS, SumLaw.TREATED, SumLaw.WHOLE_GROUPS)]
+BOTH = [Noise.GAMMA, Noise.GAUSSIAN]
+
+
+def law_noise(law, kind):
+    other = {"other_bound": 1.0} if law.of_arms else {}
+    return calibrate_sums(law, 4.0, 100, Budget(1.0, 1e-6), kind, **other)
+
+
+def records(law, scores=SCORES, marks=MARKS, groups=3):
+    """The columns of all records of a law, (m, groups, columns): each is in one group."""
+    row, found = _ROWS[law], []
+    grid = itertools.product(*(scores,) * row.scores, *(marks[one] for one in row.marks))
+    for one in map(list, grid):
+        if law is SumLaw.CONTRASTS and 0.0 not in one:
+            continue
+        if law is SumLaw.WITHIN:
+            one[0] = 2.0 * one[1] * min(max(one[0], -1.0), 1.0)
+        for place in range(groups if row.groups else 1):
+            found.append(np.zeros((groups if row.groups else 1, len(one))))
+            found[-1][place] = one
+    return np.array(found)
+
+
+def means(rows, most):
+    """Those of all lists of at most ``most`` of these records, the empty one too."""
+    lists = (itertools.combinations_with_replacement(rows, size) for size in range(1, most + 1))
+    found = [np.zeros_like(rows[0]), *(np.mean(one, axis=0) for one in itertools.chain(*lists))]
+    return np.unique(found, axis=0)
+
+
+def added(noise, units):
+    """What every unit adds to the sums, (m, sums)."""
+    scores, law = _ROWS[noise.law].scores, noise.law
+    units = np.array(units)
+    units[:, :, :scores] *= noise.bound
+    if law is SumLaw.DISJOINT:  # one count for all groups
+        return np.array([noise.totals(*one[:, :1], [one[:, 1].sum()]) for one in units], dtype=np.float64)
+    if _ROWS[law].groups:  # of several groups together at most one half
+        units[:, :, 1] = np.floor(units[:, :, 1] * 2**SHARE_BITS) / 2**SHARE_BITS
+    sums = [[noise.totals(*own[:, None]) for own in one] for one in units]
+    return np.array(sums, dtype=np.float64).reshape(len(units), -1)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("law", "persons"), [*((law, False) for law in SumLaw), *((law, True) for law in OF_PERSONS)]
+)
+def test_no_unit_moves_a_law_of_sums_by_more_than_is_stated(law, persons, kind):
+    noise, units = law_noise(law, kind), records(law)
+    if persons:
+        units = means(records(law, FEW, FEW_MARKS, 3 if law is SumLaw.DISJOINT else 2), 3)
+    stated = noise.sensitivity
+    # in the l2 norm what is stated of both arms is rounded up, and few shares of persons miss the largest
+    least = 0.85 if law.of_arms and kind is Noise.GAUSSIAN else 0.985 - 0.085 * persons
+    assert least * stated < movement(added(noise, units), kind) <= stated
+    # planted: scores of up to twice their bound, at the factors of the noise
+    wide = replace(noise, largest=2 * noise.largest, largest_other=2 * noise.largest_other)
+    factors = np.array(noise.multipliers) / np.array(wide.multipliers, dtype=np.float64)
+    if not persons:
+        points = added(wide, units)
+        tiled = np.resize(factors[:2] if law is SumLaw.DISJOINT else factors, points.shape[1])
+        tiled[-1] = factors[-1]
+        assert movement(points * tiled, kind) > 1.4 * stated

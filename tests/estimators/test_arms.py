@@ -31,7 +31,7 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.universe import Universe
-from tests.calibration.test_movement import movement
+from tests.calibration.test_sums import movement
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
 

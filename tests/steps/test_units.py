@@ -40,7 +40,7 @@ from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import whole
-from tests.calibration.test_movement import FEW, FEW_MARKS, added, law_noise, means, movement, records
+from tests.calibration.test_sums import FEW, FEW_MARKS, added, law_noise, means, movement, records
 
 
 def test_arms_that_are_clipped_by_themselves_move_by_more():
