@@ -300,7 +300,7 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     classes = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:
-        task = bar.add_task("checking", total=None)
+        (task,) = bar.task_ids
         for cls in classes:
 
             def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:

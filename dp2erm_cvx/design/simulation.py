@@ -298,29 +298,27 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
 def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
     """The rows in order: those tied for the first place as they were declared, then by what is ranked.
 
-    Effects whose intervals cover too seldom, or that have none, come after all others, by their coverage.
+    Tied are those that paired differences do not tell from the best. Effects whose intervals cover too
+    seldom, or that have none, come after all others, by their coverage.
     """
-    done = [row for row in rows if not row.reason]
-    pool = [row for row in done if question.goal == "rule" or row.holds]
-    best = min(pool, key=_mean, default=None)
-    first = [replace(row, tied=True) for row in pool if best is not None and _within(row, best)]
-    names = [row.name for row in first]
-    rest = sorted((row for row in pool if row.name not in names), key=_mean)
-    later = sorted(
-        (row for row in done if row not in pool),
-        key=lambda row: (2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)),
-    )
-    return (*first, *rest, *later, *(row for row in rows if row.reason))
 
+    def mean(row: DesignRow) -> float:
+        return float(np.mean(row.scores))
 
-def _mean(row: DesignRow) -> float:
-    return float(np.mean(row.scores))
-
-
-def _within(row: DesignRow, best: DesignRow) -> bool:
-    """True if paired differences do not tell a row from the best."""
-    behind = np.array(row.scores) - np.array(best.scores)
-    return float(np.mean(behind)) <= half_width(behind)
+    pool = [row for row in rows if not row.reason and (question.goal == "rule" or row.holds)]
+    best = np.array(min(pool, key=mean).scores if pool else ())
+    places: list[tuple[tuple[float, ...], DesignRow]] = []
+    for row in rows:
+        if row.reason:
+            places.append(((3.0,), row))
+        elif question.goal == "effect" and not row.holds:
+            missed = 2.0 if math.isnan(row.covers) else 1.0 - row.covers
+            places.append(((2.0, missed, mean(row)), row))
+        else:
+            behind = np.array(row.scores) - best
+            tied = float(np.mean(behind)) <= half_width(behind)
+            places.append(((0.0,) if tied else (1.0, mean(row)), replace(row, tied=tied)))
+    return tuple(row for _, row in sorted(places, key=lambda place: place[0]))
 
 
 def half_width(values: np.ndarray) -> float:

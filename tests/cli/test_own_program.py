@@ -1,6 +1,7 @@
 """Programs of the user's own: files that are written and checked, used as they stand, or installed."""
 
 import ast
+import io
 import json
 import os
 import subprocess
@@ -9,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from dp2erm_cvx.cli import screen
 from dp2erm_cvx.conformance import Subject, program_template
 from dp2erm_cvx.registry import available, programs
 from tests.command_line import FIT, done, refused, run, write_files
@@ -209,3 +212,11 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
     assert audited["resolved"] > 0
     assert not any(verdict["violated"] for verdict in audited["verdicts"])
     assert "Theorems 22 and 23" in bounds
+
+
+def test_checks_are_counted_on_a_terminal(monkeypatch):
+    stream = io.StringIO()
+    terminal = Console(file=stream, force_terminal=True, width=100)
+    monkeypatch.setattr(screen, "console", lambda stderr=False: terminal)
+    done("check-program", "uniform", "--solves", "20")
+    assert "uniform: " in stream.getvalue()
