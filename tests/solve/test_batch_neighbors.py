@@ -143,24 +143,25 @@ def test_results_hide_the_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"index": [0.5]}, "index must be"),
-        ({"index": [30]}, "index must be from 0 to 29"),
-        ({"index": [-1]}, "index must be from"),
-        ({"a": [2]}, "a must be from 0 to 1"),
-        ({"a": [0, 1]}, "must have 1 rows"),
-        ({"X": np.full((1, 4), np.nan)}, "finite"),
-        ({"X": np.zeros((1, 4))}, "first column"),
-        ({"X": np.array([[1.0, 9.0, 0.0, 0.0]])}, "outside the universe"),
-        ({"X": np.zeros((1, 3))}, "must have 1 rows, X 4 columns"),
+        {"index": [0.5]},
+        {"index": [30]},
+        {"index": [-1]},
+        {"a": [2]},
+        {"a": [0, 1]},
+        {"X": np.full((1, 4), np.nan)},
+        {"X": np.zeros((1, 4))},
+        {"X": np.array([[1.0, 9.0, 0.0, 0.0]])},
+        {"X": np.zeros((1, 3))},
     ],
 )
-def test_invalid_replacements_are_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_replacements_are_refused(change: dict[str, Any]) -> None:
     records = make_records(30, 3)
-    given: dict[str, Any] = {"index": [0], "X": records.X[:1].copy(), "a": [1]} | change
-    with pytest.raises(DeclarationError, match=message):
-        Replacements(records, **given)
+    right: dict[str, Any] = {"index": [0], "X": records.X[:1].copy(), "a": [1]}
+    assert len(Replacements(records, **{name: np.array(value) for name, value in right.items()})) == 1
+    with pytest.raises(DeclarationError, match=r"index must be .* from 0 to 29, a .* 0 or 1, X"):
+        Replacements(records, **{name: np.array(value) for name, value in (right | change).items()})
 
 
 def test_invalid_settings_are_refused() -> None:

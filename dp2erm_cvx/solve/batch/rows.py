@@ -6,13 +6,13 @@ import abc
 import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import ArrayBlocks, Blocks, tree_sum
 from dp2erm_cvx.domain import Array, Records
@@ -54,25 +54,21 @@ class Replacements:
     X: Array
     a: Index
 
-    def __init__(self, base: Records, index: ArrayLike, X: ArrayLike, a: ArrayLike) -> None:
-        put = object.__setattr__
-        put(self, "base", base)
-        put(self, "index", _whole("index", index, base.n_samples))
-        put(self, "a", _whole("a", a, 2))
-        put(self, "X", np.array(X, dtype=np.float64, ndmin=2))
-        m, domain = len(self.index), self.base.domain
+    def __post_init__(self) -> None:
+        m, n, domain, X = len(self.index), self.base.n_samples, self.base.domain, self.X
         columns = self.base.n_features + (1 if domain.intercept else 0)
-        if self.X.shape != (m, columns) or self.a.shape != (m,):
-            raise DeclarationError(f"replacements: index, X and a must have {m} rows, X {columns} columns")
-        if not np.all(np.isfinite(self.X)):
-            raise DeclarationError("replacements: X must be finite")
-        if domain.intercept and np.any(self.X[:, 0] != domain.intercept):
-            raise DeclarationError(f"replacements: the first column of X must be {domain.intercept:g}")
-        longest = float(np.max(np.linalg.norm(self.X, axis=1), initial=0.0))
-        if longest > domain.covariate_bound * (1 + 1e-12):
-            raise DeclarationError("replacements: a row of X lies outside the universe; clip it first")
-        for name in ("index", "X", "a"):
-            getattr(self, name).flags.writeable = False
+        whole = all(np.issubdtype(v.dtype, np.integer) and v.shape == (m,) for v in (self.index, self.a))
+        if not (
+            whole
+            and X.shape == (m, columns)
+            and np.all((self.index >= 0) & (self.index < n) & ((self.a == 0) | (self.a == 1)))
+            and np.all(np.linalg.norm(X, axis=1) <= domain.covariate_bound * (1 + 1e-12))
+            and not (domain.intercept and np.any(X[:, 0] != domain.intercept))
+        ):
+            raise DeclarationError(
+                f"replacements: index must be (m,) from 0 to {n - 1}, a (m,) 0 or 1, X (m, {columns}) rows "
+                f"of norm at most {domain.covariate_bound:g} that begin with the intercept, if any"
+            )
 
     def __len__(self) -> int:
         return len(self.index)
@@ -84,7 +80,7 @@ class Replacements:
     def take(self, low: int, high: int) -> Replacements:
         """Neighbors ``low`` to ``high - 1``."""
         part = slice(low, high)
-        return Replacements(self.base, self.index[part], self.X[part], self.a[part])
+        return replace(self, index=self.index[part], X=self.X[part], a=self.a[part])
 
     @cached_property
     def leaving(self) -> Records:
@@ -169,15 +165,6 @@ class Claims:
 
 #: A function of replacements and of the l1 error to aim at.
 FastPath = Callable[[Replacements, float], Claims]
-
-
-def _whole(name: str, values: ArrayLike, limit: int) -> Index:
-    index = np.array(values, ndmin=1)
-    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
-        raise DeclarationError(f"replacements: {name} must be a list of whole numbers")
-    if len(index) and not (0 <= int(index.min()) and int(index.max()) < limit):
-        raise DeclarationError(f"replacements: {name} must be from 0 to {limit - 1}")
-    return index.astype(np.int64)
 
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
