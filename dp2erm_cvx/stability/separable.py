@@ -172,7 +172,9 @@ class _Scheme:
 
     @property
     def log_size(self) -> float:
-        """Largest size of log f on cells: infinite f would leave no number of a weight."""
+        """Largest size of log f on cells; infinite where f or a slope of phi would leave no number."""
+        if not np.all(np.isfinite(self.loss.slope(np.array([-self.reach, self.reach])))):
+            return math.inf
         return float(np.max(np.abs(self.weight.enclose(*self.cells())[:2])))
 
     def weights(self, low: Array, high: Array) -> tuple[Array, Array, Array]:

@@ -121,6 +121,13 @@ def test_a_weight_beyond_floating_point_may_be_the_only_one():
     assert (found.largest, found.bound.w_max, found.bound.V) == (1e6, 1e6, 2e6)
 
 
+def test_a_slope_beyond_floating_point_bounds_no_weight():
+    # of rows of 0 and one of 1 that one has 60 of 100: its margin is 5
+    steep = Curve((Part(1.0, atom("exp"), -1e6), Part(1.0, atom("line"), -0.5)))
+    found = margin_movement(100, 1e-3, 1.0, steep, LogWeight(), radius=10.0)
+    assert min(found.largest, found.bound.w_max) > 100 * math.exp(5) / (99 + math.exp(5))
+
+
 MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0)))
 
 
