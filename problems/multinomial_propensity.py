@@ -9,6 +9,7 @@ is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(
 vanishes where the gradient is largest.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
+from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import Array, Declaration, Instance, Params, Program, Records, Universe, setting
 from dp2erm_cvx.public import whole_number
 
@@ -55,7 +57,13 @@ class MultinomialPropensity(Program):
         basis = instance.model_as(MultinomialModel).basis
         return np.asarray((basis.T @ values["theta"]).ravel())
 
-    def instance(self, records: Records, gamma: float, noise: Array) -> Instance:
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        """Constants of the loss of a record, in the contrasts of the arms."""
+        bound, n_parameters = universe.domain.covariate_bound, (self.n_arms - 1) * universe.n_columns
+        size, trace = math.sqrt(2.0) * bound, (1.0 - 1.0 / self.n_arms) * bound**2
+        return LossConstants(n_parameters, size, trace, 0.0, None, size, gradient_bound=size)
+
+    def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to rows and arms; ``noise`` ((K - 1) p,) is in contrasts of the arms."""
         bound = records.domain.covariate_bound
         ridge = records.n_samples * gamma

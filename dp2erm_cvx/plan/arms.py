@@ -13,12 +13,12 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, NORM, OPTIMISM, effect_rule
-from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining
+from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining, slope_sizes
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.estimands import ArmScores, AverageScore
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, ArmNuisances, Confounding, RidgeFit
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
 
@@ -205,7 +205,6 @@ def arm_errors(
     """
     study, score = plan.study, plan.main
     nuisances = score.score.at(score.universe, released).nuisances
-    assert isinstance(nuisances, ArmNuisances)
     shares, k = np.array(nuisances.shares), len(nuisances.spreads)
     if study.settings.known is not None:
         return [NO_ERROR] * len(shares), 0.0
@@ -214,9 +213,8 @@ def arm_errors(
     noise = np.sqrt(np.mean(each**2, axis=1))
     theta, constant = np.asarray(released[str(term.source)]), term.rows.constants(k, len(shares))
     left = left + (0.0 if study.two_values is None else BENT)
-    sizes = theta[~constant].reshape(-1, k) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
     half = 0.5 * study.universe.domain.outcome_bound
-    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    sizes = slope_sizes(nuisances, theta[~constant].reshape(-1, k), declared, half)
     stays = np.linalg.norm(left * sizes, axis=1)
     within, n = study.assumed.within(nuisances.shares), fit.mass * fit.n_samples
     heavier = HEAVIER / (n * within)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
-from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
-from dp2erm_cvx.steps.estimands import AverageScore, GroupScore, OverlapScore, TreatedScore
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, RuleNuisances, rare
+from dp2erm_cvx.steps.estimands import AverageScore, OverlapScore, TreatedScore
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, rare
 from dp2erm_cvx.steps.record_map import Rows
-from dp2erm_cvx.steps.score import EffectScore, MeanScore, Released
+from dp2erm_cvx.steps.score import MeanScore, Released
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import released_mass
 
@@ -73,7 +73,6 @@ def nuisance_error(
     if pair is None:
         return NO_ERROR
     nuisances, study = pair[1], plan.study
-    assert not isinstance(nuisances.rate, str)
     counted = nuisances.regressions[-1].mass
     # noise may leave a released mean of factors that none has
     least = min(max(share / counted, 1.0 / study.universe.n_samples), 0.5)
@@ -88,12 +87,9 @@ def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) 
     if pair is None:
         return [NO_ERROR] * len(study.universe.domain.groups)
     score, nuisances = pair
-    assert isinstance(score, GroupScore)
     residual = _residual(study, deviation, study.scale)
     errors = []
     for place, member in enumerate(score.members):
-        assert isinstance(member.nuisances, LinearNuisances)
-        assert not isinstance(member.nuisances.rate, str)
         group = member.nuisances.rate, place
         errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), group)))
     return errors
@@ -113,7 +109,7 @@ def risk_errors(
     return second, first
 
 
-def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[EffectScore, LinearNuisances] | None:
+def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, LinearNuisances] | None:
     """The score at what was released, and its regressions; None where they leave no confounding.
 
     Where the propensity is public nothing is confounded, whatever the regressions are.
@@ -159,7 +155,6 @@ def _arm_errors(
     the noise of that rate which counts.
     """
     study, values = plan.study, nuisances.two_values
-    assert not isinstance(nuisances.rate, str)
     last, rate, distance = nuisances.regressions[-1], nuisances.rate, study.confounding
     n = last.mass * study.universe.n_samples
     within = study.assumed.within(rate)
@@ -178,10 +173,8 @@ def _arm_errors(
     used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
     slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
     sums: Array = np.sum(slopes, axis=0).reshape(-1, k)
-    sizes = sums * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
-    sizes = sizes * (factors / (weights if by_arm else 1.0))[:, None]
     half = 0.5 * study.universe.domain.outcome_bound
-    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    sizes = slope_sizes(nuisances, sums, declared, half, factors / (weights if by_arm else 1.0))
     off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
     step = plan.step("propensity")
     if step is not None:
@@ -238,6 +231,16 @@ def remaining(
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 
 
+def slope_sizes(
+    nuisances: LinearNuisances, slopes: Array, declared: Array, most: float, factors: ArrayLike = 1.0
+) -> Array:
+    """Sizes (g, k) of released slopes before shrinkage, per standard deviation: norms of at most ``most``."""
+    sizes: Array = slopes * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
+    sizes = sizes * np.reshape(factors, (-1, 1))
+    sizes *= np.minimum(1.0, most / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    return sizes
+
+
 def doubt(plan: Plan[Any], released: Released) -> Array:
     """Parts (k,) of what ridge is predicted to take by which that may be more, as mean squares are noisy.
 
@@ -267,7 +270,6 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
     declared, so that half of it is taken off the estimate, and half is allowed for. The intercept of an arm
     that has no part in common slopes does nothing to them.
     """
-    assert not isinstance(nuisances.rate, str)
     rate, total = nuisances.rate, np.zeros(2)
     shares = np.array([rate, rate - 1.0])
     k = len(nuisances.spreads)
@@ -300,7 +302,6 @@ def rate_error(
     step = plan.step("rate")
     if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
-    assert not isinstance(nuisances.rate, str)
     bound = plan.study.universe.domain.outcome_bound
     one, term = nuisances.regressions[-1], nuisances.terms[-1]
     places = term.rows.constants(len(nuisances.spreads))
@@ -332,21 +333,17 @@ def value_error(
     step = plan.step("value")
     assert isinstance(step, MeanScore)
     nuisances = step.score.at(step.universe, released).nuisances
-    assert isinstance(nuisances, RuleNuisances)
     if nuisances.rates is None or nuisances.counts is None:
         return NO_ERROR
-    assert not isinstance(nuisances.rate, str)
     study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.rates[treats]
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
     half = 0.5 * study.universe.domain.outcome_bound
     residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
     (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
-    spreads = np.array(nuisances.spreads)
     part = float(nuisances.counts.shares(released)[int(treats)].sum())
     shares, against, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
     declared, left, noise = remaining(plan, nuisances, released, residual)
-    sizes = theta[:, 1:] * spreads / np.maximum(1.0 - declared, 0.02)
-    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    sizes = slope_sizes(nuisances, theta[:, 1:], declared, half)
     if nuisances.two_values is not None:
         steep = [nuisances.two_values.steepness(float(one[0])) for one in nuisances.levels(released)]
         left, sizes, noise = left + BENT_SIDE, sizes * np.c_[steep], noise * np.c_[steep]
@@ -374,7 +371,6 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
     treatments given the covariates, the curvature of the regression.
     """
     calibration, universe = step.calibration, step.universe
-    assert isinstance(calibration, Calibration)
     total = variance * squares * universe.mass + calibration.gamma
     noise = float(calibration.variances[-1]) * np.mean(squares / (universe.n_samples * total) ** 2)
     ridge = calibration.gamma / (variance * float(np.mean(squares)) * universe.mass + calibration.gamma)
@@ -400,7 +396,6 @@ def overlap_error(
     law = mean.around(released) if isinstance(mean, CovariateMean) else plan.study.law
     score, nuisances = pair
     assert nuisances.log_odds is not None
-    assert not isinstance(nuisances.rate, str)
     fit, term = nuisances.regressions[-1], nuisances.terms[-1]
     within = plan.study.assumed.within(nuisances.rate)
     variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
@@ -412,7 +407,7 @@ def overlap_error(
     fitted, lost = special.expit(middle + slope * _NODES), variance * ridge / (1.0 - ridge) * slope
 
     def reaches(true: float) -> bool:
-        return float(_WEIGHTS @ (_NODES * (special.expit(middle + true * _NODES) - fitted))) >= lost
+        return bool(_WEIGHTS @ (_NODES * (special.expit(middle + true * _NODES) - fitted)) >= lost)
 
     e = special.expit(middle + bracketed(reaches, STRETCH * slope, slope) * _NODES)
     curved = [min(variance, float(_WEIGHTS @ (z * e * (1.0 - e)))) for z in (_NODES**2, np.ones_like(e))]

@@ -210,7 +210,6 @@ class Plan(Shown, Generic[S]):
         inputs, results, released = Inputs(dataset, records), dict[str, StepResult](), dict[str, Array]()
         for step in self.steps:
             if step.weighted and inputs.weights is None:
-                assert step.weights is not None
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
             known = step.name in self.study.before  # never again: nobody paid for a second time
             output = earlier[step.name] if known else step.run(inputs, released, execution)

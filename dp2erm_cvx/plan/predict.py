@@ -218,7 +218,6 @@ def kept_imbalance(plan: Plan[Study]) -> float | None:
         return None
     noise = None
     if isinstance(first, PrivateFirstStage) and step is not None:
-        assert isinstance(step.calibration, Calibration)
         noise = step.calibration, universe.n_samples
     key = first, universe.domain, universe.n_features, noise
     try:
@@ -391,7 +390,6 @@ def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> flo
     while len(parts) < _FEWEST or (len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))):
         released = dict(placed)
         for step in before:
-            assert isinstance(step.calibration, Calibration)
             drawn = simulate_noise(step.calibration, 1, rng)[0]  # less of it, as these records are fewer
             released[step.name] = _solved(step, records, released, less * drawn)
         parts.append(abs(_mean_effect(last, records, released) / naive))
@@ -426,6 +424,5 @@ def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: A
 
 def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:
     """Mean effect that a rule estimates, without noise of its own."""
-    assert isinstance(step.calibration, Calibration)
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))

@@ -206,7 +206,7 @@ def group_means(
                 own.center,
                 member.widening,
                 name,
-                None if public else rate,  # type: ignore[arg-type]
+                None if public else rate,
                 persons=universe.domain.units is not None,
             )
         )

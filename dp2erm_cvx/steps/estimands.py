@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import GridSums, SumLaw
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.steps.nuisances import ArmNuisances, LinearNuisances, RuleNuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
 from dp2erm_cvx.universe import Universe
@@ -57,7 +57,6 @@ class GroupScore(AverageScore):
     def at(self, where: Universe | Records, released: Released) -> Self:
         score, n_groups = super().at(where, released), len(where.domain.groups)
         nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
-        assert isinstance(nuisances, LinearNuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
             rates = [treated_share(column, where.n_samples) for column in sums.T]
@@ -102,7 +101,6 @@ class ArmScores(EffectScore):
 
     def at(self, where: Universe | Records, released: Released) -> Self:
         nuisances = self.nuisances.worked_out(released, where.n_samples)
-        assert isinstance(nuisances, ArmNuisances)
         shares = np.array(nuisances.shares)
         widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())
         cap = max(self.cap, 4.0 / float(np.min(shares)))
@@ -110,7 +108,6 @@ class ArmScores(EffectScore):
 
     def parts(self, records: Records, released: Released) -> Parts:
         """The regression of the record's own arm, its probability and the clipped residual."""
-        assert isinstance(self.nuisances, ArmNuisances)
         x, a = records.covariates, records.a
         own = self.nuisances.outcome(x, a.astype(np.float64), released)
         e = np.maximum(cleaned(self.nuisances.own(x, a, released), 1.0), 1.0 / self.cap)

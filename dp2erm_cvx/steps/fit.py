@@ -23,7 +23,7 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved, saturating_law
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
+from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
@@ -83,7 +83,7 @@ class Fit(Step):
     @property
     def coefficient(self) -> PrivateFirstStage | None:
         """The private first stage whose coefficient it releases, None for a second stage."""
-        return self.program if isinstance(self.program, PrivateFirstStage) else None
+        return None if isinstance(self.program, SecondStage) else self.program
 
     @property
     def second(self) -> SecondStage:
@@ -124,9 +124,7 @@ class Fit(Step):
         weights, loss = self._weights(where, earlier), program.loss_constants(where)
         if self.first is None and self._factored(where):
             loss = loss.factored()
-        left, hidden = (
-            (budget, None) if self.numerical_share is None else reserve(budget, self.numerical_share)
-        )
+        left, hidden = reserve(budget, self.numerical_share)
         objective = Objective(weights.bound, loss, n, domain.relation, program.name)
         if self.map is not None:
             objective = replace(objective, blocks=self.map.blocks)
@@ -139,22 +137,29 @@ class Fit(Step):
             except CalibrationError as error:
                 restriction = str(error)
             objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
-        calibration, reason = self.calibrator.explained(objective, left, law, self.split)
+        calibration, reason = self._calibration(objective, left, law, domain.covariate_bound)
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         if self.map is not None:
             reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
-        because = None if self.coefficient is not None else reason
-        step = replace(self, program=program, universe=where, loss=loss, reason=because)
-        fit = replace(step, bound=weights.bound, weights=weights).perturbed_by(calibration, hidden)
+        known: Any = {
+            "loss": loss,
+            "weights": weights,
+            "reason": None if self.coefficient is not None else reason,
+        }
+        fit = replace(self, program=program, universe=where, bound=weights.bound, **known)
+        fit = fit.perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
             return fit
-        grid = None if fit.precision is None else fit.precision.grid
-        assert isinstance(calibration, Calibration)
-        norm = coefficient_bound(calibration, loss, n, grid)
+        norm = coefficient_bound(calibration, loss, n, None if fit.precision is None else fit.precision.grid)
         weights = WeightsPlan.of(program, where, self.tolerance, self.family, norm)
         return replace(fit, weights=weights)
+
+    def _calibration(
+        self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float
+    ) -> tuple[Calibration, str]:
+        return self.calibrator.explained(objective, budget, law, self.split)
 
     def _factored(self, where: Universe) -> bool:
         """True if a record may count less than 1."""
@@ -184,7 +189,6 @@ class Fit(Step):
         if calibration.perturbed is not Perturbed.OUTPUT:
             public = (calibration.gamma, noise_bound(calibration))
         radius = program.certified_radius(self.universe, *public)
-        assert self.loss is not None
         precision = Precision.covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
         return replace(self, calibration=calibration, radius=radius, precision=precision)
 
@@ -195,7 +199,6 @@ class Fit(Step):
 
     @property
     def predicted_error(self) -> float:
-        assert self.loss is not None
         return predicted_error(self.calibration, self.loss, self.universe.n_samples)
 
     @property
@@ -213,7 +216,6 @@ class Fit(Step):
         """True if certified on every dataset: the step, or all weights that are read at its coefficient."""
         if self.coefficient is not None and self.map is not None:
             return self.radius is not None
-        assert self.weights is not None
         return self.weights.known and (self.coefficient is not None or self.radius is not None)
 
     @property
@@ -224,7 +226,6 @@ class Fit(Step):
         """
         if self.coefficient is not None:
             return ()
-        assert self.weights is not None
         weights = self.weights.assumption
         if self.precision is None:
             limit = self.weights.tolerance
@@ -283,7 +284,7 @@ class Fit(Step):
         # no weights of sum n move more than 2n, whether or not they are the minimizer
         if inputs.weights is not None and self.weights is not None and not self.weights.covers_all:
             certified = out.certified and inputs.weights.certified
-            out = replace(out, certified=certified, by_gap=out.by_gap or _rests_on_gap(inputs.weights))
+            out = replace(out, certified=certified, by_gap=out.by_gap or _by_gap(inputs.weights))
         return out
 
     def _shifted(self, instance: Instance, execution: Execution) -> StepResult:
@@ -293,8 +294,7 @@ class Fit(Step):
             theta = solution.value + sample(self.calibration, None, execution.seed).value
         else:
             theta = self.precision.on_grid(solution.value, execution.seed)
-        by_gap = _rests_on_gap(solution)
-        return StepResult(theta, solution.certified, by_gap, solution, theta - solution.value)
+        return StepResult(theta, solution.certified, _by_gap(solution), solution, theta - solution.value)
 
     def _perturbed(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
         """Theorems 1, 2, 7 and 9: noise is a linear term of the objective."""
@@ -303,9 +303,8 @@ class Fit(Step):
         if self.coefficient is not None and self.map is None and self.precision is None:
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)
-            assert self.weights is not None
             judged, needed = to_grid(solution), not self.weights.covers_all
-            certified, by_gap = judged.certified or not needed, needed and _rests_on_gap(judged)
+            certified, by_gap = judged.certified or not needed, needed and _by_gap(judged)
             return StepResult(solution.point, certified, by_gap, solution, drawn.value)
         # a coefficient is published itself, whatever V covers
         solution = released_minimizer(instance, execution, self.radius)
@@ -317,7 +316,7 @@ class Fit(Step):
             if isinstance(self.program, PrivateFirstStage) and seed is not None:  # as before it had a step
                 seed = seed.replace("grid propensity", "propensity grid")
             theta = self.precision.on_grid(theta, seed)
-        return StepResult(theta, certified, _rests_on_gap(solution), solution, drawn.value)
+        return StepResult(theta, certified, _by_gap(solution), solution, drawn.value)
 
 
 def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, budget: Budget) -> Calibration:
@@ -346,34 +345,15 @@ class ArmPropensity(Fit):
     program: Any
     map: RecordMap | None = WithConstant()
 
-    @property
-    def coefficient(self) -> Any:
-        return self.program
-
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        where, n_arms = WithConstant().universe(universe), self.program.n_arms
-        n, bound, domain = where.n_samples, where.domain.covariate_bound, where.domain
-        left, hidden = (
-            (budget, None) if self.numerical_share is None else reserve(budget, self.numerical_share)
-        )
-        size = math.sqrt(2.0) * bound
-        # Hessians have the trace (1 - ||q||^2) ||x||^2
-        trace = (1.0 - 1.0 / n_arms) * bound**2
-        n_parameters = (n_arms - 1) * where.n_columns
-        loss = LossConstants(n_parameters, size, trace, 0.0, None, size, gradient_bound=size)
-        weights = uniform_weights(n, factored=domain.weighted)
-        objective = Objective(weights, loss, n, domain.relation, self.program.name)
-        calibration = calibrate_multinomial(objective, bound, n_arms, left)
-        return replace(self, universe=where, bound=weights, loss=loss).perturbed_by(calibration, hidden)
+    def _calibration(
+        self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float
+    ) -> tuple[Calibration, str]:
+        return calibrate_multinomial(objective, row_bound, self.program.n_arms, budget), "Theorem 27"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         weights = self.bound.assumptions
         return weights if self.precision is not None else (*weights, EXACT_ARITHMETIC)
-
-    def instance(self, records: Records, weights: Array | None, noise: Array | None = None) -> Instance:
-        instance: Instance = self.program.instance(records, self.calibration.gamma, noise)
-        return instance
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the released numbers: contrast j is of the first j arms, less the one after them."""
@@ -388,6 +368,6 @@ def enters_no_outcome(step: Step) -> bool:
     return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
 
 
-def _rests_on_gap(solution: Solution) -> bool:
+def _by_gap(solution: Solution) -> bool:
     """True if a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
     return solution.certificate.basis == "duality gap"

@@ -6,13 +6,13 @@ import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 from scipy.special import expit
 
-from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
@@ -127,7 +127,6 @@ class RidgeFit:
         made = step.regression
         assert made is not None
         assert isinstance(step, Fit)
-        assert isinstance(step.calibration, Calibration)
         first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else made.n_arms
         noise = math.sqrt(float(step.calibration.variances[first]))
         slope = getattr(step.program, "slope", None)
@@ -250,7 +249,7 @@ class LinearNuisances(Nuisances):
     """
 
     terms: tuple[Term, ...]
-    rate: str | float
+    rate: Any
     log_odds: Term | None = None
     spreads: tuple[float, ...] = ()
     deviation: float = 1.0
@@ -294,7 +293,6 @@ class LinearNuisances(Nuisances):
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
         """Effect of ridge and noise on slopes (g, k), once the rate is a number, see :func:`shrinkage`."""
-        assert not isinstance(self.rate, str)
         spreads = np.array(self.spreads)
         return shrinkage(self.regressions, spreads, deviation, self.rate, self.declared, least_share)
 

@@ -260,7 +260,7 @@ class OutcomeRows(RecordMap):
     after: tuple[Term, ...] = ()
     scale: float = 1.0
     arms: Arms = Arms.ALIKE
-    rate: str | float = 0.5
+    rate: Any = 0.5
     log_odds: Term | None = None
     noise_ratio: float = 0.0
     n_arms: int = 2
@@ -286,7 +286,6 @@ class OutcomeRows(RecordMap):
         if self.log_odds is not None:
             log_odds = self.log_odds.predict(records.covariates, records.a, released)
             rate = cleaned(expit(log_odds) - 0.5, 0.5) + 0.5  # as the score does
-        assert not isinstance(rate, str)
         untreated, treated = self.arms.weights(rate, self.noise_ratio)
         factors: Array = np.where(records.a == 1, treated, untreated) * records.counts
         return factors

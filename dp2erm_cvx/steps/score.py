@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import check_settings, public_size, setting
-from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
@@ -97,7 +97,7 @@ class EffectScore(abc.ABC):
     #: Shares of the budget to choose from for a logistic propensity, 0 for a constant one.
     propensities: ClassVar[tuple[float, ...]] = (0.0, 0.1, 0.2, 0.3)
 
-    nuisances: Nuisances
+    nuisances: Any
     cap: float = setting(at_least=2.0)
     residual_bound: float = setting(check=public_size)
     bound: float = setting(check=public_size)
@@ -153,8 +153,6 @@ class EffectScore(abc.ABC):
         nuisances = self.nuisances.worked_out(released, where.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
-            assert isinstance(nuisances, LinearNuisances)
-            assert not isinstance(nuisances.rate, str)
             score = score.scaled(nuisances.rate, where.domain)
         return replace(score, center=score._center(where.n_features, where.domain, released))
 

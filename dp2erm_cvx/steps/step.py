@@ -253,9 +253,9 @@ class Step(abc.ABC):
     calibration: Any = _UNPLANNED
     bound: StabilityBound = _UNPLANNED
     precision: Precision | None = None
-    loss: LossConstants | None = None
+    loss: LossConstants = _UNPLANNED
     radius: float | None = None
-    weights: WeightsPlan | None = None
+    weights: WeightsPlan = _UNPLANNED
     reason: str | None = None
 
     @abc.abstractmethod
@@ -383,13 +383,15 @@ class Step(abc.ABC):
         return True
 
 
-def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
-    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise on either side.
+def reserve(budget: Budget, share: float | None) -> tuple[Budget, float | None]:
+    """Budget that is left for the exact mechanism, and the epsilon_2 of the grid noise; all of it at None.
 
     An (epsilon_1, delta_1) mechanism released within the tolerance is
     ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises DeclarationError
     unless ``share`` is between 0 and 1.
     """
+    if share is None:
+        return budget, None
     epsilon = 0.5 * public_fraction("numerical_share", share) * budget.epsilon * _ROUND_DOWN
     left = (budget.epsilon - 2.0 * epsilon) * _ROUND_DOWN
     # the last factor also pays for Gaussian noise beyond its bound, of probability below exp(-1800)

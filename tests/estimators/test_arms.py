@@ -213,7 +213,7 @@ def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
     X, a = rng.uniform(-1, 1, (60, 2)), rng.integers(0, n_arms, 60)
     records = replace(public.records(X, a % 2, np.zeros(60)), a=a)
     noise = 3.0 * rng.standard_normal((n_arms - 1) * 3)
-    instance = program.instance(records, 0.02, noise)
+    instance = program.perturbed(records, 0.02, noise)
     found = solve(instance, solver="newton")
     assert found.certified
     compiled = Compiled(program.declare, instance.data, embed=True)
