@@ -243,9 +243,7 @@ def spread_share(law: CovariateLaw, total: float) -> float:
     return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
 
 
-def placing(
-    study: EffectStudy | RuleStudy, norm: float, epsilon: float, *, exact: bool
-) -> tuple[Universe, list[Step]]:
+def placing(study: EffectStudy | RuleStudy, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
     Of this ``epsilon`` their shares are. The mean square of every number is released where its noise is a
@@ -262,10 +260,10 @@ def placing(
         # less their mean covariates may be twice as long
         widest = universe.domain.features_bound * (1.0 if centered is None else 2.0)
         reach = max(min(norm * times, widest), norm)
-        steps.append(MeanSquare(share=spread, exact=exact, law=law, norm=norm, numbers=numbers))
+        steps.append(MeanSquare(share=spread, law=law, norm=norm, numbers=numbers))
     if centered is None:
         return universe.shrunk(reach), steps
-    mean = CovariateMean(share=centered, noise=study.noise, exact=exact, law=law, norm=reach)
+    mean = CovariateMean(share=centered, noise=study.noise, law=law, norm=reach)
     return universe, [mean, *steps]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
 from dp2erm_cvx.plan.defaults import (
     CAP,
@@ -23,7 +23,7 @@ from dp2erm_cvx.plan.defaults import (
     smaller_arm,
 )
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
-from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
@@ -105,12 +105,12 @@ class EffectStudy(Pipeline):
             what = "two risks, which are three private means with the size of the population"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
         if law == "auto" and self.settings.rows is not None:
-            put(self, "noise", chosen_noise(law, self.handed(self._placing(exact=True)[1])))
+            put(self, "noise", chosen_noise(law, self.handed(self._placing()[1])))
         if self._several:
             check_arms(self)
         elif self.settings.propensity == "multinomial":
             raise DeclarationError("propensity = 'multinomial': is for more than two arms; take 'logistic'")
-        list(self.steps(None))  # what is declared is judged here, not where it is used
+        list(self.steps())  # what is declared is judged here, not where it is used
 
     @property
     def scale(self) -> float:
@@ -181,11 +181,7 @@ class EffectStudy(Pipeline):
     @cached_property
     def settings(self) -> EffectSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
-        names = [field.name for field in fields(EffectSettings)]
-        for name in self.declared:
-            if name not in names:
-                raise DeclarationError(f"{name}: is no setting of an effect; {known_names(name, names)}")
-        declared = dict(self.declared)
+        declared = known_settings(EffectSettings, "an effect", self.declared)
         for name, members in (("rows", Rows), ("arms", Arms)):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
@@ -215,15 +211,15 @@ class EffectStudy(Pipeline):
             rule = replace(rule, arms=Arms.ALIKE)
         return replace(rule, **declared)
 
-    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+    def steps(self) -> Iterator[Step]:
         """Perhaps ranges; cells, or rate, mean and spread, center and propensity; then the score."""
-        settings, exact = self.settings, numerical_share is not None
+        settings = self.settings
         if settings.rows is not None:
-            steps, nuisances = self._lines(settings, numerical_share)
+            steps, nuisances = self._lines(settings)
         else:
             partition = Partition.declared(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
-            steps = [CellSums(share=share, noise=self.noise, exact=exact, partition=partition)]
+            steps = [CellSums(share=share, noise=self.noise, partition=partition)]
             nuisances = CellNuisances(self.scale, settings.known)
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
@@ -231,17 +227,17 @@ class EffectStudy(Pipeline):
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         lines = settings.rows is not None
         law = Noise.GAMMA if lines else self.noise
-        yield MeanScore(noise=law, exact=exact, score=self._score(nuisances, settings))
+        yield MeanScore(noise=law, score=self._score(nuisances, settings))
 
-    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Step], Nuisances]:
-        exact, rows = numerical_share is not None, settings.rows
+    def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
+        rows = settings.rows
         assert rows is not None
         rate: str | float = "rate" if settings.known is None else settings.known
         n_arms = len(self.universe.domain.arms)
         steps: list[Step] = []
         if settings.known is None:
-            steps.append(TreatmentRate(share=settings.rate_share, exact=exact))
-        steps += self._placing(exact=exact)[1]
+            steps.append(TreatmentRate(share=settings.rate_share))
+        steps += self._placing()[1]
         terms: list[Term] = []
         program = self.saturating("saturating_regression", settings.slope)
         regressions = {"center": settings.center_share}
@@ -253,14 +249,14 @@ class EffectStudy(Pipeline):
         log_odds = Term(Rows.POOLED, "propensity") if settings.propensity == "logistic" else None
         if log_odds is not None and settings.arms == Arms.MATCHED:
             own = log_odds  # what the outcome regression is weighted by is released before it
-            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
+            steps.append(self.logistic(self.handed(steps), settings))
         for name, share in regressions.items():
             weights = settings.arms, rate, own, settings.noise_ratio, n_arms
             mapped = OutcomeRows(rows, tuple(terms), scale, *weights)
-            steps.append(self.regression(name, program, mapped, numerical_share=numerical_share, share=share))
+            steps.append(self.regression(name, program, mapped, share=share))
             terms.append(Term(rows, name, n_arms=n_arms))
         if log_odds is not None and own is None:
-            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
+            steps.append(self.logistic(self.handed(steps), settings))
         # where no mean square is released, what the bound leaves of the squares that were guessed
         spreads, values = self.law.within(settings.norm_bound), self.two_values
         if values is not None:
@@ -270,14 +266,13 @@ class EffectStudy(Pipeline):
             odds = None
             if settings.propensity == "multinomial":
                 multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
-                how: Any = {"share": settings.propensity_share, "numerical_share": numerical_share}
-                steps.append(ArmPropensity(program=multinomial, **how))
+                steps.append(ArmPropensity(program=multinomial, share=settings.propensity_share))
                 odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
             # the mean of the covariates that the regressions see, which are averaged there
             plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
             law = replace(self.law, shares=plain, zeros=plain)
-            how = {"law": law, "norm": settings.norm_bound, "subtracted": False}
-            steps.append(CovariateMean(name=AVERAGE, share=left, exact=exact, **how))
+            how: Any = {"law": law, "norm": settings.norm_bound, "subtracted": False}
+            steps.append(CovariateMean(name=AVERAGE, share=left, **how))
             public = settings.propensity if isinstance(settings.propensity, tuple) else ()
             return steps, replace(ArmNuisances(*declared, shares=public), log_odds=odds)
         nuisances = LinearNuisances(*declared)
@@ -286,14 +281,14 @@ class EffectStudy(Pipeline):
     @property
     def start(self) -> Universe:
         """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
-        return self.universe if self.settings.rows is None else self._placing(exact=True)[0]
+        return self.universe if self.settings.rows is None else self._placing()[0]
 
     def _whole(self, step: str) -> float:
         """Epsilon that the share of a step is of: that of the question that released it before, if any."""
         return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
-    def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
-        return placing(self, self.settings.norm_bound, self._rest * self._whole("spread"), exact=exact)
+    def _placing(self) -> tuple[Universe, list[Step]]:
+        return placing(self, self.settings.norm_bound, self._rest * self._whole("spread"))
 
     @property
     def _several(self) -> bool:

@@ -31,7 +31,7 @@ from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
-from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
+from dp2erm_cvx.steps.record_map import RecordMap, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 from dp2erm_cvx.universe import Universe
@@ -99,8 +99,8 @@ class Pipeline(abc.ABC):
         return self.universe
 
     @abc.abstractmethod
-    def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
+    def steps(self) -> Iterator[Step]:
+        """The steps in their order, as for exact arithmetic."""
 
     def handed(self, steps: Iterable[Step]) -> Universe:
         """Universe of the records that these first ``steps`` hand on."""
@@ -120,19 +120,17 @@ class Pipeline(abc.ABC):
         ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
         return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
 
-    def regression(self, name: str, program: SecondStage, rows: OutcomeRows, **how: Any) -> Fit:
+    def regression(self, name: str, program: Any, rows: RecordMap, **how: Any) -> Fit:
         """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
         return Fit(name, noise=self.noise, program=program, map=rows, either=True, **how)
 
-    def logistic(self, universe: Universe, settings: CausalSettings, numerical_share: float | None) -> Fit:
+    def logistic(self, universe: Universe, settings: CausalSettings) -> Fit:
         """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
         bound = WithConstant().universe(universe).domain.covariate_bound
-        radius = settings.radius / bound
-        how: Any = {"split": settings.split, "numerical_share": numerical_share}
-        stages = registry.first_stages()
-        program: Any = registry.build(stages, "ipw_private", ridge=0.0, radius=radius, trim=settings.cap)
-        where, share = WithConstant(), settings.propensity_share
-        return Fit("propensity", share, self.noise, program=program, map=where, either=True, **how)
+        how = {"ridge": 0.0, "radius": settings.radius / bound, "trim": settings.cap}
+        program: Any = registry.build(registry.first_stages(), "ipw_private", **how)
+        shares = {"share": settings.propensity_share, "split": settings.split}
+        return self.regression("propensity", program, WithConstant(), **shares)
 
 
 S = TypeVar("S", bound=Pipeline)
@@ -350,7 +348,7 @@ def _counts(study: Pipeline) -> bool:
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
     missing, universe, epsilon = None, study.start, study.budget.epsilon
-    for step in study.steps(None):  # what the step that takes the rest lacks is told first
+    for step in study.steps():  # what the step that takes the rest lacks is told first
         missing = step.uncountable(universe) or missing
         universe = step.hands(universe)
     if epsilon > LARGEST_COUNTED:
@@ -366,7 +364,7 @@ def _counts(study: Pipeline) -> bool:
 
 def _planned(study: S, numerical_share: float | None) -> Plan[S]:
     """Every step by the law that errs less; all Gaussian, at one delta, where no step errs more by that."""
-    steps = list(study.steps(numerical_share))
+    steps = [replace(step, numerical_share=numerical_share) for step in study.steps()]
     plan = _calibrated(study, steps)
     alike = [
         replace(step, either=False, split=None) if isinstance(step, Fit) and step.either else step

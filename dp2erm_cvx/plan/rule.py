@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.defaults import (
     NORM,
     Request,
@@ -24,7 +24,7 @@ from dp2erm_cvx.plan.defaults import (
     smaller_arm,
 )
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
-from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, shares_in_turn
+from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.sampling import refuse
@@ -79,7 +79,7 @@ class RuleStudy(Pipeline):
         if self.settings.mean_share is not None:
             what = "mean_share, in place of which typical values may be declared as center"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
-        list(self.steps(None))  # what is declared is judged here, not where it is used
+        list(self.steps())  # what is declared is judged here, not where it is used
 
     @property
     def scale(self) -> float:
@@ -101,13 +101,10 @@ class RuleStudy(Pipeline):
     @cached_property
     def settings(self) -> RuleSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
-        known = [field.name for field in fields(RuleSettings)]
-        for name in self.declared:
-            if name not in known:
-                raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
+        declared = known_settings(RuleSettings, "a rule", self.declared)
         left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
         rule = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
-        public, needed = self.declared.get("propensity", "logistic"), self.universe.n_features + 1
+        public, needed = declared.get("propensity", "logistic"), self.universe.n_features + 1
         if rule.center_share is not None and rule.propensity and public != "logistic":
             more = rule.center_share + 0.1  # what a propensity would have taken
             rule = replace(rule, center_share=more)
@@ -115,7 +112,7 @@ class RuleStudy(Pipeline):
             rule = replace(rule, norm_bound=None, mean_share=None)
         if isinstance(public, list | tuple):  # of covariates where they are
             rule = replace(rule, norm_bound=None, mean_share=None, spread_share=None)
-        rule = replace(rule, **self.declared)
+        rule = replace(rule, **declared)
         moved = rule.norm_bound or rule.mean_share or rule.spread_share
         if isinstance(rule.propensity, tuple) and (moved or len(rule.propensity) != needed):
             raise DeclarationError(
@@ -141,25 +138,23 @@ class RuleStudy(Pipeline):
     @property
     def start(self) -> Universe:
         """Inputs with covariates shrunk to a norm bound, unless their mean is to be subtracted first."""
-        return self._placing(exact=True)[0]
+        return self._placing()[0]
 
-    def _placing(self, *, exact: bool) -> tuple[Universe, list[Step]]:
-        return placing(self, self.norm_bound, self._rest * self.budget.epsilon, exact=exact)
+    def _placing(self) -> tuple[Universe, list[Step]]:
+        return placing(self, self.norm_bound, self._rest * self.budget.epsilon)
 
-    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+    def steps(self) -> Iterator[Step]:
         """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings, bound = self.settings, self.norm_bound
-        counted = {"numerical_share": numerical_share}
         center: tuple[Term, ...] = ()
-        steps = self._placing(exact=numerical_share is not None)[1]
+        steps = self._placing()[1]
         if settings.center_share is not None:
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
-            share = settings.center_share
-            steps.append(self.regression("center", program, rows, share=share, **counted))
+            steps.append(self.regression("center", program, rows, share=settings.center_share))
             center = (Term(Rows.POOLED, "center"),)
         if settings.propensity == "logistic":
-            steps.append(self.logistic(self.handed(steps), settings, numerical_share))
+            steps.append(self.logistic(self.handed(steps), settings))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
@@ -168,13 +163,13 @@ class RuleStudy(Pipeline):
         if response is None:
             loss = self.saturating("itr_saturating", settings.slope)
         rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
-        yield self.regression("rule", loss, rule, **counted)
+        yield self.regression("rule", loss, rule)
         if settings.value_share is not None:
-            yield from self._value(settings, settings.value_share, numerical_share)
+            yield from self._value(settings, settings.value_share)
 
-    def _value(self, settings: RuleSettings, share: float, numerical_share: float | None) -> Iterator[Step]:
+    def _value(self, settings: RuleSettings, share: float) -> Iterator[Step]:
         """Counts by side of the rule where they are needed, regressions by arm, and the sums of a score."""
-        domain, exact = self.universe.domain, numerical_share is not None
+        domain = self.universe.domain
         public = settings.propensity not in (None, "logistic")
         total = share * self.budget.epsilon * self.universe.n_samples
         counts = 0.0 if public and not domain.weighted else max(0.05, min(0.2, 80.0 / total))
@@ -227,10 +222,9 @@ class RuleStudy(Pipeline):
         score = ValueScore(nuisances, cap, residual, widening * settings.score_bound)
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
-        steps: list[Step] = [SideCounts(share=counts, exact=exact)] if counts else []
-        counted = {"numerical_share": numerical_share, "share": center}
-        steps.append(self.regression("arms", program, rows, **counted))
-        steps.append(MeanScore(name="value", share=left - center, exact=exact, score=score))
+        steps: list[Step] = [SideCounts(share=counts)] if counts else []
+        steps.append(self.regression("arms", program, rows, share=center))
+        steps.append(MeanScore(name="value", share=left - center, score=score))
         yield from shares_in_turn(steps, share)
 
     def _least(self, source: Any) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
-from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import check_settings, one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
@@ -225,6 +225,15 @@ class RuleSettings(CausalSettings):
             )
         elif public is not None and public != "logistic":
             object.__setattr__(self, "propensity", public_fraction("propensity", public))
+
+
+def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """What is ``declared`` by name. Raises DeclarationError for what is no setting of this ``kind``."""
+    names = [field.name for field in fields(kind)]
+    for name in declared:
+        if name not in names:
+            raise DeclarationError(f"{name}: is no setting of {what}; {known_names(name, names)}")
+    return dict(declared)
 
 
 def chosen_noise(declared: object, universe: Universe) -> Noise:

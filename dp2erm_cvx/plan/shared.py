@@ -168,8 +168,8 @@ def _same(earlier: Effect, own: Effect) -> set[str]:
 
 def _outcome_free(plan: Effect) -> dict[str, Step]:
     """The steps that no outcome enters as they are declared, whatever their shares."""
-    steps = plan.study.steps(plan.study.numerical_share if plan.counted else None)
-    return {step.name: replace(step, share=None) for step in steps if enters_no_outcome(step)}
+    how: Any = {"share": None, "numerical_share": plan.study.numerical_share if plan.counted else None}
+    return {step.name: replace(step, **how) for step in plan.study.steps() if enters_no_outcome(step)}
 
 
 def _unseen(universe: Universe) -> Universe:

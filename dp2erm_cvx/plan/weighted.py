@@ -62,19 +62,9 @@ class Study(Pipeline):
         """The calibration of theta by its name. Raises DeclarationError naming the known ones."""
         return calibrator(self.calibration)
 
-    def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
+    def steps(self) -> Iterator[Step]:
         first, how = self.first, self.calibrator
-        common: Any = {"tolerance": self.tolerance, "numerical_share": numerical_share}
+        common: Any = {"noise": self.noise, "tolerance": self.tolerance}
         if isinstance(first, PrivateFirstStage):
-            yield Fit("propensity", first.share, self.noise, program=first, family=how.family, **common)
-        yield Fit(
-            "theta",
-            None,
-            self.noise,
-            program=self.second,
-            first=first,
-            calibrator=how,
-            split=self.split,
-            **common,
-        )
+            yield Fit("propensity", first.share, program=first, family=how.family, **common)
+        yield Fit("theta", program=self.second, first=first, calibrator=how, split=self.split, **common)

@@ -63,8 +63,6 @@ class Fit(Step):
         How the noise is calibrated, and the share of epsilon that pays for it; None: chosen in public.
     tolerance, family
         The relative error of the weights at a coefficient that V counts, and whose bounds on V are taken.
-    numerical_share
-        Of the step's budget: covers the arithmetic; None where exact arithmetic is assumed.
     either
         Whether gamma noise, at the declared ``split``, takes the place of Gaussian noise, at its own, where
         it is predicted to err less.
@@ -77,7 +75,6 @@ class Fit(Step):
     split: float | None = None
     tolerance: float = 0.0
     family: BoundFamily = BoundFamily.SHARP
-    numerical_share: float | None = None
     either: bool = False
 
     @property
@@ -98,6 +95,10 @@ class Fit(Step):
     @property
     def regression(self) -> OutcomeRows | None:
         return self.map if isinstance(self.map, OutcomeRows) else None
+
+    @property
+    def counted(self) -> bool:
+        return self.precision is not None  # which a curvature too small for floating point leaves out
 
     def uncountable(self, universe: Universe) -> str | None:
         """The paper's calibrations, and a program that does not say what it is certified to."""

@@ -40,7 +40,6 @@ class ColumnRanges(Step):
 
     name: str = "ranges"
     public: PrivateRanges
-    exact: bool = True
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         known = self.public.known(universe.n_features)
@@ -48,6 +47,10 @@ class ColumnRanges(Step):
         noise = calibrate_ranges(universe.n_samples, sizes, budget)
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
+
+    @property
+    def counted(self) -> bool:
+        return True  # private choices draw integers alone
 
     @property
     def theorem(self) -> str:

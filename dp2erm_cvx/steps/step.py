@@ -228,8 +228,9 @@ class Step(abc.ABC):
         Of the budget that later steps leave; None for all that the other steps leave.
     noise
         The law of its noise.
-    exact
-        Whether noise on numbers is drawn without floating point.
+    numerical_share
+        Of its budget, covers the arithmetic of a minimizer; noise on numbers is then drawn without floating
+        point. None where exact arithmetic is assumed.
 
     :meth:`plan` fills in the rest, all of it public:
 
@@ -247,7 +248,7 @@ class Step(abc.ABC):
     name: str
     share: float | None = None
     noise: Noise | str = Noise.GAMMA
-    exact: bool = False
+    numerical_share: float | None = None
     _: KW_ONLY
     universe: Universe = _UNPLANNED
     calibration: Any = _UNPLANNED
@@ -365,7 +366,7 @@ class Step(abc.ABC):
     @property
     def counted(self) -> bool:
         """True if the guarantee covers floating-point arithmetic, where the step has any to count."""
-        return self.precision is not None or self.exact
+        return self.numerical_share is not None
 
     @property
     def assumptions(self) -> tuple[str, ...]:

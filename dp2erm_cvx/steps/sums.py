@@ -39,7 +39,7 @@ def in_parts(shift: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
 
 @dataclass(frozen=True)
 class IntegerSums(Step):
-    """Integers that are sums over records, each with noise of the same law; ``exact`` draws are exact."""
+    """Integers that are sums over records, each with noise of the same law."""
 
     @abc.abstractmethod
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
@@ -64,7 +64,7 @@ class IntegerSums(Step):
         """Release the integers with their noise, in int64."""
         assert self.integers is not None
         sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
-        noisy = perturb_integers(sums, self.integers, exact=self.exact, seed=seed)
+        noisy = perturb_integers(sums, self.integers, exact=self.counted, seed=seed)
         return StepResult(np.array(noisy, dtype=np.int64))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
