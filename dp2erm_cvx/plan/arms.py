@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.plan.defaults import CAP, MARGIN, NORM, OPTIMISM, effect_rule
+from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining, slope_sizes
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
@@ -121,17 +121,9 @@ def _planned_fit(
     shares, n_arms = settings.propensity, len(study.universe.domain.arms)
     rate = min(shares) if isinstance(shares, tuple) else 1.0 / n_arms
     n, p = study.universe.mass * study.universe.n_samples, study.universe.n_features
-    square, epsilon, norm = 1.0 + NORM**2, settings.center_share * total, settings.norm_bound
-    columns = p + (1 if settings.rows is Rows.ARMS else n_arms)
-    fit = RidgeFit(
-        gamma=2.0 * square / (n * epsilon),
-        noise=2.0 * math.sqrt(square * (columns + 1)) * settings.slope / epsilon,
-        n_samples=n,
-        slope=settings.slope,
-        scale=NORM / norm,
-        arms=Arms.ALIKE,
-        rows=settings.rows or Rows.COMMON,
-    )
+    columns, rows = p + (1 if settings.rows is Rows.ARMS else n_arms), settings.rows or Rows.COMMON
+    epsilon = settings.center_share * total
+    fit = planned_fit(n, columns, epsilon, settings.slope, settings.norm_bound, rows)
     return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
 
 

@@ -277,6 +277,13 @@ def smaller_arm(known: float | None) -> float:
     return RATE if known is None else min(known, 1.0 - known)
 
 
+def planned_fit(n: float, columns: int, epsilon: float, slope: float, norm: float, rows: Rows) -> RidgeFit:
+    """The outcome regression that this ``epsilon`` is predicted to buy, where all arms count alike."""
+    square = 1.0 + NORM**2
+    gamma, noise = 2.0 * square / (n * epsilon), 2.0 * math.sqrt(square * (columns + 1)) * slope / epsilon
+    return RidgeFit(gamma, noise, n, slope, NORM / norm, Arms.ALIKE, rows)
+
+
 @dataclass(frozen=True)
 class Request:
     """Public quantities that the predicted error of an effect depends on.
@@ -306,17 +313,8 @@ class Request:
         kind, values, curvatures, rows = self.kind, self.two_values, None, self.rows or self.kind.rows
         if values is not None:
             curvatures = (values.curvature(self.level),) * 2
-        square, epsilon = 1.0 + NORM**2, center * self.epsilon
-        fit = RidgeFit(
-            gamma=2.0 * square / (self.n_samples * epsilon),
-            noise=2.0 * math.sqrt(square * (len(rows.constants(self.n_features)) + 1)) * self.slope / epsilon,
-            n_samples=self.n_samples,
-            slope=self.slope,
-            scale=NORM / self.norm_bound,
-            arms=Arms.ALIKE,
-            rows=rows,
-            curvatures=curvatures,
-        )
+        sizes = self.n_samples, len(rows.constants(self.n_features)), center * self.epsilon
+        fit = replace(planned_fit(*sizes, self.slope, self.norm_bound, rows), curvatures=curvatures)
         if rows is not kind.rows:
             return fit
         if kind.arms is not Arms.BALANCED or rows is not Rows.COMMON:

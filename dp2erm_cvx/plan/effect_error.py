@@ -333,9 +333,9 @@ def value_error(
     step = plan.step("value")
     assert isinstance(step, MeanScore)
     nuisances = step.score.at(step.universe, released).nuisances
-    if nuisances.rates is None or nuisances.counts is None:
+    if nuisances.by_side is None or nuisances.counts is None:
         return NO_ERROR
-    study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.rates[treats]
+    study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.by_side[treats]
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
     half = 0.5 * study.universe.domain.outcome_bound
     residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)

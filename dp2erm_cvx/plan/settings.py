@@ -228,7 +228,7 @@ class RuleSettings(CausalSettings):
 
 
 def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """What is ``declared`` by name. Raises DeclarationError for what is no setting of this ``kind``."""
+    """Declared settings by name. Raises DeclarationError for what is no setting of this ``kind``."""
     names = [field.name for field in fields(kind)]
     for name in declared:
         if name not in names:

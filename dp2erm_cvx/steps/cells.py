@@ -19,7 +19,6 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, split_noise, totals
 from dp2erm_cvx.universe import Universe
 
@@ -198,10 +197,8 @@ class CellNuisances(Nuisances):
     known: float | None = None
     cells: CellSums | None = None
 
-    def planned(self, earlier: Mapping[str, Step]) -> CellNuisances:
-        cells = earlier["cells"]
-        assert isinstance(cells, CellSums)
-        return replace(self, cells=cells)
+    def planned(self, earlier: Mapping[str, Any]) -> CellNuisances:
+        return replace(self, cells=earlier["cells"])
 
     def leaves(self, released: Mapping[str, Array]) -> Leaves:
         """The l leaves of the tree, a function of the released integers and of public numbers.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,6 @@ from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass, totals
 from dp2erm_cvx.universe import Universe
 
@@ -254,10 +253,8 @@ class MeanSquare(IntegerSums):
         """Records whose covariates have at most this norm."""
         return universe.shrunk(self.norm)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        mean = earlier.get("mean")
-        assert mean is None or isinstance(mean, CovariateMean)
-        step = replace(self, mean=mean)
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Any]) -> Self:
+        step = replace(self, mean=earlier.get("mean"))
         return step.planned(universe, step.calibrate(universe, budget))
 
     def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:

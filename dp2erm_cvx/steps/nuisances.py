@@ -6,7 +6,7 @@ import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import MeanSquare
-from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
-from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SideCounts, released_mass
 
 #: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
@@ -122,17 +120,14 @@ class RidgeFit:
     noise_ratio: float = 0.0
 
     @classmethod
-    def of(cls, step: Step) -> RidgeFit:
-        """Fit of a calibrated step, of records that count what is guessed of them."""
-        made = step.regression
-        assert made is not None
-        assert isinstance(step, Fit)
+    def of(cls, step: Any) -> RidgeFit:
+        """Fit of a calibrated regression, of records that count what is guessed of them."""
+        made = step.map
         first = 1 if made.rows in (Rows.POOLED, Rows.ARMS) else made.n_arms
         noise = math.sqrt(float(step.calibration.variances[first]))
-        slope = getattr(step.program, "slope", None)
-        n, mass = step.universe.n_samples, step.universe.mass
-        gamma, ratio = step.calibration.gamma, made.noise_ratio
-        return cls(gamma, noise, n, slope, made.scale, made.arms, made.rows, mass, noise_ratio=ratio)
+        gamma, slope = step.calibration.gamma, getattr(step.program, "slope", None)
+        how = made.scale, made.arms, made.rows, step.universe.mass
+        return cls(gamma, noise, step.universe.n_samples, slope, *how, noise_ratio=made.noise_ratio)
 
     def weights(self, rate: float) -> Array:
         """Weights of an untreated and a treated record (2,)."""
@@ -211,7 +206,7 @@ class Nuisances(abc.ABC):
     #: The two values of the outcome, where it is declared to have no others.
     two_values: TwoValues | None = None
 
-    def planned(self, earlier: Mapping[str, Step]) -> Nuisances:
+    def planned(self, earlier: Mapping[str, Any]) -> Nuisances:
         """Nuisances once the steps that they rest on are planned, by name."""
         return self
 
@@ -258,19 +253,22 @@ class LinearNuisances(Nuisances):
     square: MeanSquare | None = None
     two_values: TwoValues | None = None
 
-    def planned(self, earlier: Mapping[str, Step]) -> LinearNuisances:
-        sources = {term.source for term in self.terms}
-        centers = [fit for fit in earlier.values() if fit.regression is not None and fit.name in sources]
-        regressions = tuple(RidgeFit.of(step) for step in centers)
-        square = earlier.get("spread")
-        assert square is None or isinstance(square, MeanSquare)
-        return replace(self, regressions=regressions, square=square)
+    def planned(self, earlier: Mapping[str, Any]) -> Self:
+        regressions = tuple(RidgeFit.of(earlier[str(term.source)]) for term in self.terms)
+        return replace(self, regressions=regressions, square=earlier.get("spread"))
 
-    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
-        rate = self.rate if not isinstance(self.rate, str) else treated_share(released[self.rate], n_samples)
-        fixed = replace(self, rate=rate)
-        if isinstance(self.rate, str) and len(released[self.rate]) > 1:
-            mass = max(released_mass(released[self.rate]), 1.0) / n_samples
+    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
+        """Fields that follow from released rates, and the mass of a record; None where it is as guessed."""
+        if not isinstance(self.rate, str):
+            return {}, None
+        sums = released[self.rate]
+        mass = max(released_mass(sums), 1.0) / n_samples if len(sums) > 1 else None
+        return {"rate": treated_share(sums, n_samples)}, mass
+
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> Self:
+        known, mass = self.rates(released, n_samples)
+        fixed = replace(self, **known)
+        if mass is not None:
             fixed = replace(fixed, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
         if self.square is not None:
             spreads = self.square.spreads(released)
@@ -280,8 +278,8 @@ class LinearNuisances(Nuisances):
         if self.two_values is not None:
             levels = (float(fit[0]) for fit in fixed.levels(released))
             bends = tuple(self.two_values.curvature(level) for level in levels)
-            known = tuple(replace(fit, curvatures=(bends[0], bends[1])) for fit in fixed.regressions)
-            fixed = replace(fixed, regressions=known)
+            bent = tuple(replace(fit, curvatures=(bends[0], bends[1])) for fit in fixed.regressions)
+            fixed = replace(fixed, regressions=bent)
         stretch = tuple(fixed.stretch.ravel().tolist())
         return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
 
@@ -331,26 +329,21 @@ class ArmNuisances(LinearNuisances):
 
     shares: tuple[float, ...] = ()
 
-    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
-        odds = self.log_odds
+    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
+        odds, known = self.log_odds, dict[str, Any]()
         if odds is not None and isinstance(odds.source, str):
             parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
             theta = (contrasts(odds.n_arms) @ parts).ravel()
-            return replace(self, log_odds=replace(odds, source=tuple(theta.tolist()))).worked_out(
-                released, n_samples
-            )
+            known["log_odds"] = replace(odds, source=tuple(theta.tolist()))
         if not isinstance(self.rate, str):
-            return super().worked_out(released, n_samples)
+            return known, None
         sums = released[self.rate]
-        mass = max(released_mass(sums, len(sums)), 1.0) / n_samples
         counts = np.maximum(np.asarray(sums, dtype=np.float64), 0.0)
         total = float(counts.sum())
         shares = counts / total if total > 0.0 else np.full(len(counts), 1.0 / len(counts))
         # none so small that what divides by it is unbounded
-        known_shares = tuple(np.maximum(shares, 1.0 / RAREST).tolist())
-        fixed = replace(self, rate=1.0 / len(sums), shares=known_shares)
-        known = tuple(replace(fit, mass=mass) for fit in self.regressions)
-        return super(ArmNuisances, replace(fixed, regressions=known)).worked_out(released, n_samples)
+        known |= {"rate": 1.0 / len(sums), "shares": tuple(np.maximum(shares, 1.0 / RAREST).tolist())}
+        return known, max(released_mass(sums, len(sums)), 1.0) / n_samples
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
         spreads = np.array(self.spreads)
@@ -380,34 +373,28 @@ class RuleNuisances(LinearNuisances):
     """Regressions by arm with slopes of their own, and the propensity by side of a released ``rule``.
 
     Where the propensity is not public, ``rate`` names the step that released the counts by side and arm; once
-    they are known it is the treated share of all, and ``rates`` are those where the rule does not treat and
+    they are known it is the treated share of all, and ``by_side`` are those where the rule does not treat and
     where it does. Then the gain over treating nobody is off by ``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d``,
     db_a what is wrong with the slopes of arm a: no difference between the sides enters.
     """
 
     rule: str = "rule"
     counts: SideCounts | None = None
-    rates: tuple[float, float] | None = None
+    by_side: tuple[float, float] | None = None
 
-    def planned(self, earlier: Mapping[str, Step]) -> RuleNuisances:
-        own, counts = super().planned(earlier), earlier.get("sides")
-        assert isinstance(own, RuleNuisances)
-        assert counts is None or isinstance(counts, SideCounts)
-        return replace(own, counts=counts)
+    def planned(self, earlier: Mapping[str, Any]) -> Self:
+        return replace(super().planned(earlier), counts=earlier.get("sides"))
 
-    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+    def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
         if self.counts is None:
-            return super().worked_out(released, n_samples)
-        shares = self.counts.shares(released)
-        mass = min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
-        fixed = replace(self, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
+            return super().rates(released, n_samples)
+        shares, known = self.counts.shares(released), dict[str, Any]()
         if isinstance(self.rate, str):
             rate = _treated(shares.sum(axis=0), 0.5, 0.0)
             # counts that are hardly more than their noise say nothing of their side
             noise = 2.0 * math.sqrt(self.counts.predicted_error) / n_samples
-            first, second = (_treated(side, rate, noise) for side in shares)
-            fixed = replace(fixed, rate=rate, rates=(first, second))
-        return super(RuleNuisances, fixed).worked_out(released, n_samples)
+            known = {"rate": rate, "by_side": tuple(_treated(side, rate, noise) for side in shares)}
+        return known, min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
 
     def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
         """Estimates of the released rule (n,), row by row."""
@@ -415,7 +402,7 @@ class RuleNuisances(LinearNuisances):
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         (m_0, m_1, e, _), effect = super().at(x, released), self.effect(x, released)
-        e = e if self.rates is None else np.where(effect > 0.0, self.rates[1], self.rates[0])
+        e = e if self.by_side is None else np.where(effect > 0.0, self.by_side[1], self.by_side[0])
         return m_0, m_1, e, effect
 
 

@@ -110,7 +110,7 @@ def gain_records(n=400, seed=3):
 def gain_score(rates):
     released = np.array([[0.1, 0.5, 0.2], [0.9, -0.6, 0.7]])
     term = Term(Rows.ARMS, tuple(released.ravel().tolist()))
-    return ValueScore(RuleNuisances((term,), 0.5, rates=rates), 1e3, 1e3, 1e3), released[:, 1:]
+    return ValueScore(RuleNuisances((term,), 0.5, by_side=rates), 1e3, 1e3, 1e3), released[:, 1:]
 
 
 @pytest.mark.parametrize("treats", [True, False])
