@@ -135,32 +135,30 @@ def audit_density(
     epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
     delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
     rng = np.random.default_rng(seed)
-    both = ((DIRECTIONS[0], one, other), (DIRECTIONS[1], other, one))
-    stick = None
+    both, stick = ((one, other), (other, one)), None
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
-        peaks = [(way, _largest_ratio(a, b, points, inside=False)) for way, a, b in both]
-        # after an earlier step no point is regular
-        apart = [not peak.regular and len(plan.steps) == 1 for _, peak in peaks]
+        peaks = [_largest_ratio(*pair, points, inside=False) for pair in both]
         within = [
-            (way, _largest_ratio(a, b, points, inside=True) if again else peak)
-            for again, (_, peak), (way, a, b) in zip(apart, peaks, both, strict=True)
+            # after an earlier step no point is regular
+            peak if peak.regular or len(plan.steps) > 1 else _largest_ratio(*pair, points, inside=True)
+            for peak, pair in zip(peaks, both, strict=True)
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
-        samples = [(way, _sampled(a, b, draws, rng)) for way, a, b in both]
-        peaks, within = ([(way, _highest(one, inside)) for way, one in samples] for inside in (False, True))
-        stick = _hockey_stick([sample for _, sample in samples], epsilon)
+        samples = [_sampled(*pair, draws, rng) for pair in both]
+        peaks, within = ([_highest(sample, inside) for sample in samples] for inside in (False, True))
+        stick = _hockey_stick(samples, epsilon)
         searched = f"{draws} outputs of each dataset"
     # either search may find what the other missed
-    direction, peak = max([*peaks, *within], key=lambda item: item[1].certain)
-    theta_peak = max(
-        (item for _, item in within if item.regular), key=lambda item: item.certain, default=_NOWHERE
-    )
+    best = [max(ends, key=lambda peak: peak.certain) for ends in zip(peaks, within, strict=True)]
+    way = int(best[1].certain > best[0].certain)
+    peak = best[way]
+    theta_peak = max((at for at in within if at.regular), key=lambda at: at.certain, default=_NOWHERE)
     outputs = peak.outputs
     return DensityAudit(
         loss=peak.ratio,
-        direction=direction,
+        direction=DIRECTIONS[way],
         outputs={name: tuple(map(float, law.released(at))) for name, law, at in one.steps(outputs)},
         multipliers={name: tuple(map(float, place.multiplier)) for name, place in outputs.items()},
         # theta alone loses no more than theta and its multiplier, beyond the errors of both

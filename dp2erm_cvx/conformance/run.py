@@ -54,26 +54,29 @@ class ConformanceReport(Shown):
         """True if no check failed."""
         return not self.failures
 
+    def _that(self, status: CheckStatus) -> tuple[CheckOutcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.status is status)
+
     @property
     def failures(self) -> tuple[CheckOutcome, ...]:
         """The checks that failed."""
-        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.FAILED)
+        return self._that(CheckStatus.FAILED)
 
     @property
     def notes(self) -> tuple[CheckOutcome, ...]:
         """The checks that neither passed nor failed, for a reader to judge."""
-        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.NOTED)
+        return self._that(CheckStatus.NOTED)
 
     @property
     def conclusion(self) -> str:
         """In one line; what a reader has to judge is no pass."""
+        notes, derived = self.notes, len(self._that(CheckStatus.SKIPPED))
         if self.failures:
             return f"{len(self.failures)} failed"
-        if not self.notes:
-            skipped = sum(one.status is CheckStatus.SKIPPED for one in self.outcomes)
-            return "all checks passed" + (f", {skipped} of {len(self.outcomes)} derived" if skipped else "")
-        count = f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}"
-        return f"no check failed; {count} to read: {', '.join(note.check for note in self.notes)}"
+        if not notes:
+            return "all checks passed" + (f", {derived} of {len(self.outcomes)} derived" if derived else "")
+        count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
+        return f"no check failed; {count} to read: {', '.join(note.check for note in notes)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

@@ -14,22 +14,26 @@ def whole(self, counts, person, repeats=None):
     return counts, np.maximum(person, 0)
 
 
-def less(calibration, **factors):
-    """A calibration with some fields multiplied."""
-    fields = {name: getattr(calibration, name) * factor for name, factor in factors.items()}
-    return dataclasses.replace(calibration, **fields)
+def weaker(plan, name="theta", **factors):
+    """The plan with some fields of a calibration multiplied."""
+    calibration = plan.step(name).calibration
+    fields = {field: getattr(calibration, field) * factor for field, factor in factors.items()}
+    return changed(plan, name, calibration=dataclasses.replace(calibration, **fields))
 
 
-class HalfTheNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.main.calibration, scale=0.5))
+def weak(name="theta", **factors):
+    """A class of estimators whose plans are weaker."""
+
+    class Weak(PrivateTwoStageERM):
+        def plan(self, n_samples, n_features):
+            return weaker(super().plan(n_samples, n_features), name, **factors)
+
+    return Weak
 
 
-class HardlyAnyGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.main.calibration, gamma=1e-6))
+HalfTheNoise, HardlyAnyGamma = weak(scale=0.5), weak(gamma=1e-6)
+AThirdOfThePropensityNoise = weak("propensity", scale=1 / 3)
+HardlyAnyPropensityGamma = weak("propensity", gamma=1e-6)
 
 
 class BoundIgnored(PrivateTwoStageERM):
@@ -37,19 +41,5 @@ class BoundIgnored(PrivateTwoStageERM):
 
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        share = {"scale": 2 / plan.bound.V}
-        if plan.main.perturbed is Perturbed.OBJECTIVE:
-            share["gamma"] = 2 / plan.bound.V
-        return changed(plan, calibration=less(plan.main.calibration, **share))
-
-
-class AThirdOfThePropensityNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.step("propensity").calibration, scale=1 / 3))
-
-
-class HardlyAnyPropensityGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.step("propensity").calibration, gamma=1e-6))
+        fields = ("scale", "gamma")[: 1 + (plan.main.perturbed is Perturbed.OBJECTIVE)]
+        return weaker(plan, **dict.fromkeys(fields, 2 / plan.bound.V))

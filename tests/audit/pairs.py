@@ -1,5 +1,7 @@
 """Adversarial neighbors for audits: clusters, nearly empty arms, one record that jumps to -u and flips."""
 
+from functools import partial
+
 import numpy as np
 
 from dp2erm_cvx import Codebook, Domain
@@ -33,15 +35,23 @@ def replaced(X, a, y, rng, u, flip):
     return (X, a, y), other
 
 
-def aligned(rng, n=12, k=2):
-    """The worst case of a squared loss: one covariate, extreme outcomes, one effect reversed."""
+def aligned(rng, n=12, k=2, margins=False):
+    """The worst case of a squared loss: one covariate, extreme outcomes, one effect reversed by a flip.
+
+    With ``margins``: all margins and effects are alike, and then the changed record has the opposite of both.
+    Under a coefficient far along its margin it has the largest weight: the most that Theorem 9 allows.
+    """
     u = rng.normal(size=k)
     u /= np.linalg.norm(u)
     a, side = rng.integers(2, size=n), float(rng.choice([-1.0, 1.0]))
-    X, y = np.tile(u, (n, 1)), side * (2 * a - 1.0)
-    other = X.copy(), a.copy(), y.copy()
+    sign = 2 * a - 1.0
+    X = -sign[:, None] * u if margins else np.tile(u, (n, 1))
+    other = X.copy(), a.copy(), side * sign
     other[1][0] = 1 - a[0]
-    return (X, a, y), other
+    return (X, a, side * sign), other
+
+
+heavy = partial(aligned, margins=True)
 
 
 def lone(rng, n=12, k=2):
@@ -52,20 +62,4 @@ def lone(rng, n=12, k=2):
     y = np.full(n, float(rng.choice([-1.0, 1.0])))
     other = X.copy(), a.copy(), y.copy()
     a[0] = 1 - arm
-    return (X, a, y), other
-
-
-def heavy(rng, n=12, k=2):
-    """All margins and effects are alike, and then the changed record has the opposite of both.
-
-    Under a coefficient far along its margin it has the largest weight: the most that Theorem 9 allows.
-    """
-    u = rng.normal(size=k)
-    u /= np.linalg.norm(u)
-    a, side = rng.integers(2, size=n), float(rng.choice([-1.0, 1.0]))
-    sign = 2 * a - 1.0
-    X, y = -sign[:, None] * u, side * sign
-    other = X.copy(), a.copy(), y.copy()
-    # with a flip, the same covariates and outcome are the opposite margin and effect
-    other[1][0] = 1 - a[0]
     return (X, a, y), other

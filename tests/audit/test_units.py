@@ -19,7 +19,7 @@ from dp2erm_cvx.audit import (
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.steps.estimands import ArmScores
-from tests.audit.bugs import less
+from tests.audit.bugs import weaker
 from tests.audit.pairs import of_persons
 from tests.plan.changed import changed
 
@@ -75,11 +75,9 @@ def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_o
     right = worst(plan)
     assert not right.exceeds
     assert 0.9 < right.audit.reached <= 1.0
-    noise = plan.main.calibration
-    weak = less(noise, scale=1 / 3)
-    wrong = replay_of(right, changed(plan, "score", calibration=weak))
+    wrong = replay_of(right, weaker(plan, "score", scale=1 / 3))
     assert wrong.exceeds
-    assert max(one.loss for one in wrong.losses) > 2.9 * noise.epsilon
+    assert max(one.loss for one in wrong.losses) > 2.9 * plan.main.calibration.epsilon
 
 
 def replay_of(found, plan):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import plug_in_ate
@@ -19,16 +19,11 @@ from tests.audit.bugs import (
     HardlyAnyGamma,
     HardlyAnyPropensityGamma,
 )
+from tests.audit.density.test_density import release
 from tests.audit.pairs import aligned, heavy, lone
 
 N = 12
-DOMAIN = Domain(1.0, 1.0)
-PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
 MEAN = plug_in_ate(WholeSpace())
-
-
-def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):
-    return cls(DOMAIN, budget, first, second, **settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +144,3 @@ def test_the_bound_without_flips_holds_without_flips():
     model, kind = BUGS["flip forgotten"]
     found = audit_density(model, *kind(np.random.default_rng(0), flip=False))
     assert not found.exceeds
-
-
-def test_half_the_gaussian_noise_is_caught():
-    model = release(second="plug_in_ate", budget=APPROXIMATE, cls=HalfTheNoise, noise="gaussian")
-    found = audit_density(model, *aligned(np.random.default_rng(0)), seed=0, draws=600)
-    assert found.exceeds
-    assert "EXCEEDED" in found._repr_html_()

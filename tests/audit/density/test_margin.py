@@ -20,7 +20,7 @@ from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import second_stage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.suprema import Saturation
-from tests.audit.bugs import less
+from tests.audit.bugs import weaker
 from tests.audit.pairs import aligned, heavy, lone, neighbors
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.changed import changed
@@ -121,8 +121,7 @@ def test_a_saturating_loss_spends_all_of_epsilon():
 
 def test_a_third_of_gamma_is_caught():
     model = release(saturating_regression(slope=0.1))
-    plan = model.plan(N, 1)
-    weak = changed(plan, calibration=less(plan.main.calibration, gamma=1 / 3))
+    weak = weaker(model.plan(N, 1), gamma=1 / 3)
     assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
 
 
@@ -154,9 +153,7 @@ def test_gaussian_noise_of_a_margin_loss_is_sampled():
     model = release(saturating_regression(slope=0.1), Budget(1.0, 0.05), noise="gaussian")
     pair = lone_record(1.0, -1.0)
     assert not audit_density(model, *pair, draws=100).exceeds
-    plan = model.plan(N, 1)
-    weak = changed(plan, calibration=less(plan.main.calibration, scale=0.2))
-    assert audit_density(weak, *pair, draws=150).exceeds
+    assert audit_density(weaker(model.plan(N, 1), scale=0.2), *pair, draws=150).exceeds
 
 
 BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
@@ -174,7 +171,7 @@ def test_box_noise_keeps_epsilon_and_a_saturating_loss_spends_it(second):
     assert found.loss > 0.99
     plan = model.plan(N, 1)
     calibration = plan.main.calibration
-    weak = changed(plan, calibration=less(calibration, gamma=1 / 3))
+    weak = weaker(plan, gamma=1 / 3)
     assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
     # a box of half the width of the covariate, at the scale that would do for it
     narrow = replace(calibration, box=(calibration.box[0] / 2, calibration.box[1] / 2))

@@ -18,7 +18,7 @@ from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import UNIT, Balance, RuleRows
 from dp2erm_cvx.universe import Universe
-from tests.audit.bugs import less
+from tests.audit.bugs import weaker
 from tests.plan.changed import changed
 
 N = 8
@@ -78,9 +78,7 @@ def test_box_noise_in_every_step_keeps_epsilon():
     # center and rule have .85 of epsilon, which an outcome that turns takes; a flip takes less of the rule
     assert loss_at_zero(plan, OPPOSED) == pytest.approx(0.85, rel=1e-6)
     assert 0.5 < loss_at_zero(plan, FLIP) <= 1.0
-    rule = plan.step("rule").calibration
-    weak = changed(plan, "rule", calibration=less(rule, scale=0.5))
-    assert loss_at_zero(weak, OPPOSED) > 1.4
+    assert loss_at_zero(weaker(plan, "rule", scale=0.5), OPPOSED) > 1.4
     declared["settings"] = {"center_share": 0.4, "propensity": None}
     plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
     assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
@@ -272,7 +270,7 @@ def test_planted_errors_are_caught(settings, kind, pair):
 def test_a_third_of_gamma_is_caught():
     """A record without a slope, whose curvature appears, for one with full slope and none."""
     plan = planned(None, 0.05)
-    wrong = changed(plan, "rule", calibration=less(plan.main.calibration, gamma=1 / 3))
+    wrong = weaker(plan, "rule", gamma=1 / 3)
     pair = records(y=0.0), records()
     assert loss_at_zero(wrong, pair) > 1.2
     assert 0.8 < loss_at_zero(plan, pair) <= 1.0
