@@ -26,8 +26,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.ledger import sums, up
-from dp2erm_cvx.mechanism import private_choice, random_source
-from dp2erm_cvx.mechanism.exact import Source
+from dp2erm_cvx.mechanism import Source, private_choice, random_source
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import json_types, one_line, public_fraction, public_number, whole_number

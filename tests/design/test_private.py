@@ -18,8 +18,7 @@ from dp2erm_cvx.design import private, tune_privately
 from dp2erm_cvx.design.private import LEVELS, SENSITIVITY, total_gain, unit
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.mechanism.discrete import selection_scale
+from dp2erm_cvx.mechanism import private_choice, selection_scale
 from dp2erm_cvx.release import Release, Standing
 from tests.mechanism.laws import permute_and_flip
 
@@ -264,12 +263,12 @@ def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
 
 
 def test_without_opendp_nothing_is_read_or_charged_and_a_seeded_choice_needs_none(ledger, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.mechanism.find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="not private"):
         result = choose([candidate(arithmetic="assumed")], None, seed=1)
     assert result.selection["sampler"] == "permute-and-flip in floating point"
     monkeypatch.setattr(Dataset, "declared", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
+    with pytest.raises(DeclarationError, match=r"need opendp: install dp2erm-cvx\[secure\]"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()
 

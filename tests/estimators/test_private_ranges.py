@@ -79,7 +79,7 @@ def test_without_opendp_nothing_is_read(monkeypatch):
 
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None if name == "opendp" else find(name)
+        "dp2erm_cvx.mechanism.find_spec", lambda name: None if name == "opendp" else find(name)
     )
     with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
         model(seed=None).fit(Unread(), Unread(), Unread())

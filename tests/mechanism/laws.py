@@ -7,7 +7,7 @@ import random
 from scipy import stats
 
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.mechanism.exact import LazyUniform
+from dp2erm_cvx.mechanism import LazyUniform
 
 
 def box_of(noise, p):

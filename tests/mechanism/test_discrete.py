@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp2erm_cvx import mechanism
 from dp2erm_cvx.calibration import IntegerNoise, Noise, SumLaw, calibrate_integers, calibrate_sums
 from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.mechanism import (
-    exact,
+    _rounded,
     perturb_integers,
     perturb_on_grid,
     private_choice,
     quantile_places,
     quantile_scores,
 )
-from dp2erm_cvx.mechanism.exact import _rounded
 from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms, permute_and_flip
 
@@ -149,7 +149,7 @@ def test_overflow_becomes_the_largest_double(seed):
 
 
 def test_without_the_extra_only_a_seed_works_or_what_is_not_exact(monkeypatch):
-    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    monkeypatch.setattr(mechanism, "find_spec", lambda name: None)
     noise = calibrate_grid(1.0, 2, 1.0)
     with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
         perturb_on_grid([0.0, 1.0], noise)

@@ -15,10 +15,18 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
+from dp2erm_cvx import mechanism
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import draw, draw_within, exact, secure_available, simulate_noise
-from dp2erm_cvx.mechanism.exact import LazyUniform, _evaluate, _uniforms_needed
+from dp2erm_cvx.mechanism import (
+    LazyUniform,
+    _evaluate,
+    _uniforms_needed,
+    draw,
+    draw_within,
+    secure_available,
+    simulate_noise,
+)
 from tests.mechanism.laws import STREAMS, calibration_of, forced_uniforms, p_value
 
 TAILS = [lambda: 0, lambda: 2**300 - 1, lambda: random.SystemRandom().getrandbits(300)]
@@ -178,7 +186,7 @@ def test_precision_of_other_users_is_left_alone(monkeypatch):
         with ThreadPoolExecutor(4) as pool:
             drawn = list(pool.map(lambda seed: draw_within(calibration, 1e-9, seed=seed), range(60)))
         assert ctx.prec == 77
-        monkeypatch.setattr(exact, "_enclose", lambda *_: 1 / 0)
+        monkeypatch.setattr(mechanism, "_enclose", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             draw_within(calibration, 1e-9)
         assert ctx.prec == 77
@@ -192,7 +200,7 @@ def test_an_invalid_error_and_a_missing_extra_are_refused(monkeypatch):
         with pytest.raises(DeclarationError, match="error"):
             draw_within(calibration_of(Noise.GAMMA, 2), error)
     assert secure_available()
-    monkeypatch.setattr(exact, "find_spec", lambda name: None)
+    monkeypatch.setattr(mechanism, "find_spec", lambda name: None)
     assert not secure_available()
     with pytest.raises(DeclarationError, match=r"python-flint: install dp2erm-cvx\[secure\]"):
         draw_within(calibration_of(Noise.GAMMA, 2), 1e-9)
