@@ -32,7 +32,8 @@ def positive_ridge(ridge: float) -> float:
     number = public_number("ridge", ridge, at_least=0.0)
     if number == 0.0:
         raise CalibrationError(
-            "ridge = 0: one record can move the weights arbitrarily; declare a positive ridge"
+            "ridge = 0: without strong convexity one record can move the weights arbitrarily; "
+            "declare a positive ridge"
         )
     return number
 
@@ -41,7 +42,8 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
     """A public floor on both arm sizes; raises CalibrationError without one, DeclarationError beyond n/2."""
     if arm_floor is None:
         raise CalibrationError(
-            "arm_floor is not declared: arm sizes are private; declare a public floor on both"
+            "arm_floor is not declared: this program depends on the arm sizes, which are private; declare a "
+            "public floor on both arm sizes"
         )
     floor = whole_number("arm_floor", arm_floor, at_least=at_least)
     if 2 * floor > n:
@@ -193,7 +195,9 @@ class Bound:
         n, l2, statement = whole_number("n", n, at_least=2), self.l2, "||w - w'||_2"
         if l2 is None:
             if not strong_convexity > 0 or self.gradient is None:
-                raise CalibrationError("a bound from the gradient needs known strong convexity")
+                raise CalibrationError(
+                    "a bound from the gradient needs an objective of known strong convexity"
+                )
             l2, statement = outward(self.gradient / strong_convexity), "the movement of the gradient"
         largest = min(float(n), self.w_max)
         return StabilityBound(
