@@ -29,7 +29,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         params: dict[str, Any] = super().get_params(deep=False)
         for outer in _NESTED if deep else ():
             if outer in params:
-                inner = _settings(_built(outer, params[outer]))
+                inner = _settings(built(outer, params[outer]))
                 params |= {f"{outer}__{name}": value for name, value in inner.items()}
         return params
 
@@ -49,7 +49,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         _refuse_unknown(self, [*changed, *inner], known)
         for outer, values in inner.items():
             # the outer one may be new as well
-            whole = _built(outer, changed.get(outer, known[outer]))
+            whole = built(outer, changed.get(outer, known[outer]))
             settings = _settings(whole) if outer in _NESTED else {}
             _refuse_unknown(
                 self, [f"{outer}__{name}" for name in values], [f"{outer}__{name}" for name in settings]
@@ -106,13 +106,10 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
 
-def _built(outer: str, value: Any) -> Any:
-    """The program of a name; anything else as it stands."""
-    if isinstance(value, str) and outer == "first_stage":
-        return registry.build(registry.first_stages(), value)
-    if isinstance(value, str) and outer == "second_stage":
-        return registry.build(registry.second_stages(), value)
-    return value
+def built(outer: str, value: Any) -> Any:
+    """The program of a name; anything else as it stands. Raises ProgramError for an unknown name."""
+    known: dict[str, Any] = {"first_stage": registry.first_stages, "second_stage": registry.second_stages}
+    return registry.build(known[outer](), value) if isinstance(value, str) and outer in known else value
 
 
 def _settings(value: Any) -> dict[str, Any]:

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
-from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
+from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, built
 from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
@@ -86,15 +85,13 @@ class TwoStageBase(ConfiguredEstimator):
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
-        if isinstance(self.first_stage, FirstStage):
-            return self.first_stage.resolve(self.domain)
-        return registry.build(registry.first_stages(), self.first_stage).resolve(self.domain)
+        first: FirstStage = built("first_stage", self.first_stage).resolve(self.domain)
+        return first
 
     def resolved_second_stage(self) -> SecondStage:
         """The second stage with every default filled in from the domain."""
-        if isinstance(self.second_stage, SecondStage):
-            return self.second_stage.resolve(self.domain)
-        return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
+        second: SecondStage = built("second_stage", self.second_stage).resolve(self.domain)
+        return second
 
 
 @dataclass(eq=False, repr=False)
@@ -216,7 +213,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         return plan
 
     def _planned(self, raw: Any) -> tuple[Plan[Study], Any]:
-        plan = self.plan(raw.n_samples, len(raw.columns))
+        plan, _ = super()._planned(raw)
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
             warnings.warn(cost, stacklevel=3)  # public, and before anything is spent
         return plan, raw

@@ -246,10 +246,9 @@ def spread_share(law: CovariateLaw, total: float) -> float:
 def placing(study: EffectStudy | RuleStudy, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
-    Of this ``epsilon`` their shares are. The mean square of every number is released where its noise is a
-    third of a guess at most: of more it says of any of them that it may hardly vary. Covariates are first
-    shrunk to up to three times the norm of those that are as large as guessed, so that larger ones lose
-    nothing; where one mean square stands for all its noise sets the limit.
+    Their shares are of this ``epsilon``. The mean square of every number is released where its noise is a
+    third of a guess at most. Covariates are first shrunk to up to three times the norm, so that those which
+    are larger than guessed lose nothing; where one mean square stands for all its noise sets the limit.
     """
     universe, law, steps, reach = study.universe, study.law, list[Step](), norm
     centered, spread = study.settings.mean_share, study.settings.spread_share
@@ -352,10 +351,9 @@ class Request:
 def effect_error(request: Request, left: float, center: float, propensity: float) -> float:
     """The mean squared error of an effect, in squared units of the outcome, to first order.
 
-    Sampling, Laplace noise of the score, noise of the outcome regression and what its ridge leaves of a
-    regression that spreads as far as its residuals, both times the distance of the arms that the propensity
-    leaves, and what common slopes leave of effects that vary by the typical half of what is declared.
-    ``left`` is the share of the budget for center, propensity and score.
+    Sampling, noise of the score, noise and ridge of an outcome regression that spreads as far as its
+    residuals, and effects that vary by the typical half of what is declared. ``left`` is the share of the
+    budget for center, propensity and score.
     """
     kind, rate = request.kind, request.rate
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding

@@ -40,11 +40,10 @@ from dp2erm_cvx.steps.estimands import (
 )
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
-from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import EffectScore, MeanScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import TreatmentRate
+from dp2erm_cvx.steps.sums import ColumnRanges, TreatmentRate
 from dp2erm_cvx.universe import Universe
 
 #: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such

@@ -63,11 +63,8 @@ def nuisance_error(
 ) -> NuisanceError:
     """Nuisance error of an effect whose score has at most this standard ``deviation`` over all records.
 
-    Of a ratio it is that of ``phi - psi h``, and ``share`` is the released mean of h.
-
-    The arms are taken to lie ``confounding`` apart, and no combination of covariates to vary less than
-    ``collinearity`` allows. The spread of residuals is read off that of the score, the size of the regression
-    off its released slopes. First order; where it holds is simulated, not proved.
+    Of a ratio it is that of ``phi - psi h``, and ``share`` is the released mean of h. The spread of residuals
+    is read off that of the score. First order; where it holds is simulated, not proved.
     """
     pair = _confounded(plan, released)
     if pair is None:
@@ -151,8 +148,7 @@ def _arm_errors(
 ) -> tuple[NuisanceError, ...]:
     """Errors of slopes in an effect: those that the arms have in common, or of the untreated and the treated.
 
-    ``residuals`` are their standard deviations by arm. In a ``group``, of this rate and number, it is
-    the noise of that rate which counts.
+    ``residuals`` are their deviations by arm. In a ``group``, of this rate and number, its own rate counts.
     """
     study, values = plan.study, nuisances.two_values
     last, rate, distance = nuisances.regressions[-1], nuisances.rate, study.confounding
@@ -252,10 +248,7 @@ def doubt(plan: Plan[Any], released: Released) -> Array:
 
 
 def squared_factors(estimand: str, rate: float, share: float) -> float:
-    """The mean square of what scores multiply residuals by, at a constant propensity.
-
-    ``share`` is the mean of min(e, 1 - e): of propensities that vary, this is the least that it may be.
-    """
+    """The mean square of what scores multiply residuals by; ``share`` is the mean of min(e, 1 - e)."""
     if estimand == TreatedScore.estimand:
         return rate / (1.0 - rate)
     return share / (1.0 - share) if estimand == OverlapScore.estimand else 1.0 / (rate * (1.0 - rate))
@@ -265,10 +258,8 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
     """Bias of an effect by the ridge on the intercept of either arm (2,), by way of the slopes.
 
     To first order ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature of the
-    loss in slopes of unit size, with the released intercepts: those of an outcome measured from its center.
-    Where every arm has its own slopes, p and 1 - p are squared and H is that of the arm. D is at most what is
-    declared, so that half of it is taken off the estimate, and half is allowed for. The intercept of an arm
-    that has no part in common slopes does nothing to them.
+    loss in slopes of unit size. Where every arm has its own slopes, p and 1 - p are squared and H is that of
+    the arm. The intercept of an arm that has no part in common slopes does nothing to them.
     """
     rate, total = nuisances.rate, np.zeros(2)
     shares = np.array([rate, rate - 1.0])
@@ -380,15 +371,11 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
 def overlap_error(
     plan: Plan[EffectStudy], released: Released, residual: float
 ) -> tuple[float, float, float, Array]:
-    """Error that a released propensity e~, the cap and the clips leave of common slopes.
+    """Error that a released propensity e~, the cap and clips leave of common slopes: error 4 in the theory.
 
-    First the distance of the arms along the log odds, ``E Z (e/e~ P_1 - (1 - e)/(1 - e~) P_0)``: Z standard
-    normal, e~ capped, P_a the chance that no clip cuts a normal ``residual`` of arm a. Intercepts count
-    ``E e/e~ P_1 - 1`` and ``1 - E (1 - e)/(1 - e~) P_0``. The slope of e~ is the released one less its noise
-    (levels of a column exclude each other: what is added to all of them moves no propensity), and
-    ``mass E Z (e - e~) = gamma slope``. Second the distance at which errors of slopes alone would add what
-    those of intercepts and slopes along Z do, third the noise of a log odds, fourth what the ridge on either
-    intercept (2,) adds.
+    First the distance of the arms along the log odds, ``E Z (e/e~ P_1 - (1 - e)/(1 - e~) P_0)``, at normal
+    ``residual``; second the distance at which errors of slopes alone would add what those of intercepts and
+    slopes along Z do, third the noise of a log odds, fourth what the ridge on either intercept (2,) adds.
     """
     pair, step, mean = _confounded(plan, released), plan.step("propensity"), plan.step("mean")
     assert pair is not None

@@ -219,28 +219,34 @@ def kept_imbalance(plan: Plan[Study]) -> float | None:
     noise = None
     if isinstance(first, PrivateFirstStage) and step is not None:
         noise = step.calibration, universe.n_samples
-    key = first, universe.domain, universe.n_features, noise
+    # the same at every epsilon, unless the coefficient is private
+    return _simulated(_kept_share, first, universe.domain, universe.n_features, noise)
+
+
+def _simulated(share: Any, *declared: Any) -> float | None:
+    """A share from synthetic records; None where they cannot be solved."""
     try:
-        return _kept_share(*key)  # the same at every epsilon, unless the coefficient is private
-    except TypeError:  # a user's program need not be hashable
-        return _kept_share.__wrapped__(*key)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            try:
+                value: float = share(*declared)
+            except TypeError:  # a user's program need not be hashable
+                value = share.__wrapped__(*declared)
+    except UNPREDICTED:
+        return None
+    return value if math.isfinite(value) else None
 
 
 @lru_cache(maxsize=256)
 def _kept_share(
     first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
-) -> float | None:
+) -> float:
     rng = np.random.default_rng(n_features)
     arm = np.arange(_RECORDS) % 2
-    try:
-        X = public_covariates(domain, n_features, _RECORDS, rng)
-        column = varying(X)
-        records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
-        left = [_difference(records, w, column) for w in _weights(first, records, noise, rng)]
-        share = float(np.mean(np.abs(left))) / abs(_difference(records, np.ones(_RECORDS), column))
-    except UNPREDICTED:
-        return None
-    return share if math.isfinite(share) else None
+    X = public_covariates(domain, n_features, _RECORDS, rng)
+    column = varying(X)
+    records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
+    left = [_difference(records, w, column) for w in _weights(first, records, noise, rng)]
+    return float(np.mean(np.abs(left))) / abs(_difference(records, np.ones(_RECORDS), column))
 
 
 def varying(X: Array) -> int:
@@ -352,16 +358,9 @@ def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
     paid for never fails by it.
     """
     public = plan.study.settings.propensity
-    if public is not None and not isinstance(public, str):
+    if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST:
         return None
-    if plan.study.universe.n_features > _MOST:
-        return None
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = _kept_bias(plan.steps, plan.study.start, plan.study.scale)
-    except UNPREDICTED:
-        return None
-    return share if math.isfinite(share) else None
+    return _simulated(_kept_bias, plan.steps, plan.study.start, plan.study.scale)
 
 
 @lru_cache(maxsize=256)

@@ -25,11 +25,10 @@ from dp2erm_cvx.steps.cells import CellNuisances, CellSums
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.estimands import ArmScores, GroupScore
 from dp2erm_cvx.steps.fit import ArmPropensity
-from dp2erm_cvx.steps.ranges import ColumnRanges
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import SIDES, TreatmentRate
+from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, TreatmentRate
 
 
 @dataclass(frozen=True)

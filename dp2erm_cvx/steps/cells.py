@@ -318,12 +318,9 @@ def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:
 def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> tuple[Array, Array, Array]:
     """Counts, outcomes and treated shares of leaves: empirical Bayes means, which is post-processing.
 
-    ``sums`` (l, 2, 2) are by leaf, by arm, P and Q, in records.
-
-    ``cells`` (l,) are added up in each leaf; ``spread`` and ``noise`` are those of
-    :func:`grow`. A leaf's outcome is shrunk to that of all leaves, net of an
-    effect common to all, and then that of either arm to both: the arms of a leaf are more alike than the same
-    arm elsewhere. A treated share is shrunk to that of all.
+    ``sums`` (l, 2, 2) are by leaf, by arm, P and Q, in records; ``cells`` (l,) are added up in each leaf;
+    ``spread`` and ``noise`` are those of :func:`grow`. A leaf's outcome is shrunk to that of all leaves, net
+    of an effect common to all, then that of either arm to both; a treated share to that of all.
     """
     arms = sums.sum(axis=2)
     totals = sums[:, :, 0] - sums[:, :, 1]

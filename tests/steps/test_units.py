@@ -35,9 +35,8 @@ from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.release.words import promised
 from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.steps.ranges import _counts_of_persons, _filled
 from dp2erm_cvx.steps.record_map import UNIT
-from dp2erm_cvx.steps.sums import IntegerSums
+from dp2erm_cvx.steps.sums import IntegerSums, _counts_of_persons, _filled
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import whole
 from tests.calibration.test_sums import FEW, FEW_MARKS, added, law_noise, means, movement, records
