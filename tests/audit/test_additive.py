@@ -85,14 +85,10 @@ def test_vectors_lose_no_more_than_their_distance_and_that_on_a_ray():
 
     losses = [loss(at) for at in rng.normal(scale=3, size=(200, 3))]
     assert max(np.abs(losses)) <= apart
-    found = audit_additive(lambda value: iter_once(Noised(value, 0.7)), *values, ONE)
+    found = audit_additive(lambda value: (one for one in [Noised(value, 0.7)]), *values, ONE)
     assert found.found == pytest.approx(apart)
     ray = values[0] + 2.0 * (values[0] - values[1])
     assert loss(ray) == pytest.approx(apart)
-
-
-def iter_once(noised):
-    return (yield noised)
 
 
 def test_later_stages_are_given_what_was_released_before():

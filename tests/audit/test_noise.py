@@ -42,9 +42,6 @@ def noise_of_fits(used):
     return lambda: used.fit(*DATA).private_workings_.noise
 
 
-# the true law
-
-
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("noise", list(Noise))
 def test_true_noise_raises_an_alarm_as_often_as_stated(noise, p):
@@ -88,9 +85,6 @@ def test_the_chance_of_a_close_pair_is_an_upper_bound():
     chances = [chance_of_pair(r, log_peak_density(law(p=2)), 30, 2, ways=2) for r in near]
     for level in (0.05, 0.2):
         assert np.mean(np.array(chances) < level) <= level + 0.03
-
-
-# wrong laws
 
 
 @pytest.mark.parametrize(
@@ -147,9 +141,6 @@ def test_negated_noise_counts_as_repeated():
     found = audit_noise(lambda: next(signs) * next(rows), law(), size=100)
     assert found.p_values["repeats"] == 0.0
     assert found.closest == 0.0
-
-
-# planted bugs, seen through complete releases
 
 
 ARITHMETIC = ["assumed", pytest.param("counted", marks=pytest.mark.slow)]
@@ -212,9 +203,6 @@ def test_output_perturbation_is_audited_too(monkeypatch):
     assert not audit_repeats(mean, *DATA, size=20, level=1e-10).alarm
     plant(monkeypatch, used_twice)
     assert audit_repeats(mean, *DATA, size=4).alarm
-
-
-# refusals
 
 
 def test_what_cannot_be_audited_is_refused():

@@ -42,9 +42,6 @@ def geometric(x, rng, epsilon=1.0):
     return int(x + rng.geometric(p) - rng.geometric(p))
 
 
-# the bound
-
-
 @pytest.mark.parametrize("runs", [1, 400])
 @pytest.mark.parametrize("risk", [1e-6, 0.3])
 def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
@@ -103,9 +100,6 @@ def test_no_counts_exceed_the_ceiling():
         assert np.all(bound(counts, np.full(61, 60)) == 0.0)
 
 
-# mu
-
-
 def gaussian(scale):
     return lambda x, rng: x + scale * rng.standard_normal()
 
@@ -126,9 +120,6 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
     best = wrong.best
     assert best.epsilon_low == pytest.approx(math.log(best.low / best.high), rel=1e-6)
     assert best.mu_low == pytest.approx(stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6)
-
-
-# known mechanisms
 
 
 @pytest.mark.parametrize(
@@ -177,9 +168,6 @@ def test_lowest_bits():
     assert lowest_bits(values).tolist() == [0, -1, 0, 1, -55, -1074, 1100]
 
 
-# several dimensions
-
-
 def nearly_noiseless_direction(x, rng):
     noise = rng.normal()
     return np.array([noise, x * 1e-6 - noise + 1e-9 * rng.normal()])
@@ -215,9 +203,6 @@ def test_a_leak_is_found_wherever_it_is(mechanism, settings, event):
     assert found.exceeds
     assert event in found.best.event
     assert mechanism is not interval_between_atoms or found.best.other_hits == 0
-
-
-# whatever comes out
 
 
 def leaks(make):
@@ -280,9 +265,6 @@ def test_a_refusal_leaks_and_is_counted():
     assert len(first.marks - second.marks) == 1
 
 
-# how it runs
-
-
 def test_workers_and_order_do_not_change_the_result():
     def mechanism(x, rng):
         return {"theta": x + rng.laplace(size=2), "count": int(rng.integers(3))}
@@ -301,9 +283,6 @@ INVALID |= {"confidence": (1.0, 0.0), "workers": (0,), "events": (("tail",), ())
 def test_invalid_arguments_are_refused(settings):
     with pytest.raises(DeclarationError):
         audit(laplace(1.0), **settings)
-
-
-# complete releases
 
 
 def seeded(model, raw, rng):

@@ -53,9 +53,6 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
     assert list(found.outputs) == ["theta"]
 
 
-# a private first stage
-
-
 LINE = ipw_private(share=0.4, ridge=0.05, trim=2.5, radius=math.inf)
 OVERLAP = overlap_private(share=0.5, ridge=0.05, radius=2.0)
 TILTING = tilting_private(share=0.5, ridge=0.05, radius=0.8, constant=0.5)

@@ -52,9 +52,6 @@ def weighted(model, data):
     return solve(instance, tolerance=1e-6).value
 
 
-# closed forms
-
-
 @pytest.mark.parametrize("first", FIRST, ids=lambda stage: stage.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
@@ -124,9 +121,6 @@ def test_the_density_integrates_to_one(second):
     assert total == pytest.approx(1.0, abs=0.02)
 
 
-# correct releases
-
-
 @pytest.mark.parametrize("second", SECOND, ids=repr)
 @pytest.mark.parametrize("first", FIRST, ids=lambda stage: stage.name)
 def test_pure_releases_keep_epsilon(first, second):
@@ -150,9 +144,6 @@ def test_theorem_seven_is_audited_before_the_projection():
     found = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
     assert found.hockey_stick.high <= 0.05
     assert found.theta_loss == found.loss
-
-
-# what an audit is
 
 
 def test_equal_datasets_lose_nothing():

@@ -53,8 +53,6 @@ def changed_record(first, second, rest=(0.0, 0, 0.0)):
     return tuple(pair)
 
 
-# sampling weights
-
 SAMPLED = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 5.0)))
 
 
@@ -116,9 +114,6 @@ def test_a_weighted_effect_spends_what_it_may():
     for weights in ((heavy, light), (light, 9.0 * heavy)):
         one, other = audited_laws(*with_weights(effect(), pair, weights))[1]
         assert 0.0 < abs(log_density_ratio(one, other, one.place(np.zeros(len(one.units))))) <= 1.0
-
-
-# the density
 
 
 def minimizer(gradient_rows, pulls, bends, ridge, theta, scale):
@@ -208,8 +203,6 @@ def test_the_density_is_that_of_the_formulas():
     assert any(shrunk)
 
 
-# releases as they are
-
 #: A flip that moves everything.
 FLIP = changed_record((1.0, 1, 1.0), (1.0, 0, 1.0), rest=(-1.0, 0, -1.0))
 #: The same with the other outcome, beside records that say nothing.
@@ -273,9 +266,6 @@ def test_gaussian_noise_is_sampled():
     assert audit_density(weaker(plan, "score", scale=0.1), *FLIP, draws=100).exceeds
 
 
-# persons with several records
-
-
 def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     settings = {"propensity": 0.5, "center_share": 0.9, "spread_share": None}
     model = PrivateEffect(
@@ -298,9 +288,6 @@ def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     assert 0.8 < kept <= 1.0
     monkeypatch.setattr(Unit, "shared", whole)
     assert loss_at_zero() == pytest.approx(3.0 * kept, rel=0.1)
-
-
-# planted errors
 
 
 class Unclipped(AverageScore):

@@ -8,8 +8,6 @@ import pytest
 from dp2erm_cvx import Domain, blocks
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.neighbors import Base
-from dp2erm_cvx.audit.stability import records_of
 from dp2erm_cvx.blocked import BlockedDataset, pieces
 from dp2erm_cvx.blocked import dataset as blocked_records
 from dp2erm_cvx.domain import records
@@ -83,33 +81,6 @@ def test_the_audit_in_memory_to_the_bit(name, raw, path):
     assert found.check.datasets >= 2
     assert found.check.disagreement <= 1
     assert not found.private
-
-
-def movements_of(program, data):
-    base = Base(program, Universe(DOMAIN, N, 3), records_of(data, DOMAIN))
-    return [read for _, read in base.moved(base.propose("extreme", 0, 5, np.random.default_rng(0)))]
-
-
-def meet(found, known):
-    """Whether the certified intervals of every movement have a point in common."""
-    return all(
-        read[quantity].low <= interval.high and interval.low <= read[quantity].high
-        for read, other in zip(found, known, strict=True)
-        for quantity, interval in other.items()
-    )
-
-
-@pytest.mark.slow
-def test_a_cluster(raw, path):
-    distributed = pytest.importorskip("distributed")
-    # workers have views of the default length, so that sums round differently
-    program = programs()["ipw_logistic"](ridge=0.1).resolve(DOMAIN)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster, timeout="1h"),
-    ):
-        found = movements_of(program, dataset(path))
-    assert meet(found, movements_of(program, raw))
 
 
 def test_a_bound_without_the_root_of_n_is_found_out(path):

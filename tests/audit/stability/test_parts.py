@@ -124,17 +124,16 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     assert nothing == -math.inf
 
 
-def a_base(program, domain, n=30, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    universe = Universe(domain, n, d)
-    X = universe.domain.inside(rng.normal(size=(n, d)))
-    records = records_at(domain, X, (rng.random(n) < 0.5).astype(np.int64))
-    return Base(program.resolve(domain), universe, records, X)
+def base_of(program, records):
+    universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
+    return Base(program.resolve(records.domain), universe, records, records.covariates)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
-    base = a_base(reference_program("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
+    rng, domain = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5)
+    records = records_at(domain, domain.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
+    base = base_of(reference_program("entropy_balancing", ridge=0.5), records)
     changes = base.propose(name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
     assert len(pairs) > 10
@@ -203,12 +202,6 @@ def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
 
 
 IPW = programs()["ipw_logistic"](ridge=0.05)
-EVALUATIONS = SearchPlan(evaluations=200, seed=3)
-
-
-def base_of(program, records):
-    universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
-    return Base(program, universe, records, records.covariates)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +215,7 @@ def base_of(program, records):
 )
 def test_movements_are_those_of_held_weights(name, settings):
     records = make_records(120, 3)
-    base = base_of(programs()[name](**settings).resolve(records.domain), records)
+    base = base_of(programs()[name](**settings), records)
     changes = base.propose("extreme", 0, 25, np.random.default_rng(1))
     moved, held = base.moved(changes), base.resolved(changes)
     assert [change for change, _ in moved] == changes
@@ -239,19 +232,15 @@ def test_what_leaves_the_universe_is_left_out():
     floor = Domain(2.0, 4.0, arm_floor=10)
     for domain in (keep, floor):
         X, a = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3 == 0
-        base = base_of(IPW.resolve(domain), domain.records(X, a.astype(int), np.zeros(30)))
+        base = base_of(IPW, domain.records(X, a.astype(int), np.zeros(30)))
         stays, parameters = Replacement(1, X[0], 0, "x"), Replacement(0, X[1], 0, "x")
         assert [change for change, _ in base.moved([parameters, stays])] == [stays]
         assert base.pair(parameters) is None
         assert base.moved([parameters]) == base.resolved([parameters]) == []
 
 
-@pytest.fixture
-def few(monkeypatch):
+def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
     monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
-
-
-def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
     right = neighbors.minimize_together
 
     def wrong(*arguments, **more):
@@ -261,8 +250,7 @@ def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
 
     monkeypatch.setattr(neighbors, "minimize_together", wrong)
     records = make_records(120, 3)
-    some = ("random", "flips")
-    assert (
-        audit_stability(IPW, records, records.domain, strategies=some, search=EVALUATIONS).check.disagreement
-        > 1
+    audit = audit_stability(
+        IPW, records, records.domain, strategies=("random", "flips"), search=SearchPlan(200, seed=3)
     )
+    assert audit.check.disagreement > 1
