@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.curves import Curves
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Curves, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.files import PLAIN, CsvLayout, read_table
 from dp2erm_cvx.private_ranges import PrivateRanges

@@ -22,9 +22,8 @@ from dp2erm_cvx.blocked.pieces import (
     frame_pieces,
 )
 from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
-from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
-from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
+from dp2erm_cvx.domain import Array, Curves, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.tables import Table

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp2erm_cvx.curves import Curves
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Curves, Domain
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     *("errors", "text", "public", "suprema", "privacy", "parallel", "tables", "files", "sampling"),
-    *("cells", "codebook", "display", "blocks", "domain", "curves", "universe"),
+    *("cells", "codebook", "display", "blocks", "domain", "universe"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
@@ -29,9 +29,8 @@ ONLY = {
     "codebook": {"errors", "public", "tables", "sampling", "cells"},
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "display", "blocks"},
-    "curves": {"errors", "public", "domain"},
-    "data": {"errors", "files", "tables", "codebook", "blocks", "curves", "domain", "private_ranges"},
-    "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "curves", "data"},
+    "data": {"errors", "files", "tables", "codebook", "blocks", "domain", "private_ranges"},
+    "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {
         *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "universe", "stability"),
