@@ -1,0 +1,183 @@
+"""Newton from any start; reused problems give the solution of new data; infeasible balance is named."""
+
+import re
+import sys
+from collections import OrderedDict
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.model.atoms import atom
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.program import BalanceFunctions, Moments
+from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve.solving import minimize_by_newton
+from tests.helpers import make_records, output_distance
+
+
+def saturating(rows, offset, multipliers, ridge, slope):
+    """One coefficient, of a sum of extremal losses, in a ball that is not felt."""
+    rows, offset, multipliers = (np.array(values, dtype=float) for values in (rows, offset, multipliers))
+    return MarginModel(
+        MarginRows(rows[:, None], offset),
+        Curve((Part(1.0, atom("saturating", slope)),)),
+        ridge,
+        Penalty(L2Ball(1000.0)),
+        multipliers=multipliers,
+        linear=np.zeros(1),
+    )
+
+
+def root(model):
+    return brentq(lambda v: float(model.gradient(np.array([v]))[0]), -900.0, 900.0, xtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("rows", "offset", "multipliers", "ridge", "slope"),
+    [
+        # a search that takes any halved residual, and any descent, in turn walks in circles on these
+        ([0.5, 0.1], [10.0, 1.0], [50, 1], 1.0, 1.0),
+        ([0.5, 1.0], [-5.0, -10.0], [1, 10], 0.1, 0.1),
+        ([0.1, 0.5, -0.1], [-10.0, -1.0, 5.0], [10, 1, 50], 0.01, 0.1),
+    ],
+)
+def test_no_circles_on_flat_tails(rows, offset, multipliers, ridge, slope):
+    model = saturating(rows, offset, multipliers, ridge, slope)
+    point, iterations = minimize_by_newton(model, model.start())
+    assert iterations < 40
+    assert point[0] == pytest.approx(root(model), rel=1e-9)
+
+
+def test_hostile_records_from_a_far_start():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        rows = rng.choice([-1.0, -0.5, -0.1, 0.1, 0.5, 1.0], size=4)
+        offset, multipliers = (
+            rng.choice([-10.0, -1.0, 0.0, 1.0, 10.0], size=4),
+            rng.choice([1, 10, 50], size=4),
+        )
+        model = saturating(rows, offset, multipliers, float(rng.choice([0.01, 1.0])), 0.1)
+        point, iterations = minimize_by_newton(model, np.array([rng.choice([-500.0, 0.0, 500.0])]))
+        assert iterations < 60
+        assert point[0] == pytest.approx(root(model), rel=1e-8, abs=1e-8)
+
+
+PROGRAMS: dict[str, Any] = dict(programs())
+FLIPPED = 7
+
+
+@pytest.fixture
+def cache(monkeypatch):
+    """An empty store of compiled problems, put aside afterwards."""
+    store: OrderedDict[Any, Compiled] = OrderedDict()
+    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", store)
+    return store
+
+
+def _flip(records: Records) -> Records:
+    """Two records trade arms, so that arm sizes and the count of nonzeros stay the same."""
+    a = records.a.copy()
+    other = int(np.nonzero(a != a[FLIPPED])[0][0])
+    a[FLIPPED], a[other] = a[other], a[FLIPPED]
+    return Records(records.X, a, records.y, records.domain)
+
+
+def assert_not_stale(cache, old, new, solver):
+    """The problem that was compiled for the old data serves the new ones, and the old ones again."""
+    truth, stale = solve(new).value, solve(old).value
+    apart = output_distance(old.program, stale, truth)
+    for instance, right in ((old, stale), (new, truth), (old, stale)):
+        found = solve(instance, solver=solver, polish=False, throw=False).value
+        assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
+        assert output_distance(old.program, found, right) < 0.01 * apart
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ipw_logistic", {"ridge": 0.05, "radius": 0.3}),
+        ("entropy_balancing", {"ridge": 0.1}),
+        ("entropy_balancing_primal", {"ridge": 0.1}),
+        ("entropy_balancing_primal", {"ridge": 0.1, "radius": 0.1}),
+        ("entropy_balancing_hard", {}),
+    ],
+)
+def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
+    records, program = make_records(60, 3), PROGRAMS[name](**changes)
+    old, new = program.instance(records), program.instance(_flip(records))
+    for key, value in old.data.items():
+        assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
+    if name != "ipw_logistic":
+        assert np.any((np.asarray(old.data["B"]) != 0) != (np.asarray(new.data["B"]) != 0))
+    assert_not_stale(cache, old, new, solver)
+
+
+DOMAIN = Domain(2.0, 1.0, ranges={"age": (0, 100), "weight": (0, 200)})
+HARD = ("stable_balancing_hard", "entropy_balancing_hard")
+
+
+def records(*, separated: bool, constant: bool = False, empty: bool = False):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 100, (40, 2))
+    a = (X[:, 0] > 50).astype(int) if separated else np.arange(40) % 2
+    if constant:
+        X[a == 1, 1] = 70.0
+    return DOMAIN.records(X, 0 * a if empty else a, np.zeros(40))
+
+
+def weights(name, data, **settings):
+    return solve(programs()[name](**settings).instance(data)).value
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_the_error_names_the_covariate_and_its_arm(name):
+    told = r"age \((control|treated)\).*(Allow|tolerance of) (?P<least>0\.\d+) or more"
+    with pytest.raises(InfeasibleError, match=told) as caught:
+        weights(name, records(separated=True))
+    printed = re.search(told, str(caught.value))
+    assert printed is not None
+    # what is printed is taken up, so it must not be rounded below what is feasible
+    assert 1.0 <= float(printed["least"]) / caught.value.smallest_tolerance < 1.02
+    assert ("Allow" in str(caught.value)) == ("tolerance" in signature(programs()[name]).parameters)
+    assert caught.value.covariates[0].startswith("age")
+    assert 0.01 < caught.value.smallest_tolerance < 1.0
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(
+    ("what", "told"), [("constant", r"weight \(treated\)"), ("empty", "arm without records")]
+)
+def test_a_constant_covariate_and_an_arm_without_records_are_named(name, what, told):
+    with pytest.raises(InfeasibleError, match=told):
+        weights(name, records(separated=False, **{what: True}))
+
+
+@pytest.mark.parametrize("balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")])
+def test_the_smallest_tolerance_is_the_smallest(balance):
+    data = records(separated=True)
+    with pytest.raises(InfeasibleError) as caught:
+        weights("stable_balancing_hard", data, balance=balance, tolerance=1e-3)
+    least = caught.value.smallest_tolerance
+    with pytest.raises(InfeasibleError):
+        weights("stable_balancing_hard", data, balance=balance, tolerance=0.99 * least)
+    found = weights("stable_balancing_hard", data, balance=balance, tolerance=2 * least)
+    g = balance(data.covariates)
+    for arm in (0, 1):
+        rows = data.a == arm
+        mean = found[rows] @ g[rows] / found[rows].sum()
+        assert np.max(np.abs(mean - g.mean(axis=0))) <= 2 * least * (1 + 1e-9)
+    names = {name.split(" (")[0] for name in caught.value.covariates}
+    assert names <= {"age", "weight", "age^2", "weight^2", "products[0]", "products[1]"}
