@@ -188,7 +188,8 @@ def data_columns(public: Public) -> tuple[str, str]:
     columns = (None, None) if book is None else (book.treatment.column, book.outcome)
     for name, column in zip(("treatment", "outcome"), columns, strict=True):
         if not column:
-            raise DeclarationError(f"--{name} is missing: name the column of the {name}")
+            text = f"name the column of the {name}, by it or in the file of the domain"
+            raise DeclarationError(f"--{name} is missing: {text}")
     return str(columns[0]), str(columns[1])
 
 
