@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
 from dp2erm_cvx.display import grid
@@ -128,7 +129,6 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         from dp2erm_cvx.audit.stability import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.sampling import refuse
-        from dp2erm_cvx.universe import Universe
 
         domain = reading.read_domain(options, {} if data else {"outcome_bound": 1.0})
         refuse(domain.codebook, "an audit of weights", "arms", "units")
@@ -140,7 +140,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             n, columns = (options[name] for name in ("n_samples", "n_features"))
             n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
             columns = whole_number("--n-features", columns, at_least=1)
-            universe = Universe(domain, whole_number("--n", n, at_least=2), columns)
+            universe = library.Universe(domain, whole_number("--n", n, at_least=2), columns)
         blocked = isinstance(records, BlockedDataset)
         if blocked:  # the processes pass over these
             if options["save"] is not None:
@@ -155,7 +155,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=update)
         result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
         n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
-        small = Universe(domain, n, min(result.universe.n_features, 3))
+        small = library.Universe(domain, n, min(result.universe.n_features, 3))
         few, seconds = search.evaluations, search.seconds
         limits = few and max(1, few // 20), seconds and seconds / 20
         short = SearchPlan(*limits, search.seed, search.workers, progress=lambda share, *_: update(share))
@@ -167,8 +167,6 @@ def _of_sums(options: dict[str, Any]) -> Finding:
     """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
-        from dp2erm_cvx.estimators import PrivateEffect
-        from dp2erm_cvx.privacy import Budget
 
         domain = reading.read_domain(options, {"outcome_bound": 1.0})
         if domain.units is None and len(domain.arms) == 2:
@@ -180,7 +178,7 @@ def _of_sums(options: dict[str, Any]) -> Finding:
             search, progress=lambda share, *_: bar.update(task, completed=100 * share)
         )
         n = domain.units or whole_number("--n", options["n_samples"] or 400, at_least=2)
-        plan = PrivateEffect(domain, Budget(1.0)).plan(n, len(domain.ranges or (0,)))
+        plan = library.PrivateEffect(domain, library.Budget(1.0)).plan(n, len(domain.ranges or (0,)))
         fits = {step.name: [0.0] * step.calibration.n_parameters for step in plan.steps if not step.integers}
         epsilon = sum(step.calibration.epsilon for step in plan.steps if step.integers)
         return search_additive(noised_sums(plan, fits), plan.study.universe, Declared(epsilon), search=search)
@@ -269,28 +267,26 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.compare import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
-        from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.program import PrivateFirstStage
         from dp2erm_cvx.sampling import refuse
-        from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
-        columns, budget = options["n_features"], Budget(options["epsilon"], options["delta"])
+        columns, budget = options["n_features"], library.Budget(options["epsilon"], options["delta"])
         if columns is not None:
             columns = whole_number("--n-features", columns, at_least=1, at_most=programs.MOST)
         named = options["second_stage"]
         domain = reading.read_domain(options, {} if named else {"outcome_bound": 1.0})
         refuse(domain.codebook, "a first stage", "arms")
         first, loss = programs.first_stage(program, options), UNIT_LOSS
-        universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
+        universe = library.Universe(domain, n, 1)  # of covariates no bound depends, only a loss
         if named:
             second = programs.second_stage_of(named, domain).resolve(domain)
             named, columns = second.name, columns or len(domain.ranges or ())
             if not columns:  # 1, where it does not matter
-                one, two = (second.loss_constants(Universe(domain, n, number)) for number in (1, 2))
+                one, two = (second.loss_constants(library.Universe(domain, n, number)) for number in (1, 2))
                 if one != two or isinstance(first, PrivateFirstStage):
                     raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
-            universe = Universe(domain, n, columns or 1)
+            universe = library.Universe(domain, n, columns or 1)
             loss = second.constants(universe)
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress, writing
@@ -24,7 +25,6 @@ from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.program import FirstStage, Program, SecondStage
     from dp2erm_cvx.program.kernels import PublicSample
     from dp2erm_cvx.solve import Solver
@@ -77,7 +77,7 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
 
 
 def second_stage_of(
-    text: str, domain: Domain, texts: Sequence[str] = (), columns: Sequence[str] | None = None
+    text: str, domain: library.Domain, texts: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> SecondStage:
     """The second stage of that name, or in that file, with the settings of ``--second-set``."""
     from dp2erm_cvx import registry
@@ -175,11 +175,10 @@ def programs_command(
     V at n, and what remains assumed. Everything follows from public numbers.
     """
     from dp2erm_cvx import registry
-    from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.universe import Universe
 
     # refused before anything is read
-    universe = Universe(Domain(public["covariate_bound"], public["outcome_bound"]), n_samples, covariates)
+    domain = library.Domain(public["covariate_bound"], public["outcome_bound"])
+    universe = library.Universe(domain, n_samples, covariates)
     screen = console()
     if chosen is not None:
         from dp2erm_cvx.conformance import load_program

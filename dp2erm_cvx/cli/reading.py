@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import stages
 from dp2erm_cvx.errors import DeclarationError, brief, placed
@@ -23,14 +24,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.diagnostics.columns import RecordCounts
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.files import CsvLayout
-    from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
 
-    Public = Domain | PrivateRanges
+    Public = library.Domain | library.PrivateRanges
 
 
 #: What is told where a domain declares none.
@@ -51,7 +49,7 @@ def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> 
     return replace(layout, **{name: value for name, value in chosen.items() if value is not None})
 
 
-def read_domain(options: Mapping[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
+def read_domain(options: Mapping[str, Any], assumed: Mapping[str, float] | None = None) -> library.Domain:
     """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its columns.
 
     ``assumed`` fills in what nothing declares.
@@ -132,14 +130,13 @@ def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
 _KNOWN = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
 
 
-def read_ranges(options: Mapping[str, Any]) -> PrivateRanges:
+def read_ranges(options: Mapping[str, Any]) -> library.PrivateRanges:
     """The public ranges of ``--domain`` and of the flags; the other covariates of ``--covariates`` have none.
 
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
     ``outcome`` may be one. An outcome bound declares that of the outcome.
     """
     from dp2erm_cvx.domain_file import read_declared, split_codebook
-    from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.public import public_number
 
     fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
@@ -167,18 +164,17 @@ def read_ranges(options: Mapping[str, Any]) -> PrivateRanges:
         outcome = center - bound, center + bound
     elif "outcome_center" in declared:
         raise DeclarationError("--private-ranges: outcome_center needs an outcome_bound")
-    rest = {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
-    return PrivateRanges(options["private_ranges"], known or None, outcome=outcome, codebook=book, **rest)
+    rest: dict[str, Any] = {"outcome": outcome, "codebook": book}
+    rest |= {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
+    return library.PrivateRanges(options["private_ranges"], known or None, **rest)
 
 
 def _entry(name: str, entry: Any) -> Any:
     """A range of the file; None where it is to be released."""
-    from dp2erm_cvx.private_ranges import Within
-
     if isinstance(entry, Mapping):
         if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
             raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
-        return Within(*entry["within"])
+        return library.Within(*entry["within"])
     return None if entry == "private" else entry
 
 
@@ -201,12 +197,10 @@ def raw_table(path: str, options: Mapping[str, Any], domain: Public) -> Table:
     return read_table(path, read_layout(options), ragged=True)
 
 
-def coded_data(table: Table, public: Public, covariates: str | None = None) -> Dataset:
+def coded_data(table: Table, public: Public, covariates: str | None = None) -> library.Dataset:
     """The records of a table, by the codebook that is declared."""
-    from dp2erm_cvx.data import Dataset
-
     a, y = (table.cells(column) for column in data_columns(public))
-    return Dataset.coded(public, table, a, y, public.columns or names(covariates))
+    return library.Dataset.coded(public, table, a, y, public.columns or names(covariates))
 
 
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
@@ -229,7 +223,7 @@ class Coded:
 
     cells: Table | BlockedDataset
     covariates: str | None
-    made: list[tuple[Public, Dataset | BlockedDataset]] = field(default_factory=list)
+    made: list[tuple[Public, library.Dataset | BlockedDataset]] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: str, options: Mapping[str, Any], domain: Public, bar: Progress | None) -> Coded:
@@ -255,7 +249,7 @@ class Coded:
 
     def by(
         self, domain: Public, count: Callable[[RecordCounts], None] | None = None
-    ) -> Dataset | BlockedDataset:
+    ) -> library.Dataset | BlockedDataset:
         """The records by the codebook of a domain; ``count`` gets their counts when they are made."""
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.blocks import Blocks, whole

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
@@ -21,7 +22,6 @@ from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.release.record import BaseRelease
@@ -123,12 +123,9 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
 
         check_figure(figure)
     with screen.progress("reading the data", total=2) as bar:
-        from dp2erm_cvx import estimators
-        from dp2erm_cvx.data import Dataset
-        from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.sampling import refuse
 
-        budget = Budget(options["epsilon"], options["delta"])
+        budget = library.Budget(options["epsilon"], options["delta"])
         counts: list[RecordCounts] = []
         public: Any = reading.read_domain if options.get("private_ranges") is None else reading.read_ranges
         domain = public(options)
@@ -142,7 +139,7 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
             # names of the data themselves, where features are chosen from them
             dataset = records(domain)
             columns = dataset.columns
-        model = _model(getattr(estimators, kind), domain, budget, options, columns)
+        model = _model(getattr(library, kind), domain, budget, options, columns)
         model.check(columns)
         if options["planned"] is not None:
             _show_plan(model.plan(*_planned_size(domain, options)), as_json=options["as_json"])
@@ -151,7 +148,7 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
         seen: list[Any] = []
         if options["balance"] or figures:
             refuse(model.public().codebook, "a table or a plot of balance", "arms")
-            if not isinstance(dataset, Dataset):
+            if not isinstance(dataset, library.Dataset):
                 raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
             model.look = lambda *run: seen.extend(run)
         model.before_charge = lambda: _announce(counts, [model], yes=options["yes"])
@@ -168,11 +165,9 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
 
 def _model(kind: Any, domain: Any, budget: Any, options: dict[str, Any], columns: Any) -> Any:
     """The estimator of this kind with the settings of the options."""
-    from dp2erm_cvx.ledger import Ledger
-
     settings = opt.declared_settings(kind, options) | {"solver": known_solver(options["solver"])}
     if options["ledger"] is not None and options["seed"] is None:  # what is seeded costs nothing
-        settings |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
+        settings |= {"ledger": library.Ledger(options["ledger"]), "dataset": options["dataset"]}
     if "program" in options:
         second = second_stage_of(options["second_stage"], domain, options["second_settings"], columns)
         settings |= {"first_stage": first_stage(options["program"], options), "second_stage": second}
@@ -360,8 +355,6 @@ def _released(
     Files are opened before anything is spent: by ``charge`` for all models, or by each for itself. Whatever
     fails then, in what comes ``after`` too, the releases go to stdout.
     """
-    from dp2erm_cvx import ledger
-
     releases: dict[str, BaseRelease] = {}
     paid: Receipt | None = None
     try:
@@ -391,7 +384,7 @@ def _released(
         if (receipt := next(filter(None, receipts), None)) is not None:
             text = f"charged to {receipt.dataset!r}: {receipt}"
             with suppress(LedgerError):  # it has to be told whatever became of the ledger
-                account = ledger.Ledger(options["ledger"]).account(receipt.dataset)
+                account = library.Ledger(options["ledger"]).account(receipt.dataset)
                 text += f"; charge {len(account.receipts)}, epsilon = {account.spent.left_epsilon:g} left"
             click.echo(text, err=True)
             if not releases:
@@ -399,7 +392,7 @@ def _released(
     return releases
 
 
-def _planned_size(public: Domain, options: dict[str, Any]) -> tuple[int, int]:
+def _planned_size(public: library.Domain, options: dict[str, Any]) -> tuple[int, int]:
     """Records and covariates that ``--plan`` is for. Raises DeclarationError where these are not declared."""
     from dp2erm_cvx.public import whole_number
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.reading import read_domain, read_layout
@@ -130,18 +131,17 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
     the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
     from dp2erm_cvx.files import read_table
-    from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.rule import RuleRelease, effects, rule_of
+    from dp2erm_cvx.release.rule import effects, rule_of
 
     writable(output, release, data, own)
     if own is not None and known_name(own, "second") == own:
         raise DeclarationError(f"--second-stage {own!r}: must be a FILE.py; registered ones are known")
     with progress("predicting"):
         published = read_release_file(release)
-        if not isinstance(published, Release | RuleRelease):
+        if not isinstance(published, library.Release | library.RuleRelease):
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
-        if isinstance(published, Release):
+        if isinstance(published, library.Release):
             rule_of(published)  # a damaged release is named before the data are read
         values = effects(published, read_table(data, read_layout(options)))
         file = io.StringIO()
@@ -221,16 +221,12 @@ def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any
     A total is declared once and never changed. dp2erm fit --ledger charges a release before its noise is
     drawn, and refuses what does not fit.
     """
-    from dp2erm_cvx.ledger import Ledger
-
-    book = Ledger(file)
+    book = library.Ledger(file)
     declared = {name: value for name, value in options.items() if value is not None}
     if declared:
-        from dp2erm_cvx.privacy import Budget
-
         if dataset is None or "declare_epsilon" not in declared:
             raise DeclarationError("a total needs both --dataset NAME and --declare-epsilon E")
-        total = Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
+        total = library.Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
         book.declare(dataset, total, **declared)
     accounts = book.accounts() if dataset is None else [book.account(dataset)]
     if as_json:

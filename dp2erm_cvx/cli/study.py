@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.display import grid, heading
@@ -23,12 +24,11 @@ from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.text import described
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design import DesignQuestion, PublicData
+    from dp2erm_cvx.design import DesignQuestion
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.domain import Array, Domain
+    from dp2erm_cvx.domain import Array
     from dp2erm_cvx.files import CsvLayout
-    from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
 
 
@@ -47,15 +47,13 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         if os.path.lexists(draft) or options["domain"] is not None:
             raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with screen.progress("reading the data") as bar:
-        from dp2erm_cvx.cells import Treatment
-        from dp2erm_cvx.codebook import Codebook
         from dp2erm_cvx.diagnostics.columns import TableCells
         from dp2erm_cvx.files import guessed_layout, table_parts
 
         declared = options["domain"] is not None or bool(options["ranges"])
         public = _public(options) if declared else None
         layout = reading.read_layout(options, None if declared else guessed_layout(data))
-        book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
+        book = library.Codebook(library.Treatment(options["treatment"] or None), options["outcome"] or None)
         units = (book, None) if public is None else (public.codebook, public.ranges)
         update, parts = screen.stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
@@ -77,7 +75,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
 
 
-def _public(options: dict[str, Any]) -> Domain | PrivateRanges:
+def _public(options: dict[str, Any]) -> library.Domain | library.PrivateRanges:
     """The domain, or the ranges where the file leaves some of them to be released."""
     from dp2erm_cvx.domain_file import read_declared
 
@@ -90,7 +88,7 @@ def _public(options: dict[str, Any]) -> Domain | PrivateRanges:
 
 
 def _record_sums(
-    table: Table, public: Domain | PrivateRanges, covariates: str | None
+    table: Table, public: library.Domain | library.PrivateRanges, covariates: str | None
 ) -> tuple[RecordCounts, Array]:
     """Sums of what becomes of the records of a table, or of a part of it.
 
@@ -100,11 +98,10 @@ def _record_sums(
 
     from dp2erm_cvx.data import DatasetBlock
     from dp2erm_cvx.diagnostics.columns import record_counts
-    from dp2erm_cvx.domain import Domain
 
     a, y = (table.cells(name) for name in reading.data_columns(public))
     data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or opt.names(covariates)), 0
-    if isinstance(public, Domain):
+    if isinstance(public, library.Domain):
         inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
         shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
@@ -113,10 +110,8 @@ def _record_sums(
     return counts, np.array([weights.sum(), (weights**2).sum(), shrunk])
 
 
-def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[str]:
+def _records(sums: Sequence[Any], public: library.Domain | library.PrivateRanges) -> Iterator[str]:
     """Lines on what becomes of the records under the public rule."""
-    from dp2erm_cvx.domain import Domain
-
     book = public.codebook
     if not sums or book is None:
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
@@ -138,7 +133,7 @@ def _records(sums: Sequence[Any], public: Domain | PrivateRanges) -> Iterator[st
         yield f"{counts.absent:,} without outcome: each counts as one public outcome, which {less}."
     if texts := [f"{count:,} records without {what}" for what, count in gone.items() if count]:
         yield f"{' and '.join(texts)} do not count in an effect or a rule."
-    if isinstance(public, Domain) and public.ranges is None:
+    if isinstance(public, library.Domain) and public.ranges is None:
         yield f"Warning: {reading.NO_RANGES}."
     if shrunk:
         yield f"{shrunk:,.0f} shrunk to the covariate bound."
@@ -172,18 +167,14 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
     has to read it before it is made public.
     """
-    from dp2erm_cvx.cells import Treatment
-    from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import EDIT
-    from dp2erm_cvx.estimators import PrivateEffect
-    from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.sampling import SamplingWeights, Unit
 
+    kinds = library.Budget, library.Codebook, library.Domain, library.PrivateEffect, library.Treatment
     said = {
         f"{kind.__name__}_{name}": fill(opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# ")
-        for kind in (Budget, Codebook, Domain, PrivateEffect, SamplingWeights, Treatment, Unit)
+        for kind in (*kinds, SamplingWeights, Unit)
         for name, text in described(kind.__doc__).items()
     }
     text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
@@ -280,8 +271,7 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     """Question, with the name of its table in the file; None where that declares a domain alone."""
     from dp2erm_cvx.design import DesignQuestion, Guess
     from dp2erm_cvx.design.question import GOALS
-    from dp2erm_cvx.domain_file import load_domain, read_tables
-    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.domain_file import read_tables
     from dp2erm_cvx.study_file import QUESTIONS, read_study
 
     name, goal, budget, features = options["question"], options["goal"], None, options["n_features"]
@@ -299,9 +289,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     elif name is not None:
         raise DeclarationError(f"--question: {path} asks none")
     else:
-        domain = load_domain(path)
+        domain = library.load_domain(path)
     if options["epsilon"] is not None:
-        budget = Budget(options["epsilon"], options["delta"])
+        budget = library.Budget(options["epsilon"], options["delta"])
     if budget is None:
         raise DeclarationError(f"{path} declares no [budget]: give --epsilon")
     public = _public_data(path, options, domain)
@@ -316,13 +306,11 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     )
 
 
-def _public_data(path: str, options: dict[str, Any], domain: Domain) -> PublicData | None:
+def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> library.PublicData | None:
     """The records that are declared public, read as the study reads its own."""
-    from dp2erm_cvx.design import PublicData
-
     if options["public"] is None:
         return None
     if options["source"] is None:
         raise DeclarationError("--source is missing: say where the public records come from")
     table = reading.raw_table(options["public"], {"domain": path}, domain)
-    return PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])
+    return library.PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])
