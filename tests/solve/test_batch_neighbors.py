@@ -12,8 +12,8 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage, Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import certify, solve
-from dp2erm_cvx.solve.batch import Neighborhood, NeighborSolutions, Reading, Replacements, neighbors
+from dp2erm_cvx.solve import batch, certify, solve
+from dp2erm_cvx.solve.batch import Neighborhood, NeighborSolutions, Reading, Replacements
 from tests.every_program import edge_records
 from tests.helpers import make_records
 
@@ -91,7 +91,7 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
     records = make_records(90, 3)
     chosen, made = replacements(records, 10, seed=4), program(*case)
     instance = made.instance(records)
-    path = neighbors.fast_path(made.instance(records), records, solve(instance).point)
+    path = batch.fast_path(made.instance(records), records, solve(instance).point)
     assert path is not None
     fast = path(chosen, 1e-13)
     for k in range(len(chosen)):

@@ -1,6 +1,162 @@
-"""Neighbors of a dataset solved together, each with a certificate."""
+"""Solve a first stage on many neighbors of one dataset, and certify every one."""
 
-from dp2erm_cvx.solve.batch.neighbors import Neighborhood
-from dp2erm_cvx.solve.batch.rows import NeighborSolutions, Reading, Replacements
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.program.entropy import ExponentialModel
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import KernelModel
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.separable import SeparableFirstStage
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.solve.batch.kernel import kernel_path
+from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
+from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.solve.certificate import certify
+from dp2erm_cvx.solve.solving import TOLERANCE, solve
 
 __all__ = ["NeighborSolutions", "Neighborhood", "Reading", "Replacements"]
+
+#: Weights per chunk by default: 2 MB, which stay in the cache for small n.
+_CHUNK = 2**18
+#: The most weights that one chunk may hold.
+_LARGEST_CHUNK = 2 * 10**7
+#: A fast path aims below the tolerance by this factor, which its last step nearly always gains for nothing.
+_AIM = 0.1
+
+
+class Neighborhood:
+    """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
+
+    The fast path of a program is not trusted: the first solution that it certifies must be certified by the
+    judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
+    alone and marked. ``base`` is the instance of the records with its solution, where a caller has them.
+    """
+
+    def __init__(
+        self, program: FirstStage, records: Records, base: tuple[Instance, Array] | None = None
+    ) -> None:
+        self.program, self.records, self._base = program, records, base
+        self._judged = False
+
+    @cached_property
+    def _path(self) -> FastPath | None:
+        """The fast path, from the solution of the base problem."""
+        if self._base is None:
+            instance = self.program.instance(self.records)
+            # any point will do to start from; certificates are about the neighbors alone
+            self._base = instance, solve(instance, throw=False).point
+        return fast_path(self._base[0], self.records, self._base[1])
+
+    def solve(
+        self, replacements: Replacements, reading: Reading | None = None, *, tolerance: float = TOLERANCE
+    ) -> Iterator[NeighborSolutions]:
+        """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
+
+        Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error of at most
+        ``tolerance * n``. Raises DeclarationError for an invalid ``tolerance`` and for replacements of other
+        records; InfeasibleError where the base problem has no solution.
+        """
+        if replacements.base is not self.records:
+            raise DeclarationError("replacements: made for other records")
+        return self._each(replacements, reading, public_number("tolerance", tolerance, above=0))
+
+    def _each(
+        self, replacements: Replacements, reading: Reading | None, tolerance: float
+    ) -> Iterator[NeighborSolutions]:
+        goal = tolerance * self.records.n_samples
+        for first, part, fast in self._parts(replacements, tolerance):
+            values = (fast.weights(slice(None)),) if reading is None else fast.read(reading)
+            by_single = ~(fast.radius <= goal)
+            for k in map(int, np.flatnonzero(by_single)):
+                weights, fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
+                row: tuple[Array, ...] = (weights[None, :],)
+                if reading is not None:
+                    row = *reading.of(*row, *reading.beside), weights[part.index[k], None]
+                for column, (value,) in zip(values, row, strict=True):
+                    column[k] = value
+            yield NeighborSolutions(
+                first, fast.radius, fast.radius <= goal, fast.iterations, by_single, values
+            )
+
+    def _parts(
+        self, replacements: Replacements, tolerance: float
+    ) -> Iterator[tuple[int, Replacements, Claims]]:
+        """The number of the first of a chunk, the chunk, whose weights stay in a cache, and its claims."""
+        n, first = self.records.n_samples, 0
+        while first < len(replacements):
+            path, size = self._path, min(max(_CHUNK // n, 128), 1024)
+            if not (isinstance(path, partial) and path.func is minimize_together):  # which holds weights
+                size = max(min(size, _LARGEST_CHUNK // n), 1)
+            part = replacements.take(first, first + size)
+            fast = Claims.nothing(part) if path is None else path(part, _AIM * tolerance * n)
+            if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
+                self._judged = True
+                if not _confirmed(self.program, part, fast, int(certified[0]), tolerance):
+                    self._path = None
+                    continue
+            yield first, part, fast
+            first += len(part)
+
+    def _alone(self, part: Replacements, k: int, tolerance: float) -> tuple[Array, float, int]:
+        """Weights (n,) of neighbor k, their l1 radius, and iterations."""
+        try:
+            solution = solve(self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False)
+        except (InfeasibleError, SolverError):
+            return np.full(part.base.n_samples, np.nan), np.inf, 0
+        return solution.value, solution.certificate.output_radius, solution.iterations
+
+
+def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
+    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
+    program, model = instance.program, instance.model
+    assert isinstance(program, FirstStage)
+    if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
+        base = np.concatenate(records.rows(program.unnormalized).each())
+        return partial(_closed_form, program, base)
+    if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
+        return kernel_path(program, model, records, point)
+    rows = program.row_neighbors(records)
+    if rows is None:
+        return None
+    if not isinstance(model, MarginModel) or model.weight is None:
+        return None
+    if type(model) is ExponentialModel or (
+        type(model) is MarginModel and isinstance(program, SeparableFirstStage)
+    ):
+        batch = RowBatch(model, point, rows)
+        return partial(minimize_together, batch) if batch.usable else None
+    return None
+
+
+def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, goal: float) -> Claims:
+    """Weights ``n f_i / sum f`` with f_i a function of record i, ``base`` (n,): one replaced f each."""
+    m, n = len(part), len(base)
+    weights = np.tile(base, (m, 1))
+    new = program.unnormalized(part.records())
+    weights[np.arange(m), part.index] = new
+    largest = weights.max(axis=1, keepdims=True)
+    weights /= largest
+    total = weights.sum(axis=1)
+    weights *= (n / total)[:, None]
+    # f is exact by declaration, but may round differently when other records are asked for along with it
+    radius, points = np.full(m, 1e-11 * n), (2 * n / total)[:, None]
+    return Claims.held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
+
+
+def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
+    """True if the judge of single instances agrees on the solution that the fast path certified."""
+    instance, point = program.instance(part.neighbor(k)), fast.points[k]
+    model = instance.model_as(Composite)  # type: ignore[type-abstract]
+    apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))
+    judged = certify(instance, point)
+    return bool(apart <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)

@@ -19,7 +19,7 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve.batch import neighbors
+from dp2erm_cvx.solve import batch
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
@@ -241,14 +241,14 @@ def test_what_leaves_the_universe_is_left_out():
 
 def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
     monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
-    right = neighbors.minimize_together
+    right = batch.minimize_together
 
     def wrong(*arguments, **more):
         found = right(*arguments, **more)
         found.points[1:] *= 1 + 1e-4  # the first of every batch is judged by itself
         return found
 
-    monkeypatch.setattr(neighbors, "minimize_together", wrong)
+    monkeypatch.setattr(batch, "minimize_together", wrong)
     records = make_records(120, 3)
     audit = audit_stability(
         IPW, records, records.domain, strategies=("random", "flips"), search=SearchPlan(200, seed=3)
