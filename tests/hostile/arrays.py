@@ -13,8 +13,20 @@ from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.release import Standing
-from tests.hostile.outcome import Failure, Outcome, public_refusal, strict_json
-from tests.hostile.values import CALM, HUGE, TINY, WRONG, Generator, happens, pick, setting
+from tests.hostile.outcome import (
+    CALM,
+    HUGE,
+    TINY,
+    WRONG,
+    Failure,
+    Generator,
+    Outcome,
+    happens,
+    pick,
+    public_refusal,
+    setting,
+    strict_json,
+)
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "ridge": (1.0, 0.1, 10.0, 0.001, 0.0), "radius": (1.0, 0.5, 10.0, float("inf")),

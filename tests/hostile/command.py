@@ -7,8 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from dp2erm_cvx.cli import main
-from tests.hostile.outcome import FAILURE, Failure, Outcome, TooSlow, strict_json
-from tests.hostile.values import Generator, pick
+from tests.hostile.outcome import FAILURE, Failure, Generator, Outcome, TooSlow, pick, strict_json
 
 #: A word of a table that is no number.
 NO_NUMBER = re.compile(r"(?<![\w.=-])-?(nan|inf)(?![\w.-])", re.IGNORECASE)

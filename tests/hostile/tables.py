@@ -8,8 +8,7 @@ import pandas as pd
 
 from dp2erm_cvx.data import Dataset
 from tests.hostile.command import fit_case
-from tests.hostile.outcome import Failure, Outcome
-from tests.hostile.values import Generator, happens, pick
+from tests.hostile.outcome import Failure, Generator, Outcome, happens, pick
 
 CELLS = (
     "nan", "NaN", "inf", "-inf", "1e999", "-1e999", "1e308", "5e-324", "", " ", "\t", "abc", "1,5", '"1,5"',
