@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, built
 from dp2erm_cvx.plan import Plan, PlanResult, Study
@@ -27,6 +27,8 @@ from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
 from dp2erm_cvx.universe import Universe
+
+StageT = TypeVar("StageT", bound=FirstStage | SecondStage)
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,13 +87,17 @@ class TwoStageBase(ConfiguredEstimator):
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
-        first: FirstStage = built("first_stage", self.first_stage).resolve(self.domain)
-        return first
+        return self._stage("first_stage", FirstStage).resolve(self.domain)
 
     def resolved_second_stage(self) -> SecondStage:
         """The second stage with every default filled in from the domain."""
-        second: SecondStage = built("second_stage", self.second_stage).resolve(self.domain)
-        return second
+        return self._stage("second_stage", SecondStage).resolve(self.domain)
+
+    def _stage(self, outer: str, kind: type[StageT]) -> StageT:
+        program = built(outer, getattr(self, outer))
+        if not isinstance(program, kind):
+            raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
+        return program
 
 
 @dataclass(eq=False, repr=False)
