@@ -32,6 +32,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import json_types, one_line, public_fraction, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.release.record import CHOICE
+from dp2erm_cvx.sampling import refuse
 
 Models = Mapping[str, Any] | Sequence[Any]
 
@@ -186,6 +187,7 @@ def tune_privately(
     data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
     """
     named, domain = named_models(models)
+    refuse(domain.codebook, "a private choice", "units")  # whose records would be in both parts
     if seed is not None:
         whole_number("seed", seed, at_least=0)
     elif not isinstance(ledger, Ledger):

@@ -20,9 +20,11 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Led
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice, selection_scale
 from dp2erm_cvx.release import Release, Standing
+from dp2erm_cvx.sampling import Unit
 from tests.mechanism.laws import permute_and_flip
 
 DOMAIN = Domain(1.5, 1.0)
+PERSONS = Domain(1.5, 1.0, codebook=Codebook(unit=Unit("id", 40)))
 
 
 def records(n: int = 400, seed: int = 0):
@@ -234,6 +236,7 @@ def test_a_conditional_candidate_makes_the_whole_conditional(ledger, monkeypatch
         ),
         (DeclarationError, "of its own", {"models": [candidate(seed=1)]}),
         (DeclarationError, "of its own", {"models": [candidate(dataset="trial")]}),
+        (DeclarationError, "a private choice", {"models": [candidate(domain=PERSONS)]}),
         (DeclarationError, "arm_floor", {"models": [candidate(domain=Domain(1.5, 1.0, arm_floor=5))]}),
         (DeclarationError, "score_budget", {"score_budget": Budget(0.5, 1e-6)}),
         (DeclarationError, "score_budget", {"score_budget": 0.5}),
