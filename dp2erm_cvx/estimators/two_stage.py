@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,8 +27,6 @@ from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
 from dp2erm_cvx.universe import Universe
-
-StageT = TypeVar("StageT", bound=FirstStage | SecondStage)
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,17 +85,19 @@ class TwoStageBase(ConfiguredEstimator):
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
-        return self._stage("first_stage", FirstStage).resolve(self.domain)
+        first: FirstStage = self._stage("first_stage", FirstStage)
+        return first
 
     def resolved_second_stage(self) -> SecondStage:
         """The second stage with every default filled in from the domain."""
-        return self._stage("second_stage", SecondStage).resolve(self.domain)
+        second: SecondStage = self._stage("second_stage", SecondStage)
+        return second
 
-    def _stage(self, outer: str, kind: type[StageT]) -> StageT:
+    def _stage(self, outer: str, kind: Any) -> Any:
         program = built(outer, getattr(self, outer))
         if not isinstance(program, kind):
             raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
-        return program
+        return program.resolve(self.domain)
 
 
 @dataclass(eq=False, repr=False)
