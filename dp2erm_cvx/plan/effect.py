@@ -224,58 +224,49 @@ class EffectStudy(Pipeline):
             steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
         yield from shares_in_turn(steps, self._rest)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
-        lines = settings.rows is not None
-        law = Noise.GAMMA if lines else self.noise
+        law = self.noise if settings.rows is None else Noise.GAMMA
         yield MeanScore(noise=law, score=self._score(nuisances, settings))
 
     def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
-        rows = settings.rows
-        assert rows is not None
+        rows, n_arms = settings.rows or Rows.COMMON, len(self.universe.domain.arms)
         rate: str | float = "rate" if settings.known is None else settings.known
-        n_arms = len(self.universe.domain.arms)
-        steps: list[Step] = []
-        if settings.known is None:
-            steps.append(TreatmentRate(share=settings.rate_share))
+        steps: list[Step] = [TreatmentRate(share=settings.rate_share)] if rate == "rate" else []
         steps += self._placing()[1]
-        terms: list[Term] = []
-        program = self.saturating("saturating_regression", settings.slope)
+        fitted, log_odds = list[Step](), None
+        if settings.propensity == "logistic":
+            fitted, log_odds = [self.logistic(self.handed(steps), settings)], Term(Rows.POOLED, "propensity")
+        elif settings.propensity == "multinomial":
+            multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
+            fitted = [ArmPropensity(program=multinomial, share=settings.propensity_share)]
+            log_odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
+        # what the outcome regression is weighted by is released before it
+        own = log_odds if settings.arms is Arms.MATCHED else None
+        steps += fitted if own is not None else []
+        program, terms = self.saturating("saturating_regression", settings.slope), list[Term]()
         regressions = {"center": settings.center_share}
         if settings.first_fit is not None:
             # so that the shrinkage of both multiplies
             first = settings.first_fit * settings.center_share
             regressions = {"center": first, "refit": settings.center_share - first}
-        scale, own = NORM / settings.norm_bound, None
-        log_odds = Term(Rows.POOLED, "propensity") if settings.propensity == "logistic" else None
-        if log_odds is not None and settings.arms == Arms.MATCHED:
-            own = log_odds  # what the outcome regression is weighted by is released before it
-            steps.append(self.logistic(self.handed(steps), settings))
+        weights = NORM / settings.norm_bound, settings.arms, rate, own, settings.noise_ratio, n_arms
         for name, share in regressions.items():
-            weights = settings.arms, rate, own, settings.noise_ratio, n_arms
-            mapped = OutcomeRows(rows, tuple(terms), scale, *weights)
+            mapped = OutcomeRows(rows, tuple(terms), *weights)
             steps.append(self.regression(name, program, mapped, share=share))
             terms.append(Term(rows, name, n_arms=n_arms))
-        if log_odds is not None and own is None:
-            steps.append(self.logistic(self.handed(steps), settings))
+        steps += fitted if own is None else []
         # where no mean square is released, what the bound leaves of the squares that were guessed
         spreads, values = self.law.within(settings.norm_bound), self.two_values
-        if values is not None:
-            values = replace(values, slope=settings.slope)
         declared = tuple(terms), rate, log_odds, spreads, self.scale, self.assumed
-        if self._several:  # whose lines are not bent, so that they can be averaged
-            odds = None
-            if settings.propensity == "multinomial":
-                multinomial = registry.build(registry.parts(), "multinomial_propensity", n_arms=n_arms)
-                steps.append(ArmPropensity(program=multinomial, share=settings.propensity_share))
-                odds = Term(Rows.ARMS, "propensity", n_arms=n_arms)
-            # the mean of the covariates that the regressions see, which are averaged there
-            plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
-            law = replace(self.law, shares=plain, zeros=plain)
-            how: Any = {"law": law, "norm": settings.norm_bound, "subtracted": False}
-            steps.append(CovariateMean(name=AVERAGE, share=left, **how))
-            public = settings.propensity if isinstance(settings.propensity, tuple) else ()
-            return steps, replace(ArmNuisances(*declared, shares=public), log_odds=odds)
-        nuisances = LinearNuisances(*declared)
-        return steps, replace(nuisances, two_values=values)
+        if not self._several:
+            values = values and replace(values, slope=settings.slope)
+            return steps, LinearNuisances(*declared, two_values=values)
+        # the mean of the covariates that the regressions see, which are averaged there: lines are not bent
+        plain, left = (0.0,) * self.universe.n_features, AVERAGE_SHARE * (1.0 - settings.spent)
+        law = replace(self.law, shares=plain, zeros=plain)
+        how: Any = {"law": law, "norm": settings.norm_bound, "subtracted": False}
+        steps.append(CovariateMean(name=AVERAGE, share=left, **how))
+        public = settings.propensity if isinstance(settings.propensity, tuple) else ()
+        return steps, ArmNuisances(*declared, shares=public)
 
     @property
     def start(self) -> Universe:
@@ -300,16 +291,13 @@ class EffectStudy(Pipeline):
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
-        if self.estimand == RiskScores.estimand:
-            score: EffectScore = RiskScores(
-                nuisances, *clips, missing=domain.weighted, other_bound=domain.outcome_bound
-            )
-        else:
-            sampled = domain.uneven and not self._several
-            if domain.units is not None:  # of whom a part may be treated, or in a group
-                sampled = sampled or self.kind in (TreatedScore, GroupScore)
-            missing = domain.weighted and not sampled
-            score = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
+        sampled = domain.uneven and not self._several
+        if domain.units is not None:  # of whom a part may be treated, or in a group
+            sampled = sampled or self.kind in (TreatedScore, GroupScore)
+        missing = domain.weighted and not sampled
+        score = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
+        if self.kind is RiskScores:
+            score = replace(score, other_bound=domain.outcome_bound)
         total = self.universe.mass * self.universe.n_samples * self._whole("rate") * settings.rate_share
         total /= max(len(domain.groups), 1)
         if total < STEADY:  # the released rate is noise: no bound may follow it far

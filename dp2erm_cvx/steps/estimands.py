@@ -27,10 +27,6 @@ class AverageScore(EffectScore):
     estimand: ClassVar[str] = "ate"
     laws: ClassVar[_Laws] = (SumLaw.SCORE, SumLaw.WHOLE, SumLaw.WITHIN)
 
-    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        score = self.score(parts) / self.widening
-        return (self.part * counts * score, self.part * counts) if self.missing else (score,)
-
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
         inverse = 1.0 / min(rate, 1.0 - rate)
@@ -60,7 +56,7 @@ class GroupScore(AverageScore):
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
             rates = [treated_share(column, where.n_samples) for column in sums.T]
-        clips = self.cap, self.residual_bound, self.bound, score.center, self.sampled, self.missing
+        clips = self.cap, self.residual_bound, self.bound, score.center, True  # records count as in surveys
         members = []
         for rate in rates:
             own = AverageScore(nuisances, *clips, widest=self.widest)
@@ -77,7 +73,7 @@ class GroupScore(AverageScore):
             X, a, y = block.X[inside], block.a[inside], block.y[inside]
             unit = None if block.unit is None else block.unit[inside]
             part = Records(X, a, y, block.domain, counts[inside], unit)
-            sums += own.counted_sums(part, released, noise)
+            sums += own.block_sums(part, released, noise)
         return sums
 
 
@@ -154,9 +150,6 @@ class TreatedScore(EffectScore):
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        return counts * self.score(parts) / self.widening, counts * parts.treated
-
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
         odds = rate / (1.0 - rate)
@@ -190,9 +183,6 @@ class OverlapScore(EffectScore):
     def capped(self, propensity: Array) -> Array:
         """The released propensity (n,) itself, 1/2 where it is no number: no factor exceeds 1."""
         return cleaned(propensity - 0.5, 0.5) + 0.5
-
-    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        return counts * self.score(parts), counts * self.share(parts)
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts

@@ -111,12 +111,16 @@ class EffectScore(abc.ABC):
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @property
+    def law(self) -> SumLaw:
+        """The sums that are released."""
+        return self.laws[2 if self.sampled else int(self.missing)]
+
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
-        law = self.laws[2 if self.sampled else int(self.missing)]
-        bound = self.part * self.bound if law.counts else self.bound
-        other = self.other_bound if law.of_arms else None
-        return calibrate_sums(law, bound, n_samples, budget, noise, other_bound=other)
+        bound = self.part * self.bound if self.law.counts else self.bound
+        other = self.other_bound if self.law.of_arms else None
+        return calibrate_sums(self.law, bound, n_samples, budget, noise, other_bound=other)
 
     def sums(self, records: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """The exact sums, before their noise: integers, added block by block. Private.
@@ -134,19 +138,11 @@ class EffectScore(abc.ABC):
 
     def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """Sums of a block of whole units, by a score ``at`` what was released. Private."""
-        if not self.sampled:
-            columns = self.columns(self.parts(block, released), block.counts)
-            return noise.totals(*block.by_unit(*columns))
-        return self.counted_sums(block, released, noise)
-
-    def counted_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """Sums of records that may count less than 1. Private."""
-        parts, factors = self.parts(block, released), self.part * block.counts
-        columns = factors * self.score(parts) / self.widening, factors * self.share(parts)
-        score, share = block.by_unit(*columns)
-        if block.unit is not None:  # of several groups together at most one half
-            share = np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
-        return noise.totals(score, share)
+        columns = block.by_unit(*self.columns(self.parts(block, released), block.counts))
+        if self.sampled and block.unit is not None:  # of several groups together at most one half
+            score, share = columns
+            columns = score, np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
+        return noise.totals(*columns)
 
     def at(self, where: Universe | Records, released: Released) -> Self:
         """The score, with what follows from ``released`` and from the universe of records worked out."""
@@ -160,9 +156,11 @@ class EffectScore(abc.ABC):
         """The score with bounds for a released ``rate`` of treatment."""
         return self
 
-    @abc.abstractmethod
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
-        """Columns that records of these ``counts`` (n,) add where none has a sampling weight. Private."""
+        """Columns that records of these ``counts`` (n,) add: scores, and what beside them counts. Private."""
+        factors = self.part * counts if self.law.counts else counts
+        score = factors * self.score(parts) / self.widening
+        return (score,) if self.law is SumLaw.SCORE else (score, factors * self.share(parts))
 
     @classmethod
     def wanted(cls, rate: float) -> float:
