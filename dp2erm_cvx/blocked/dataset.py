@@ -250,10 +250,7 @@ def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Views(Blocks[Records]):
-    """The views of every block of ``source``, small enough for what is made of one to stay in a cache.
-
-    The same views as those of records in memory, so that the same sums are added in the same order.
-    """
+    """The views of every block of ``source``: those of records in memory, so that sums have one order."""
 
     source: Blocks[Records]
 
@@ -279,8 +276,7 @@ _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
 class RecordBlocks(Records):
     """Records inside a domain, in blocks that are not in memory together.
 
-    Programs and steps ask for sums over their ``blocks``. Whoever asks for all covariates, treatments or
-    outcomes at once is refused, by a ProgramError with the size that they would have.
+    Whoever asks for all covariates, treatments or outcomes at once is refused by a ProgramError.
     """
 
     _blocks: Blocks[Records]

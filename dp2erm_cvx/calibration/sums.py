@@ -258,11 +258,10 @@ class GridSums(IntegerNoise):
         """The exact integers before their noise, private; parts of the records have sums that add up.
 
         The first column (n,) is the score less its public center; of two means and of both arms there are two
-        of them, the treated arm first, of disjoint groups one for each of them. The mark follows: 1 if
-        treated, or in a group; a share of that for means of records; the share h, of disjoint groups of 1;
-        where arms are counted, h is the last. Scores are rounded to steps and clipped, what is no number
-        counts as 0; shares are clipped to [0, 1/2], of disjoint groups to [0, 1], and rounded to their grid,
-        or its ends. Raises DeclarationError for more than n records, and where lengths differ.
+        of them, the treated arm first, of disjoint groups one for each of them. The marks of the law follow.
+        Scores are rounded to steps and clipped, what is no number counts as 0; shares are clipped to [0,
+        1/2], of disjoint groups to [0, 1], and rounded to their grid, or its ends. Raises DeclarationError
+        for more than n records, and where lengths differ.
         """
         if self.law is SumLaw.DISJOINT:
             return self._disjoint(columns[:-1], columns[-1])
@@ -345,10 +344,6 @@ def calibrate_sums(
     other_bound: float | None = None,
 ) -> GridSums:
     """Calibrate the noise of all sums of a law, on the finest grid that fits into 64-bit integers.
-
-    The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
-    ``ARMS`` ``1.06 (1 + G/B)``, up to 8 % more where they are counted; ``TREATED`` 8/7, 1.03; ``OVERLAP``
-    5/4, 1.12; ``WITHIN`` 17/16, 1.03; ``WHOLE`` 1, 1; in groups 5/4, 1; ``DISJOINT`` 3/2, 1.
 
     ``score_bound`` is B of the score less its center, in units of the outcome; ``GridSums.bound``, in force,
     is larger by at most ``2^-19`` of it (``2^-14`` beyond 1.3 million records). ``other_bound`` is G <= B,
