@@ -165,23 +165,16 @@ def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
     diameter = rows.diameter
     pull = (1.0 - rest) * diameter + rows.movement(unit.arm_mass) / n
     if math.isfinite(unit.trim):
-        moved = min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
-        return trimmed_bound(n, radius * rows.size, unit.trim, diameter * moved)
+        # where exp(s) is capped movements range no farther; the KL identity is of the untrimmed law alone
+        moved = diameter * min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
+        spread = min(radius * rows.size, math.log(unit.trim)) + radius * rows.size
+        if spread <= 0.0:
+            return 2.0, 1.0
+        w_max = float(n) if math.isinf(spread) else largest_weight(n, outward(spread))
+        return coupled_variation(n, w_max, outward(2.0 * math.tanh(moved / 4.0))), w_max
     if rest == 0.0:
         return 2.0 * n, float(n)
     return coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, rest)), w_max
-
-
-def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tuple[float, float]:
-    """V and the largest weight where ``exp(s)``, ``|s| <= margin``, is capped at ``trim``.
-
-    The range ``log_change`` of the movements is not enlarged; the KL identity is of the untrimmed law alone.
-    """
-    spread = min(margin, math.log(trim)) + margin
-    if spread <= 0.0:
-        return 2.0, 1.0
-    w_max = float(n) if math.isinf(spread) else largest_weight(n, outward(spread))
-    return coupled_variation(n, w_max, outward(2.0 * math.tanh(log_change / 4.0))), w_max
 
 
 def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, rest: float) -> float:
@@ -199,7 +192,9 @@ def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, r
         return 2.0 * math.tanh(diameter * delta / 4.0)
 
     def by_divergence(delta: float) -> float:
-        return 2.0 * total_variation(delta * max(0.0, pull - mu * delta) / rest)
+        divergence = delta * max(0.0, pull - mu * delta) / rest
+        at_most = divergence / 4.0 + 1.0
+        return 2.0 * math.tanh(last_true(lambda v: 4.0 * v * math.tanh(v) <= divergence, 0.0, at_most))
 
     # the first rises and the second falls from its peak on: no more than where they cross after it
     start = min(reach / 2.0, end)
@@ -210,72 +205,40 @@ def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, r
     return by_range(last_true(lambda delta: by_range(delta) <= by_divergence(delta), start, end))
 
 
-def total_variation(divergence: float) -> float:
-    """Largest tau of two laws of this symmetrized KL divergence: ``4 tau artanh(tau) = divergence``."""
-    end = divergence / 4.0 + 1.0
-    return math.tanh(last_true(lambda v: 4.0 * v * math.tanh(v) <= divergence, 0.0, end))
-
-
 def entropy_balancing_paper_scaling(
-    n: int,
-    ridge: float,
-    arm_floor: int | None,
-    radius: float = math.inf,
-    restricted: bool = True,
-    refined: bool = True,
+    n: int, ridge: float, arm_floor: int | None, radius: float = math.inf, refined: bool = True
 ) -> StabilityBound:
     """Bound for entropy balancing with rows scaled by arm sizes (Theorem 4'); treatment flips are covered.
 
-    With ``b_i = (n / max(n_a, arm_floor)) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i||
-    <= 1``, the dual minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2`` over
-    ``||lam|| <= radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
+    With ``b_i = (n / n_a) e_a (x) g(x_i)`` and ``||g|| <= arm_floor / n``, so that ``||b_i|| <= 1``, the dual
+    minimizes ``log mean exp(<lam, b_i>) - <lam, (gbar, gbar)> + (ridge / 2) ||lam||^2`` over ``||lam|| <=
+    radius``; ``w_i`` is proportional to ``exp(<lam, b_i>)`` with sum ``n``.
 
-    ``arm_floor`` is public and at most n/2 (a norm bound read off the data is not covered: ridge and ball do
-    not scale with the rows); ``restricted`` says that every dataset of the universe has as many records in
-    each arm, otherwise a smaller arm is scaled as if it had. ``refined`` takes the smaller of the stated
-    bound and a refinement: a flip changes only the scale of an arm, by a factor close to 1 unless the arm is
-    small, and a small arm has little mass; the stated bound can exceed the printed one where floor and radius
-    are small. Raises CalibrationError without a floor and for ``ridge = 0``, DeclarationError for an invalid
-    number.
+    ``arm_floor`` is public, at most n/2, and holds in every dataset of the universe (a norm bound read off
+    the data is not covered: ridge and ball do not scale with the rows). ``refined`` takes the smaller of the
+    stated bound, which can exceed the printed one, and a refinement. Raises CalibrationError without a floor
+    and for ``ridge = 0``, DeclarationError for an invalid number.
     """
     n = whole_number("n", n, at_least=2)
     floor = declared_floor(n, arm_floor)
     ball = public_number("radius", radius, above=0.0, infinite=True)
-    mu = positive_ridge(ridge)
-    G = floor / n
-    # with both arms above the floor their means differ by at most 2 G, in shares between G and 1 - G
-    pull = 2.0 * G * (math.hypot(G, 1.0 - G) if restricted else math.hypot(G, 1.0))
-    r = min(ball, outward(pull / mu))
-    eta = 1.0 / floor
+    mu, G, eta = positive_ridge(ridge), floor / n, 1.0 / floor
+    # arms above the floor have means that differ by at most 2 G, in shares between G and 1 - G
+    r = min(ball, outward(2.0 * G * math.hypot(G, 1.0 - G) / mu))
     # drift: mean change of the rows b under the law of the weights, at most eta
     mass = math.exp(min(2.0 * r, 700.0)) / (n - 1)
     drift = min(eta, mass * (1.0 + floor / (n - floor))) if refined else eta
-    V, w_max = _scaled_bound(n, mu, r, 2.0 * math.sqrt(2.0) * G / n, eta, drift)
-    scope = (
-        f"each arm has at least {floor} records in every dataset of the universe"
-        if restricted
-        else f"arms below {floor} records are scaled as if they had {floor}"
-    )
+    V, w_max = 2.0 * n, float(n)
+    if r <= 350.0:
+        w_max = largest_weight(n, 2.0 * r)
+        rest = (n - 1) * math.exp(-2.0 * r) / (1.0 + (n - 1) * math.exp(-2.0 * r))
+        pull = 2.0 * (w_max / n) + drift + 2.0 * math.sqrt(2.0) * G / n
+        half = r * math.sqrt(eta * drift) / 2.0
+        by_divergence = half + math.hypot(half, pull / (2.0 * math.sqrt(mu) * math.sqrt(rest)))
+        tilt = min(2.0 * math.tanh(r * eta / 2.0), 2.0 * math.exp(2.0 * r * eta) * r * drift)
+        # both coefficients lie in the ball, hence 2 r
+        by_range = 2.0 * math.tanh((r * eta + min((pull + tilt) / mu, 2.0 * r)) / 2.0)
+        V = coupled_variation(n, w_max, min(by_divergence, by_range))
+    scope = f"each arm has at least {floor} records in every dataset of the universe"
     name = "Theorem 4' (entropy balancing, scaled by arm sizes)"
     return stated_bound(n, V, w_max, f"{name}, refined" if refined else name, (scope, EXACT))
-
-
-def _scaled_bound(
-    n: int, mu: float, r: float, target: float, eta: float, drift: float
-) -> tuple[float, float]:
-    """V and the largest weight; ``||lam|| <= r``, a flip changes rows b by at most eta, drift on average.
-
-    With ``drift = eta`` these are the terms of the theorem as stated, else of its refinement.
-    """
-    if r > 350.0:
-        return 2.0 * n, float(n)
-    w_max = largest_weight(n, 2.0 * r)
-    p = w_max / n
-    rest = (n - 1) * math.exp(-2.0 * r) / (1.0 + (n - 1) * math.exp(-2.0 * r))
-    pull = 2.0 * p + drift + target
-    half = r * math.sqrt(eta * drift) / 2.0
-    by_divergence = half + math.hypot(half, pull / (2.0 * math.sqrt(mu) * math.sqrt(rest)))
-    tilt = min(2.0 * math.tanh(r * eta / 2.0), 2.0 * math.exp(2.0 * r * eta) * r * drift)
-    # both coefficients lie in the ball, hence 2 r
-    by_range = 2.0 * math.tanh((r * eta + min((pull + tilt) / mu, 2.0 * r)) / 2.0)
-    return coupled_variation(n, w_max, min(by_divergence, by_range)), w_max
