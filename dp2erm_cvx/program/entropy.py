@@ -27,7 +27,7 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import Kind, RowNeighbors, Setting, declared_choice
 from dp2erm_cvx.public import public_size, setting
-from dp2erm_cvx.stability.entropy import ArmMass
+from dp2erm_cvx.stability.balancing import ArmMass
 from dp2erm_cvx.universe import Universe
 
 

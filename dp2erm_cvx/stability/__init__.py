@@ -6,6 +6,15 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 corollaries are printed results: they bound W1 >= V and W2.
 """
 
+from dp2erm_cvx.stability.balancing import (
+    EntropyConstants,
+    KernelConstants,
+    entropy_balancing,
+    entropy_balancing_paper_scaling,
+    kernel_balancing,
+    kernel_mean_matching,
+    pooled_kernel_balancing,
+)
 from dp2erm_cvx.stability.base import (
     Bound,
     any_weights,
@@ -21,13 +30,6 @@ from dp2erm_cvx.stability.base import (
     uniform_weights,
     universal_corollary,
     usable,
-)
-from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
-from dp2erm_cvx.stability.kernel import (
-    KernelConstants,
-    kernel_balancing,
-    kernel_mean_matching,
-    pooled_kernel_balancing,
 )
 from dp2erm_cvx.stability.separable import (
     MarginMovement,

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
-from dp2erm_cvx.stability.entropy import ArmRows, arm_cells, entropy_law_change, log_odds_excess
+from dp2erm_cvx.stability.balancing import ArmRows, arm_cells, entropy_law_change, log_odds_excess
 from tests.stability.movement import INF, Pair, movement, scaled_entropy
 
 MASS = {True: "equal", False: "proportional"}

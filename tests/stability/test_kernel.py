@@ -8,7 +8,8 @@ import pytest
 
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.kernels import Linear
-from dp2erm_cvx.stability import KernelConstants, kernel, kernel_balancing, pooled_kernel_balancing
+from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
+from dp2erm_cvx.stability import balancing as cells
 from tests.audit.stability.reference import Orthant
 from tests.stability.movement import Pair, program_of, solved
 
@@ -77,13 +78,13 @@ def test_pooled_against_an_independent_evaluation(alpha):
 def test_grouped_sizes_bound_every_size(monkeypatch):
     arguments = (5000, KernelConstants(1.0, 3000.0), 3)
     exact = kernel_balancing(*arguments).V
-    monkeypatch.setattr(kernel, "_EXACT", 2**9)
+    monkeypatch.setattr(cells, "_EXACT", 2**9)
     assert exact <= kernel_balancing(*arguments).V <= 1.05 * exact
 
 
 @pytest.mark.parametrize(("first", "last"), [(2, 2), (2, 10), (3, 200_000), (25_000, 75_001), (2, 10**7)])
 def test_cells_cover_every_size(first, last):
-    low, high = kernel.size_cells(first, last)
+    low, high = cells.size_cells(first, last)
     assert (low[0], high[-1]) == (first, last)
     assert (low <= high).all()
     np.testing.assert_array_equal(high[:-1] + 1, low[1:])
