@@ -133,34 +133,21 @@ class EffectStudy(Pipeline):
     @property
     def predicted_error(self) -> float:
         """The mean squared error that the settings in force are predicted to have, see ``effect_rule``."""
-        settings = self.settings
+        universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
-            return arms_error(self, self.settings, self.budget.epsilon)
+            return arms_error(self, settings, self.budget.epsilon)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
         spent += settings.rate_share if settings.known is None else 0.0
+        n, epsilon = universe.mass * universe.n_samples, self._rest * self.budget.epsilon
+        guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
+        apart = self.assumed if settings.known is None else Confounding(0.0)
+        values = values and replace(values, slope=settings.slope)
+        groups, rate = max(len(universe.domain.groups), 1), smaller_arm(settings.known)
+        rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
+        kind, k = SCORES[self.estimand], universe.n_features
+        request = Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)
         logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
-        return effect_error(self._request, 1.0 - spent, settings.center_share, logistic)
-
-    @property
-    def _request(self) -> Request:
-        universe, settings = self.universe, self.settings
-        values = self.two_values
-        return Request(
-            SCORES[self.estimand],
-            universe.mass * universe.n_samples,
-            universe.n_features,
-            self._rest * self.budget.epsilon,
-            self.scale,
-            settings.slope,
-            self.law,
-            settings.norm_bound,
-            settings.residual_bound,
-            Confounding(0.0) if settings.known is not None else self.assumed,
-            None if values is None else replace(values, slope=settings.slope),
-            max(len(universe.domain.groups), 1),
-            smaller_arm(settings.known),
-            settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None,
-        )
+        return effect_error(request, 1.0 - spent, settings.center_share, logistic)
 
     @property
     def assumed(self) -> Confounding:

@@ -156,13 +156,11 @@ class RuleStudy(Pipeline):
         if settings.propensity == "logistic":
             steps.append(self.logistic(self.handed(steps), settings))
         yield from shares_in_turn(steps)
-        factors = self._factors(settings)
-        scale = settings.norm / bound
-        response = settings.response_bound
-        loss = registry.build(registry.second_stages(), "regression")
-        if response is None:
-            loss = self.saturating("itr_saturating", settings.slope)
-        rule = RuleRows(Rows.POOLED, center, scale, balance=factors, response_bound=response)
+        factors, response = self._factors(settings), settings.response_bound
+        loss = self.saturating("itr_saturating", settings.slope)
+        if response is not None:
+            loss = registry.build(registry.second_stages(), "regression")
+        rule = RuleRows(Rows.POOLED, center, settings.norm / bound, balance=factors, response_bound=response)
         yield self.regression("rule", loss, rule)
         if settings.value_share is not None:
             yield from self._value(settings, settings.value_share)
@@ -178,38 +176,21 @@ class RuleStudy(Pipeline):
             width = 2.0 * domain.outcome_bound
             slope = saturation(width, self.scale, total)
             values = TwoValues(-domain.outcome_bound, width, slope)
-        request = Request(
-            ValueScore,
-            self.universe.n_samples,
-            self.universe.n_features,
-            share * self.budget.epsilon,
-            self.residual_scale,
-            slope,
-            self.law,
-            self.norm_bound,
-            0.5 * settings.score_bound,
-            Confounding(0.0 if public else 0.5),  # a side holds a part of the records
-            values,
-        )
+        n, k, epsilon = self.universe.n_samples, self.universe.n_features, share * self.budget.epsilon
+        guesses = self.residual_scale, slope, self.law, self.norm_bound, 0.5 * settings.score_bound
+        # a side holds a part of the records
+        request = Request(ValueScore, n, k, epsilon, *guesses, Confounding(0.0 if public else 0.5), values)
         left = 1.0 - counts
         shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
         center = min(shares, key=lambda part: effect_error(request, left, part, 0.0))
         program = self.saturating("saturating_regression", slope)
         rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
-        rate, log_odds = 0.5 if public else "sides", None
-        if isinstance(settings.propensity, float):
-            rate = settings.propensity
-        elif isinstance(settings.propensity, tuple):
-            log_odds = Term(Rows.POOLED, settings.propensity)
-        nuisances = RuleNuisances(
-            (Term(Rows.ARMS, "arms"),),
-            rate,
-            log_odds,
-            self.law.within(self.norm_bound),
-            self.residual_scale,
-            Confounding(0.0 if public else 1.0),
-            two_values=values,
-        )
+        known = settings.propensity
+        rate = known if isinstance(known, float) else 0.5 if public else "sides"
+        log_odds = Term(Rows.POOLED, known) if isinstance(known, tuple) else None
+        outcome = (Term(Rows.ARMS, "arms"),), rate, log_odds, self.law.within(self.norm_bound)
+        apart = Confounding(0.0 if public else 1.0)
+        nuisances = RuleNuisances(*outcome, self.residual_scale, apart, two_values=values)
         cap, widening, residual = settings.cap, 1.0, settings.residual_bound
         if public:  # released rates widen the score by themselves
             inverse = 1.0 / self._least(settings.propensity)

@@ -192,13 +192,10 @@ class CovariateMean(IntegerSums):
             text = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
             raise CalibrationError(f"{text}: their sums are beyond 64-bit integers: declare ranges")
         k, norm = universe.n_features, 2.0 * universe.domain.features_bound
-        law = Noise(self.noise).on_numbers
-        pure = law is Noise.GAMMA
+        pure = Noise(self.noise).on_numbers is Noise.GAMMA
         box = float(np.sum(high - low) if pure else np.linalg.norm(high - low))
         reach = min(box, norm * math.sqrt(k) if pure else norm)
-        # every entry is rounded to the nearest integer
-        shift = math.ceil(UNIT * reach * (1.0 + 1e-9)) + (k if pure else math.isqrt(k) + 1)
-        return in_parts(shift, budget, law)
+        return _rounded(reach * (1.0 + 1e-9), k, budget, self.noise)
 
     @property
     def predicted_error(self) -> float:
@@ -266,13 +263,10 @@ class MeanSquare(IntegerSums):
         """
         if not self.numbers:
             return in_parts(UNIT, budget, self.noise)
-        k, law = len(self.numbers), Noise(self.noise).on_numbers
+        k, pure = len(self.numbers), Noise(self.noise).on_numbers is Noise.GAMMA
         total = universe.domain.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
-        # every entry is rounded to the nearest integer
-        if law is Noise.GAMMA:
-            return in_parts(math.ceil(UNIT * min(k, 2.0 * total)) + k, budget, law)
-        square = min(k, 2.0 * total * min(total, 1.0))
-        return in_parts(math.ceil(UNIT * math.sqrt(square)) + math.isqrt(k) + 1, budget, law)
+        reach = min(k, 2.0 * total) if pure else math.sqrt(min(k, 2.0 * total * min(total, 1.0)))
+        return _rounded(reach, k, budget, self.noise)
 
     @property
     def _cuts(self) -> Array:
@@ -377,6 +371,12 @@ class MeanSquare(IntegerSums):
             return records
         of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
         return _moved(records, later, of)
+
+
+def _rounded(reach: float, k: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
+    """Noise of k sums that one replacement moves this far together; every entry is rounded to an integer."""
+    law = Noise(noise).on_numbers
+    return in_parts(math.ceil(UNIT * reach) + (k if law is Noise.GAMMA else math.isqrt(k) + 1), budget, law)
 
 
 def _box(universe: Universe) -> tuple[Array, Array]:
