@@ -142,7 +142,7 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
         model = _model(getattr(library, kind), domain, budget, options, columns)
         model.check(columns)
         if options["planned"] is not None:
-            _show_plan(model.plan(*_planned_size(domain, options)), as_json=options["as_json"])
+            _show_plans({"": model.plan(*_planned_size(domain, options))}, as_json=options["as_json"])
             return
         dataset = records(model.public()) if dataset is None else dataset
         seen: list[Any] = []
@@ -244,8 +244,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
         if options["planned"] is not None:
             plans = declared.plans(models, *_planned_size(declared.domain, options))
-            for name, plan in plans.items():
-                _show_plan(plan, as_json=as_json, name=name)
+            _show_plans(plans, as_json=as_json)
             _show_shares(declared, plans, stderr=as_json)
             return
         folder, book = Path(options["output_dir"]), str(declared.account[0]) if declared.account else None
@@ -403,26 +402,30 @@ def _planned_size(public: library.Domain, options: dict[str, Any]) -> tuple[int,
     return n_samples, len(columns)
 
 
-def _show_plan(plan: Plan[Any], *, as_json: bool, name: str | None = None) -> None:
-    """Show what a plan spends, step by step, and what is predicted of its release."""
+def _show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
+    """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
     from dp2erm_cvx.release.caveats import weak
 
-    spent, before = plan.guarantee, plan.study.before
+    facts: dict[str, Any] = {}
+    for name, plan in plans.items():
+        spent, before, universe = plan.guarantee, plan.study.before, plan.study.universe
+        if as_json:
+            steps: list[dict[str, Any]] = [
+                {"step": one.name, "theorem": one.theorem, **dataclasses.asdict(one.guarantee)}
+                | {"scale": one.noise_law["scale"]}
+                | ({"of": before[one.name]["of"]} if one.name in before else {})
+                for one in plan.steps
+            ]
+            facts[name] = {"n_samples": universe.n_samples, "guarantee": dataclasses.asdict(spent)}
+            facts[name] |= {"steps": steps}
+            facts[name] |= {"predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
+            continue
+        # of a study a weak guarantee is told once, of all questions
+        alone = weak(spent.epsilon) if not name else ""
+        screen.show([*plan_blocks(plan, name or None), *filter(None, [alone])])
+        if isinstance(plan.study, Study) and (cost := plan.study.first.cost(universe)):
+            click.echo(f"note: {cost}", err=True)
     if as_json:
-        steps: list[dict[str, Any]] = [
-            {"step": one.name, "theorem": one.theorem, **dataclasses.asdict(one.guarantee)}
-            | {"scale": one.noise_law["scale"]}
-            | ({"of": before[one.name]["of"]} if one.name in before else {})
-            for one in plan.steps
-        ]
-        fields: dict[str, Any] = {} if name is None else {"name": name}
-        fields |= {"n_samples": plan.study.universe.n_samples, "guarantee": dataclasses.asdict(spent)}
-        fields |= {"steps": steps, "predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
-        screen.print_json(fields)
-        return
-    # of a study a weak guarantee is told once, of all questions
-    screen.show([*plan_blocks(plan, name), *filter(None, [weak(spent.epsilon) if name is None else ""])])
-    if isinstance(plan.study, Study) and (cost := plan.study.first.cost(plan.study.universe)):
-        click.echo(f"note: {cost}", err=True)
+        screen.print_json(facts.get("", facts))

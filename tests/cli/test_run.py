@@ -232,6 +232,8 @@ def test_a_plan_reads_no_data_and_spends_nothing(folder):
     assert "All questions together: epsilon = 3.\nstudy" in result.stdout
     assert result.stdout.endswith(f"study {read_study('study.toml').digest}\n")
     assert not (folder / "releases").exists()
+    facts = json.loads(done("run", "study.toml", "--plan", "400", "--json").stdout)
+    assert [facts[name]["guarantee"]["epsilon"] for name in facts] == pytest.approx([1.5, 0.75, 0.75])
     result = run("run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12")  # of 6, 3 and 3
     assert result.stdout.count("A weak guarantee: epsilon = 12, above 10") == 1
 
