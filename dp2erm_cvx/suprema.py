@@ -39,7 +39,7 @@ _CELLS, _MOST_CELLS = 48, 200_000
 ScalarLoss = Any
 # A :class:`~dp2erm_cvx.program.curves.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
 # before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
-# ``range``, bounds of the value.
+# ``range``, bounds of the value; ``is_clipped``, True if it has kinks, where gradients count from 0.
 ScalarWeight = Any
 
 

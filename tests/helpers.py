@@ -53,8 +53,7 @@ def logistic_propensity(
 ) -> StabilityBound:
     """Bound of inverse propensities of a logistic regression, for rows of norm at most ``bound``."""
     weight = ipw_logistic(trim=trim).log_weight
-    clipped = weight.is_clipped
-    return margin_movement(n, ridge, bound, LOGISTIC, weight, radius=radius, clipped=clipped).bound
+    return margin_movement(n, ridge, bound, LOGISTIC, weight, radius=radius).bound
 
 
 @contextmanager

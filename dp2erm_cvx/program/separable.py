@@ -226,9 +226,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
         settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
         weight = self.log_weight
-        return margin_movement(
-            universe.n_samples, self.mu, Z, self.loss, weight, clipped=weight.is_clipped, **settings
-        )
+        return margin_movement(universe.n_samples, self.mu, Z, self.loss, weight, **settings)
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""

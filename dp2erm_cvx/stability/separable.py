@@ -107,17 +107,15 @@ def margin_movement(
     weight: ScalarWeight,
     *,
     radius: float = math.inf,
-    clipped: bool = False,
     beside: float = 0.0,
     varying: float | None = None,
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
     ``loss`` and ``weight`` are phi and h of margins of rows ``||z|| <= row_norm``; ``ridge`` and ``radius``
-    are those of the mean objective, in squared and in inverse units of the rows. ``clipped`` says that h has
-    kinks, at which a change of two gradients counts as one from 0. ``beside`` bounds the rows of a linear
-    term beside the loss, in units of ``row_norm``; where rows are ``e_a (x) g`` and those of the linear term
-    a multiple of the same g in the other arm, ``varying`` bounds all of g but a constant. Raises
+    are those of the mean objective, in squared and in inverse units of the rows. ``beside`` bounds the rows
+    of a linear term beside the loss, in units of ``row_norm``; where rows are ``e_a (x) g`` and those of the
+    linear term a multiple of the same g in the other arm, ``varying`` bounds all of g but a constant. Raises
     DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = whole_number("n", n, at_least=2)
@@ -126,7 +124,7 @@ def margin_movement(
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
     reach = minimizer_norm(loss, mu, ball, beside)
     D = record_diameter(loss, reach, beside, varying)
-    D_h = weight_diameter(weight, reach, clipped=clipped, varying=varying)
+    D_h = weight_diameter(weight, reach, clipped=weight.is_clipped, varying=varying)
     low, high = weight.range(-reach, reach) if reach <= _FARTHEST else (0.0, 2.0 * weight.lipschitz * reach)
     H = high - low
     w_crude = largest_weight(n, H)

@@ -15,7 +15,7 @@ from tests.stability.movement import INF, Pair, ipw, solved
 def variance(margin, trim=INF):
     """C of Theorem 22 over margins up to this one."""
     weight = ipw_logistic(trim=trim).log_weight
-    found = margin_movement(400, 1e-6, 1.0, LOGISTIC, weight, radius=margin, clipped=weight.is_clipped)
+    found = margin_movement(400, 1e-6, 1.0, LOGISTIC, weight, radius=margin)
     assert found.reach == margin
     return found.variance
 

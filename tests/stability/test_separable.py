@@ -117,7 +117,7 @@ def test_a_weight_beyond_floating_point_may_be_the_only_one():
     # flat up to a margin of .2: of rows of .49 and one of 1, that one has all the weight
     steep = LogWeight("sum", (LogWeight(), LogWeight("constant", number=-0.2))).times(-3e6)
     weight = LogWeight("minimum", (LogWeight().times(-0.01), steep)).times(-1.0)
-    found = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight, clipped=True)
+    found = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight)
     assert (found.largest, found.bound.w_max, found.bound.V) == (1e6, 1e6, 2e6)
 
 
@@ -212,7 +212,7 @@ def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monke
 
 def test_where_the_loss_is_flat_theorem_3_is_left():
     flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))
-    found = margin_movement(200, 1.0, 1.0, flat, MATCHING, clipped=True)
+    found = margin_movement(200, 1.0, 1.0, flat, MATCHING)
     assert math.isinf(found.variance)
     assert found.bound.V <= 400
 
