@@ -6,9 +6,7 @@ import resource
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,48 +29,26 @@ def one(kind: str, number: int) -> Outcome:
         return judge(lambda: KINDS[kind](rng))
 
 
-@dataclass
-class Count:
-    """How often each outcome came up, by kind, and a reproducer of the first few that need a look."""
-
-    cases: Counter[tuple[str, str]] = field(default_factory=Counter)
-    shown: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-
-    def add(self, kind: str, number: int, outcome: Outcome) -> None:
-        key = kind, outcome.name
-        self.cases[key] += 1
-        if outcome.detail and self.cases[key] <= 5:
-            repeat = f"python -m tests.hostile.run {kind} {number}"
-            self.shown.setdefault(key, []).append(f"{repeat}\n{outcome.detail}")
-
-    def failures(self) -> str:
-        return "\n\n".join(
-            f"{kind}: {name} ({self.cases[kind, name]} times)\n" + "\n".join(told)
-            for (kind, name), told in sorted(self.shown.items())
-            if name.startswith("FAILURE")
-        )
-
-    def names(self) -> Counter[str]:
-        """How often each outcome came up in all kinds together."""
-        total: Counter[str] = Counter()
-        for (_, name), number in self.cases.items():
-            total[name] += number
-        return total
+#: Kind and number of cases, with what came of them.
+Found = list[tuple[str, int, Outcome]]
 
 
-def count(cases: Iterable[tuple[str, int]], processes: int = 1) -> Count:
+def failures(found: Found) -> str:
+    """The first failures, each with what repeats it."""
+    failed = [one for one in found if one[2].failed]
+    return "\n\n".join(
+        f"python -m tests.hostile.run {kind} {number}: {outcome.name}\n{outcome.detail}"
+        for kind, number, outcome in failed[:20]
+    )
+
+
+def count(cases: Iterable[tuple[str, int]], processes: int = 1) -> Found:
     """Run cases here, or in so many fresh processes with a limit on their memory."""
-    found = Count()
-    listed = list(cases)
     if processes == 1:
-        for kind, number in listed:
-            found.add(kind, number, one(kind, number))
-        return found
+        return [_worker(case) for case in cases]
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, _limit) as pool:
-        for kind, number, outcome in pool.imap_unordered(_worker, listed, chunksize=_CHUNK):
-            found.add(kind, number, outcome)
-    return found
+        return list(pool.imap_unordered(_worker, cases, chunksize=_CHUNK))
 
 
 def _limit() -> None:
