@@ -73,7 +73,10 @@ def nuisance_error(
     counted = nuisances.regressions[-1].mass
     # noise may leave a released mean of factors that none has
     least = min(max(share / counted, 1.0 / study.universe.n_samples), 0.5)
-    square = counted * squared_factors(study.estimand, nuisances.rate, least)
+    # the mean square of what scores multiply residuals by, at a constant propensity
+    rate = nuisances.rate
+    by_estimand = {TreatedScore.estimand: rate / (1.0 - rate), OverlapScore.estimand: least / (1.0 - least)}
+    square = counted * by_estimand.get(study.estimand, 1.0 / (rate * (1.0 - rate)))
     residual = _residual(study, deviation / math.sqrt(square), study.scale)
     return combined(*_arm_errors(plan, nuisances, released, (residual, residual)))
 
@@ -85,11 +88,9 @@ def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) 
         return [NO_ERROR] * len(study.universe.domain.groups)
     score, nuisances = pair
     residual = _residual(study, deviation, study.scale)
-    errors = []
-    for place, member in enumerate(score.members):
-        group = member.nuisances.rate, place
-        errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), group)))
-    return errors
+    groups = [(member.nuisances.rate, place) for place, member in enumerate(score.members)]
+    both = residual, residual
+    return [combined(*_arm_errors(plan, nuisances, released, both, group)) for group in groups]
 
 
 def risk_errors(
@@ -245,13 +246,6 @@ def doubt(plan: Plan[Any], released: Released) -> Array:
     square = plan.step("spread")
     error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
     return error / (1.0 - 0.7 * error)
-
-
-def squared_factors(estimand: str, rate: float, share: float) -> float:
-    """The mean square of what scores multiply residuals by; ``share`` is the mean of min(e, 1 - e)."""
-    if estimand == TreatedScore.estimand:
-        return rate / (1.0 - rate)
-    return share / (1.0 - share) if estimand == OverlapScore.estimand else 1.0 / (rate * (1.0 - rate))
 
 
 def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: float) -> Array:

@@ -40,7 +40,7 @@ SHARE = 0.5
 DIFFERENCE = 0.5
 #: What may stay without a warning.
 HARDLY = 0.5
-_RECORDS, _DRAWS = 200, 8
+_RECORDS, _DRAWS, _NOISES = 200, 8, 20_000
 #: What a prediction on synthetic records may fail by, singular matrices included: it is then not known.
 UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
 _LEAST = 50
@@ -124,13 +124,7 @@ def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
 
 
 def noise_range(
-    second: SecondStage,
-    universe: Universe,
-    calibration: Calibration,
-    *,
-    grid_scale: float = 0.0,
-    draws: int = 20_000,
-    seed: int = 0,
+    second: SecondStage, universe: Universe, calibration: Calibration, *, grid_scale: float = 0.0
 ) -> NoiseRange:
     """Simulate ``theta = -H^(-1) b / n`` with b the noise and H a public stand-in for the Hessian.
 
@@ -138,9 +132,8 @@ def noise_range(
     ``public_covariates``. The true Hessian is private. With share m of the weight in an arm, the noise in
     its mean is 1/(2m) times as large; covariates that vary less than assumed make that of their coefficients
     larger. ``grid_scale`` is that of the Laplace noise that covers the arithmetic of a perturbed objective.
-    ``seed`` is public: nothing drawn here is ever released.
     """
-    rng, domain = np.random.default_rng(seed), universe.domain
+    rng, domain = np.random.default_rng(0), universe.domain  # public: nothing drawn here is ever released
     X = public_covariates(domain, universe.n_features, 4096, rng)
     arm = np.arange(len(X)) % 2
     design = second.rows(domain.records(X, arm, np.zeros(len(X)))).Z
@@ -148,11 +141,11 @@ def noise_range(
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
     if calibration.perturbed is Perturbed.OUTPUT:
         gamma, hessian = 0.0, curvature
-        theta = simulate_noise(calibration, draws, rng)  # its one draw covers the arithmetic as well
+        theta = simulate_noise(calibration, _NOISES, rng)  # its one draw covers the arithmetic as well
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / universe.n_samples
+        theta = -np.linalg.solve(hessian, simulate_noise(calibration, _NOISES, rng).T).T / universe.n_samples
         theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
     effects = np.array([second.effect(unit, domain, X[:64]) for unit in np.eye(p)])
     coefficients = effects[:, 0] if np.all(effects == effects[:, :1]) else None

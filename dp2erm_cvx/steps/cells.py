@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -190,12 +190,13 @@ class CellNuisances(Nuisances):
 
     ``scale`` is a public guess of the standard deviation of the outcome in a cell, in its units. ``known`` is
     the probability of treatment where that is public, None where it is estimated as well. ``cells`` is the
-    planned step.
+    planned step, ``grown`` what follows from its release.
     """
 
     scale: float
     known: float | None = None
-    cells: CellSums | None = None
+    cells: Any = None
+    grown: Leaves | None = None
 
     def planned(self, earlier: Mapping[str, Any]) -> CellNuisances:
         return replace(self, cells=earlier["cells"])
@@ -206,7 +207,20 @@ class CellNuisances(Nuisances):
         Their boxes, and the number (cells,) of that of each cell. Of every leaf: its noisy number of records
         (l,), outcomes by arm (l, 2), centered and in units of the outcome bound, and treated share (l,).
         """
-        return _leaves(self, np.asarray(released["cells"], dtype=np.int64).tobytes())
+        cells = self.cells
+        table, shape, noise = cells.table(released), cells.partition.shape, cells.calibration.variance
+        spread = self.scale / cells.universe.domain.outcome_bound
+        boxes = grow(table.reshape(*shape, 2, 2), spread, noise)
+        of_cell = np.empty(shape, dtype=np.int64)
+        for leaf, box in enumerate(boxes):
+            of_cell[box] = leaf
+        sums = np.zeros((len(boxes), 2, 2))
+        np.add.at(sums, of_cell.ravel(), table)
+        sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
+        return (boxes, of_cell.ravel(), *leaf_means(sums, sizes, spread, noise))
+
+    def worked_out(self, released: Mapping[str, Array], n_samples: int) -> CellNuisances:
+        return replace(self, grown=self.leaves(released))
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         m_0, m_1, *_ = self.at(x, released)
@@ -216,29 +230,11 @@ class CellNuisances(Nuisances):
         return self.at(x, released)[2]
 
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        (_, of_cell, _, outcome, treated), cells = self.leaves(released), self.cells
-        assert cells is not None  # nothing is released before it is planned
+        (_, of_cell, _, outcome, treated), cells = self.grown or self.leaves(released), self.cells
         leaf = of_cell[cells.partition.index(x)]
         m_0, m_1 = (cells.universe.domain.outcome_bound * outcome[leaf, arm] for arm in (0, 1))
         e = treated[leaf] if self.known is None else np.full(len(x), self.known)
         return m_0, m_1, e, None
-
-
-@lru_cache(maxsize=4)
-def _leaves(nuisances: CellNuisances, released: bytes) -> Leaves:
-    cells = nuisances.cells
-    assert cells is not None
-    table = cells.table({cells.name: np.frombuffer(released, dtype=np.int64)})
-    shape, noise = cells.partition.shape, cells.calibration.variance
-    spread = nuisances.scale / cells.universe.domain.outcome_bound
-    boxes = grow(table.reshape(*shape, 2, 2), spread, noise)
-    of_cell = np.empty(shape, dtype=np.int64)
-    for leaf, box in enumerate(boxes):
-        of_cell[box] = leaf
-    sums = np.zeros((len(boxes), 2, 2))
-    np.add.at(sums, of_cell.ravel(), table)
-    sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
-    return (boxes, of_cell.ravel(), *leaf_means(sums, sizes, spread, noise))
 
 
 def grow(table: Array, spread: float, noise: float) -> list[Box]:
