@@ -55,6 +55,7 @@ def _limit() -> None:
     outcome.SECONDS = SECONDS
     for category in (RuntimeWarning, UserWarning):
         warnings.filterwarnings("error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b")
+    warnings.filterwarnings("ignore", message=r".*\(for the data holder only\)")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
