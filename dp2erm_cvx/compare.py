@@ -160,24 +160,20 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
 
 
 def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> list[BoundCurve]:
-    points: list[float] = []
-    values: dict[str, dict[float, float]] = {}
-    for x, program, universe in settings:
-        points.append(x)
-        for family, bound in statements(program, universe):
-            if not isinstance(bound, str) and math.isfinite(bound.V):
-                values.setdefault(family, {})[x] = bound.V
-    if not values:
+    known = [(x, dict(statements(program, universe))) for x, program, universe in settings]
+    grid, curves = np.array([x for x, _ in known]), []
+    for family in dict.fromkeys(family for _, bounds in known for family in bounds):
+        V = np.array([getattr(bounds.get(family), "V", math.nan) for _, bounds in known])
+        if np.any(np.isfinite(V)):
+            curves.append(BoundCurve(family, grid, np.where(np.isfinite(V), V, math.nan)))
+    if not curves:
         raise DeclarationError("no family has a bound for these settings: there is nothing to draw")
-    grid = np.array(points)
-    return [
-        BoundCurve(family, grid, np.array([known.get(x, math.nan) for x in points]))
-        for family, known in values.items()
-    ]
+    return curves
 
 
 #: Solvers that are compared where none are named.
 DEFAULT_SOLVERS = tuple(name for name in SOLVERS if name != "first_certified")
+_FAILURES = {InfeasibleError: "infeasible", ProgramError: "does not apply", SolverError: "failed"}
 #: gamma of the second stages compared here; no noise is added.
 GAMMA = 0.01
 
@@ -262,7 +258,8 @@ def certificates(
             solutions[number] = solve(instance, solver=solver, throw=False)
             rows.append(_row(name, label, instance, solutions[number]))
         except Dp2ermError as error:
-            rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
+            failure = _FAILURES.get(type(error), type(error).__name__)
+            rows.append(CertificateRow(name, label, failure, note=str(error)))
     certified = [solution for solution in solutions.values() if solution.certified]
     best = min(certified, key=lambda solution: solution.certificate.relative_radius, default=None)
     if best is not None and isinstance(instance, Instance):
@@ -314,8 +311,3 @@ def _distance(instance: Instance, solution: Solution, best: Solution) -> float:
     if isinstance(instance.program, FirstStage):
         return float(np.sum(np.abs(moved))) / len(moved)
     return float(np.linalg.norm(moved)) / max(float(np.linalg.norm(best.value)), 1e-300)
-
-
-def _failure(error: Dp2ermError) -> str:
-    words = {InfeasibleError: "infeasible", ProgramError: "does not apply", SolverError: "failed"}
-    return words.get(type(error), type(error).__name__)
