@@ -33,17 +33,12 @@ class Orthant(Kernel):
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
-        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
-        product: Array = np.abs(X) @ np.abs(Y).T
-        return product
+        return np.asarray(np.abs(X) @ np.abs(Y).T)
 
     def diagonal(self, X: Array) -> Array:
-        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
-        squares: Array = np.sum(X**2, axis=1)
-        return squares
+        return np.asarray(np.sum(X**2, axis=1))
 
     def bound(self, features_bound: float) -> float:
-        """See :class:`~dp2erm_cvx.program.kernels.Kernel`."""
         return features_bound**2
 
 
@@ -88,13 +83,11 @@ class ReferenceAudit:
 
 
 def reference_audit(setting: ReferenceSetting, search: SearchPlan) -> ReferenceAudit:
-    """Audit one setting."""
     audit = audit_stability(setting.program, None, setting.universe, bounds=setting.bounds, search=search)
     return ReferenceAudit(setting, audit)
 
 
 def reference_program(name: str, **settings: Any) -> FirstStage:
-    """A program of the registry."""
     return registry.build(registry.first_stages(), name, **settings)
 
 
@@ -113,36 +106,21 @@ def entropy(mass: str, n: int, ridge: float, radius: float, known: float) -> Ref
 
 
 def entropy_paper(known: float) -> ReferenceSetting:
-    """Entropy balancing in the paper's scaling."""
     # a constant of next to nothing leaves the whole ball to the balance functions
-    program = reference_program(
-        "entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional", constant=1e-6
-    )
+    settings = {"ridge": 1.0, "scaling": "paper", "arm_mass": "proportional", "constant": 1e-6}
     name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
-    return ReferenceSetting(name, program, Universe(Domain(1, 1, arm_floor=100), 400, 2), known)
+    universe = Universe(Domain(1, 1, arm_floor=100), 400, 2)
+    return ReferenceSetting(name, reference_program("entropy_balancing", **settings), universe, known)
 
 
-def mmd(ridge: float, known: float) -> ReferenceSetting:
-    """Kernel weights per arm; ``ridge`` is lambda_MMD."""
-    name = f"MMD, n = 400, ridge {ridge:g}, arm floor 100"
-    return ReferenceSetting(
-        name, _kernel_stage("mmd", ridge, 400), Universe(Domain(1, 1, arm_floor=100), 400, 3), known
-    )
-
-
-def pooled(ridge: float, known: float) -> ReferenceSetting:
-    """Kernel weights on one simplex."""
-    name = f"pooled MMD, n = 400, ridge {ridge:g}"
-    return ReferenceSetting(
-        name, _kernel_stage("mmd_pooled", ridge, 400), Universe(Domain(1, 1), 400, 3), known
-    )
-
-
-def _kernel_stage(name: str, ridge: float, n: int) -> FirstStage:
-    program = reference_program(name, ridge=ridge / n)
+def mmd(ridge: float, known: float, pooled: bool = False) -> ReferenceSetting:
+    """Kernel weights per arm, or on one simplex; ``ridge`` is lambda_MMD."""
+    program = reference_program("mmd_pooled" if pooled else "mmd", ridge=ridge / 400)
     # a public program takes no kernel of a user's own; Theorems 5 and 6 hold for any with 0 <= K <= C
     object.__setattr__(program, "kernel", Orthant())
-    return program
+    name = f"{'pooled ' * pooled}MMD, n = 400, ridge {ridge:g}" + ", arm floor 100" * (not pooled)
+    domain = Domain(1, 1) if pooled else Domain(1, 1, arm_floor=100)
+    return ReferenceSetting(name, program, Universe(domain, 400, 3), known)
 
 
 def _named(**limits: float) -> str:
@@ -176,9 +154,9 @@ def worst_cases() -> list[ReferenceSetting]:
         mmd(100, 16.8),
         mmd(400, 8.22),
         mmd(4000, 5.58),
-        pooled(100, 15.0),
-        pooled(400, 4.96),
-        pooled(8000, 2.15),
+        mmd(100, 15.0, pooled=True),
+        mmd(400, 4.96, pooled=True),
+        mmd(8000, 2.15, pooled=True),
     ]
 
 
