@@ -326,31 +326,22 @@ def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: A
     violated are added, those whose multiplier is of the wrong sign released. NaN where that does not settle.
     """
     b, m = c.shape
-    fixed = np.where(upper > 0, 0, -1)
-    settled = np.zeros(b, dtype=bool)
-    u = np.zeros((b, m))
+    fixed, u, todo = np.where(upper > 0, 0, -1), np.full((b, m), np.nan), np.arange(b)
     for attempt in range(6 * m):
-        todo = np.flatnonzero(~settled)
         if not len(todo):
             break
-        point, slope = _equality(Q[todo], c[todo], block[todo], upper[todo], fixed[todo])
-        free, absent = fixed[todo] == 0, upper[todo] <= 0
+        free, most = fixed[todo] == 0, upper[todo]
+        point, slope = _equality(Q[todo], c[todo], block[todo], most, fixed[todo])
+        push = np.where(most <= 0, 0.0, np.where(fixed[todo] < 0, -slope, slope) * 1e-3)
+        wrong = np.where(free, np.maximum(-point, point - most), push)
         scale = 1e-12 * (1.0 + np.max(np.abs(slope), axis=1, keepdims=True))
-        wrong = np.where(
-            free,
-            np.maximum(-point, point - upper[todo]),
-            np.where(absent, 0.0, np.where(fixed[todo] < 0, -slope, slope) * 1e-3),
-        )
         bad = wrong > np.where(free, 1e-13, scale)
         good = ~bad.any(axis=1) & np.isfinite(point).all(axis=1)
         u[todo[good]] = point[good]
-        settled[todo[good]] = True
-        change = bad
         if attempt >= m:  # one at a time, because exchanging many may cycle
-            change = bad & (wrong == np.max(np.where(bad, wrong, -np.inf), axis=1, keepdims=True))
-        below = np.where(point < 0, -1, 1)
-        fixed[todo] = np.where(change, np.where(free, below, 0), fixed[todo])
-    u[~settled] = np.nan
+            bad &= wrong == np.max(np.where(bad, wrong, -np.inf), axis=1, keepdims=True)
+        fixed[todo] = np.where(bad, np.where(free, np.where(point < 0, -1, 1), 0), fixed[todo])
+        todo = todo[~good]
     return u
 
 

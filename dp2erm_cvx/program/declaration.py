@@ -48,7 +48,7 @@ class Params:
         if name not in self._data:
             raise ProgramError(f"the declaration asks for {name!r}, which its data do not contain")
         value = np.asarray(self._data[name], dtype=np.float64)
-        if self._embed and value.ndim == 2:
+        if self._embed and value.ndim:  # vectors, too: n multipliers take memory of the order n^2
             return cp.Constant(value, name=name)
         if name not in self.made:
             self.made[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)

@@ -168,7 +168,9 @@ class MarginModel(Composite):
         if np.any(l1):
             data["l1"] = l1
         if not self._is_square:
-            return data | {"Z": Z, "offset": o, "multipliers": m}
+            weighted = self._multipliers is not None or self.whole.factor is not None
+            data |= {"offset": o} if self.whole.offset is not None else {}
+            return data | {"Z": Z} | ({"multipliers": m} if weighted else {})
         eigenvalues, vectors = np.linalg.eigh((Z.T * m) @ Z)
         factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}

@@ -57,8 +57,8 @@ class MarginRows:
         minimize    sum_i m_i phi(s_i) + <linear, v> + curvature/2 ||v||^2 + l1 ||v||_1
         subject to  s_i = <z_i, v> - o_i
 
-        Margins are variables of their own because a product of two Parameters is not DPP. A squared loss is
-        in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``.
+        With multipliers margins are variables: a product of two Parameters is not DPP. A squared
+        loss is in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``.
         """
         constraints: dict[str, Any] = {}
         if data.has("factor"):
@@ -66,10 +66,16 @@ class MarginRows:
             objective, variables = cp.sum_squares(data("factor") @ v), {name: v}
         else:
             n, p = data("Z").shape
-            v, s = cp.Variable(p, name=name), cp.Variable(n, name="margins")
-            variables = {name: v, "margins": s}
-            objective = data("multipliers", nonneg=True) @ loss.declared(s)
-            constraints["margins"] = s == data("Z") @ v - data("offset")
+            v = cp.Variable(p, name=name)
+            margins, variables = data("Z") @ v, {name: v}
+            if data.has("offset"):
+                margins -= data("offset")
+            if data.has("multipliers"):
+                s = variables["margins"] = cp.Variable(n, name="margins")
+                objective = data("multipliers", nonneg=True) @ loss.declared(s)
+                constraints["margins"] = s == margins
+            else:
+                objective = cp.sum(loss.declared(margins))
         objective += data("linear") @ v + data("curvature", nonneg=True) / 2 * cp.sum_squares(v)
         if data.has("l1"):
             objective += data("l1", nonneg=True) * cp.norm(v, 1)
