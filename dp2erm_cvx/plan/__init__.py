@@ -4,9 +4,8 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.plan.defaults import effect_rule, rule_of_use
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
-from dp2erm_cvx.plan.rule import RuleStudy
+from dp2erm_cvx.plan.rule import RuleStudy, Study
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
-from dp2erm_cvx.plan.weighted import Study
 
 __all__ = [
     "NUMERICAL_SHARE",

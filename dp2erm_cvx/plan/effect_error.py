@@ -182,7 +182,7 @@ def _arm_errors(
             seen, reach, log_noise, leak = overlap_error(plan, released, residual)
             off = max(off, seen)
         apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
-    if step is not None:  # its ridge may leave more as well, at most all of the distance
+        # its ridge may leave more as well, at most all of the distance
         left = left * np.minimum(np.hypot(1.0, doubt(plan, released)), distance / max(off, 1e-300))
     biases = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
     by_rate = rate_error(plan, nuisances, released, residual, steep, group)
@@ -199,10 +199,9 @@ def _arm_errors(
         sampling = (weights * np.array(residuals) * np.sqrt(own) / counts).tolist()
     heavier = math.sqrt(HEAVIER / (n * within)) * max(apart, reach)
     leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
-    wanted = study.kind.wanted(rate if group is None else group[0])
-    varying = last.leaning(rate, wanted) * study.heterogeneity * residual
-    rates = by_rate if by_arm else [math.hypot(*by_rate)]
     share = rate if group is None else group[0]
+    varying = last.leaning(rate, study.kind.wanted(share)) * study.heterogeneity * residual
+    rates = by_rate if by_arm else [math.hypot(*by_rate)]
     few = rare(np.array([1.0 - share, share]))  # what noise does to it is counted below, whatever the share
     unknown = 4.0 * half * (few if by_arm else np.any(few, keepdims=True))
     return tuple(

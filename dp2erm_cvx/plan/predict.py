@@ -21,8 +21,7 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.rule import RuleStudy
-from dp2erm_cvx.plan.weighted import Study
+from dp2erm_cvx.plan.rule import RuleStudy, Study
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare

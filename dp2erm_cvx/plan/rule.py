@@ -1,4 +1,4 @@
-"""A private rule: what is declared before any record is read."""
+"""Rules and releases at weights: what is declared before any record is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import expit
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import (
     NORM,
     Request,
@@ -26,9 +26,12 @@ from dp2erm_cvx.plan.defaults import (
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import public_fraction, public_size, setting
-from dp2erm_cvx.sampling import refuse
+from dp2erm_cvx.registry import refuse_taken_name
+from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.steps.estimands import ValueScore
+from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term
 from dp2erm_cvx.steps.score import MeanScore
@@ -226,3 +229,55 @@ class RuleStudy(Pipeline):
             source = "propensity" if isinstance(public, str) else public
         balance = settings.balance if settings.response_bound is None else Balance.INVERSE
         return Factors(Term(Rows.POOLED, source), balance, settings.cap)
+
+
+@dataclass(frozen=True)
+class Study(Pipeline):
+    """A first and a second stage, the universe of datasets, and the budget of one release.
+
+    Parameters
+    ----------
+    first, second
+        Programs; what they leave to the domain is filled in.
+    universe, budget, noise, arithmetic, numerical_share
+        As in :class:`~dp2erm_cvx.plan.Pipeline`; a calibration may leave no choice of the noise.
+    calibration, split, tolerance
+        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`; a tolerance of 0 is that of exact weights.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    main: ClassVar[str] = "theta"
+
+    first: FirstStage
+    second: SecondStage
+    universe: Universe
+    budget: Budget
+    calibration: str = "sharp"
+    split: float | None = None
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        refuse(self.universe.domain.codebook, "a fit with the weights of a first stage", *KINDS)
+        chosen = self.calibrator
+        if self.split is not None and not chosen.splits:
+            raise DeclarationError(
+                f"split = {brief(self.split)}: calibration = {chosen.name!r} chooses its own"
+            )
+        for name in ("first", "second"):
+            put(self, name, getattr(self, name).resolve(self.universe.domain))
+            refuse_taken_name(type(getattr(self, name)))
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibration of theta by its name. Raises DeclarationError naming the known ones."""
+        return calibrator(self.calibration)
+
+    def steps(self) -> Iterator[Step]:
+        first, how = self.first, self.calibrator
+        common: Any = {"noise": self.noise, "tolerance": self.tolerance}
+        if isinstance(first, PrivateFirstStage):
+            yield Fit("propensity", first.share, program=first, family=how.family, **common)
+        yield Fit("theta", program=self.second, first=first, calibrator=how, split=self.split, **common)

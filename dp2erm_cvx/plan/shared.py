@@ -21,7 +21,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.fit import enters_no_outcome
+from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.step import Step, StepResult
 from dp2erm_cvx.universe import Universe
 
@@ -168,8 +168,12 @@ def _same(earlier: Effect, own: Effect) -> set[str]:
 
 def _outcome_free(plan: Effect) -> dict[str, Step]:
     """The steps that no outcome enters as they are declared, whatever their shares."""
-    how: Any = {"share": None, "numerical_share": plan.study.numerical_share if plan.counted else None}
-    return {step.name: replace(step, **how) for step in plan.study.steps() if enters_no_outcome(step)}
+    share = plan.study.numerical_share if plan.counted else None
+    free = [step for step in plan.study.steps() if enters_no_outcome(step)]
+    # integers are drawn without floating point whatever that of a minimizer is
+    counted = [share if isinstance(step, Fit) else share and 1.0 for step in free]
+    pairs = zip(free, counted, strict=True)
+    return {step.name: replace(step, share=None, numerical_share=one) for step, one in pairs}
 
 
 def _unseen(universe: Universe) -> Universe:
