@@ -92,6 +92,7 @@ class Pipeline(abc.ABC):
         if self.universe.n_features > MOST_FEATURES:
             text = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"
             raise DeclarationError(f"{self.universe.n_features} covariates: {text}")
+        self.universe.domain.middles(self.universe.n_features)  # as many as there are ranges
 
     @property
     def start(self) -> Universe:

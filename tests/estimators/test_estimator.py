@@ -10,7 +10,15 @@ import pickle
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Domain,
+    Ledger,
+    Neighboring,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+)
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
@@ -204,3 +212,16 @@ def test_the_example_of_the_docstring_runs() -> None:
     result = doctest.testmod(two_stage)
     assert result.attempted > 3
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("kind", [PrivateTwoStageERM, PrivateEffect, PrivateRule])
+def test_another_number_of_covariates_than_ranges_is_refused_before_a_charge(tmp_path, kind, columns):
+    book = Ledger(tmp_path / "ledger.db")
+    book.declare("trial", Budget(5.0))
+    model = kind(Domain(2.0, 1.0, ranges=[(0, 1)] * 2), Budget(5.0), ledger=book, dataset="trial")
+    X = np.linspace(0, 1, 400 * columns).reshape(400, columns)
+    for call in (lambda: model.plan(400, columns), lambda: model.fit(X, np.arange(400) % 2, X[:, 0])):
+        with pytest.raises(DeclarationError, match=f"2 are declared for {columns} covariates"):
+            call()
+    assert book.account("trial").receipts == ()
