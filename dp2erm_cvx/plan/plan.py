@@ -403,7 +403,10 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
     if len(laws) < max(2, len(plan.steps)):
         return plan
-    left = _exact_budget(plan.study.budget, plan.steps)
+    # that of the exact mechanisms together: each pays for its grid once
+    hidden = math.fsum(step.precision.grid.epsilon for step in plan.steps if step.precision is not None)
+    exact = (plan.study.budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
+    left = Budget(exact, plan.study.budget.delta * math.exp(-hidden) * _ROUND_DOWN)
     relief = joint_relief(laws, left)
     if relief <= 1.0:
         return plan
@@ -417,7 +420,11 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     parts, left = {}, budget
     for step in reversed(steps):
         if step.share is not None:
-            parts[step.name], left = _divide(left, step.share, step.noise)
+            # pure noise leaves delta to the rest
+            epsilon, delta = left.epsilon * _ROUND_DOWN, left.delta if step.noise == Noise.GAUSSIAN else 0.0
+            part = Budget(step.share * epsilon, step.share * delta * _ROUND_DOWN)
+            left = Budget((1.0 - step.share) * epsilon, (left.delta - part.delta) * _ROUND_DOWN)
+            parts[step.name] = part
     spent = math.fsum(part.delta for part in parts.values())
     if spent > 0.0 and any(step.share is None and Noise(step.noise).pure for step in steps):
         # the last step has no use for what is left of delta
@@ -425,19 +432,3 @@ def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
         parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
         left = Budget(left.epsilon)
     return parts | {step.name: left for step in steps if step.share is None}
-
-
-def _divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Budget]:
-    """A ``share`` of epsilon and delta, and the rest; pure noise leaves delta to the rest."""
-    epsilon = budget.epsilon * _ROUND_DOWN
-    spends_delta = budget.delta if noise == Noise.GAUSSIAN else 0.0
-    first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
-    rest = budget.delta - first.delta
-    return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)
-
-
-def _exact_budget(budget: Budget, steps: Sequence[Step]) -> Budget:
-    """Part of a ``budget`` for the exact mechanisms of ``steps`` together: each pays for its grid once."""
-    hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
-    left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
-    return Budget(left, budget.delta * math.exp(-hidden) * _ROUND_DOWN)
