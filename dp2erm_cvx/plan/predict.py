@@ -243,7 +243,7 @@ def _kept_share(
 
 def varying(X: Array) -> int:
     """The first of the covariates (n, k) that varies: a level may be that of all records, or of none."""
-    return int(np.argmax(X.std(axis=0) > 0.0))
+    return int(np.argmax(np.any(X != X[0], axis=0)))
 
 
 def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
