@@ -102,9 +102,9 @@ class WeightsPlan:
         assert self.program is not None
         if isinstance(self.program, PrivateFirstStage):
             return weights_at(self.program, inputs, released["propensity"], execution)
+        # to the tolerance that V counts, certified or not
         instance = self.program.instance(inputs.records)
-        # certified to the tolerance of the run or not
-        return to_grid(_solved(instance, execution.solver, tolerance=execution.tolerance))
+        return to_grid(released_minimizer(instance, execution, None, execution.tolerance))
 
 
 def weights_at(
@@ -210,26 +210,23 @@ def _quickest(solver: Solver) -> Solver:
     return FirstCertified(tuple(choice for choice in listed if not isinstance(choice, SCS)))
 
 
-def released_minimizer(instance: Instance, execution: Execution, within: float | None) -> Solution:
-    """The minimizer for a release, certified ``within`` a public radius, or as asked where none is known."""
-    # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
-    tolerance = attainable(instance, execution.tolerance) if within is None else None
-    return _solved(instance, execution.solver, tolerance=tolerance, within=within)
+def released_minimizer(
+    instance: Instance, execution: Execution, within: float | None, tolerance: float | None = None
+) -> Solution:
+    """The minimizer for a release, certified ``within`` a public radius, or to a relative ``tolerance``.
+
+    Where neither is known the tolerance is that of the run, which an unlucky dataset may miss. Nothing that
+    depends on the records stops it: what is not certified comes back as it is, and where no solver returns a
+    point, so does an uncertified start.
+    """
+    if within is None and tolerance is None:
+        tolerance = attainable(instance, execution.tolerance)
+    try:
+        return solve(instance, solver=execution.solver, tolerance=tolerance, within=within, throw=False)
+    except (SolverError, CertificateError, InfeasibleError):
+        return uncertified_start(instance)
 
 
 def attainable(instance: Instance, tolerance: float) -> float:
     """The tolerance, or that of a duality gap where it alone certifies, which reaches no less."""
     return max(tolerance, GAP_TOLERANCE) if instance.half_digits else tolerance
-
-
-def _solved(
-    instance: Instance, solver: str | Solver, *, tolerance: float | None = None, within: float | None = None
-) -> Solution:
-    """Solve for a release, which nothing may stop that depends on the records.
-
-    What is not certified comes back as it is; where no solver returns a point, so does an uncertified start.
-    """
-    try:
-        return solve(instance, solver=solver, tolerance=tolerance, within=within, throw=False)
-    except (SolverError, CertificateError, InfeasibleError):
-        return uncertified_start(instance)
