@@ -73,7 +73,6 @@ class Compiled:
         parameters = Params(data, embed=embed)
         self.declaration = declare(parameters)
         self.parameters = parameters.made
-        self._loaded: Mapping[str, Value] | None = None
         self.problem = cp.Problem(
             cp.Minimize(self.declaration.objective), list(self.declaration.constraints.values())
         )
@@ -89,16 +88,12 @@ class Compiled:
         return float(sum(np.shape(v)[0] * np.size(v) for v in data.values() if np.ndim(v) == 2))
 
     def load(self, data: Mapping[str, Value]) -> None:
-        """Set every Parameter from ``data``, once for one mapping. Raises ProgramError on another shape."""
-        if self._loaded is data:
-            return
-        self._loaded = None
+        """Set every Parameter from ``data``. Raises ProgramError on another shape."""
         for name, parameter in self.parameters.items():
             value = np.asarray(data[name], dtype=np.float64)
             if value.shape != parameter.shape:
                 raise ProgramError(f"parameter {name!r} has shape {parameter.shape}, not {value.shape}")
             parameter.value = value
-        self._loaded = data
 
     def values(self) -> dict[str, Array] | None:
         """Values of the variables by name, or None where one has no finite numbers of its shape."""

@@ -218,7 +218,7 @@ CHOICES = (Gaussian, Laplace, Linear, RandomFourier)
 class KernelModel(SimplexModel):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
-    ``Q`` (n, n) positive semidefinite, ``c`` (n,); ``entry_error`` as in :meth:`Kernel.entry_error`.
+    ``Q`` (n, n) positive semidefinite, ``c`` (n,); ``error`` as of :meth:`Kernel.entry_error`.
     """
 
     def __init__(
