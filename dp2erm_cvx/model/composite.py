@@ -155,7 +155,7 @@ class SimplexModel(Composite):
 
     def __init__(self, feasible: Simplices) -> None:
         self.n = self.dimension = len(feasible.group)
-        self.penalty = Penalty(feasible)
+        self.feasible, self.penalty = feasible, Penalty(feasible)
 
     def value(self, v: Array) -> float:
         return 0.0

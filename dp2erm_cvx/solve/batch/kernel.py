@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import KernelModel
@@ -25,8 +24,7 @@ def kernel_path(
     program: KernelFirstStage, model: KernelModel, records: Records, point: Array
 ) -> FastPath | None:
     """Neighbors of weights by a quadratic program; None where ``point`` (n,) leaves an arm no free weight."""
-    simplices = model.penalty.set
-    assert isinstance(simplices, Simplices)
+    simplices = model.feasible
     if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
         return None  # one arm alone holds the total of both
     pivot = _pivoted(model, point)
@@ -108,8 +106,7 @@ class _Pivot:
 
 def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
     """The transform at the solution ``point`` (n,) of the base model; None where a group has none free."""
-    simplices = model.penalty.set
-    assert isinstance(simplices, Simplices)
+    simplices = model.feasible
     n, groups = model.n, simplices.group
     n_groups = len(np.unique(groups))
     free = np.append((point > 0) & (point < simplices.cap), np.ones(n_groups, dtype=bool))
@@ -170,30 +167,27 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
         live, (member, index) = live[few], np.nonzero(changed[few])
         if not len(live):
             break
-        every = len(live) == m
-        of = slice(None) if every else live
-        base, toward_new = Y0[of], toward[of]
-        right = members.linear[of][member, index] - base[member, index]
+        base, part = Y0[live], members if len(live) == m else members.take(live)
+        right = members.linear[live[member], index] - base[member, index]
         was_free = base_free[index]
-        right[was_free] = (values[of][member, index] - base[member, index])[was_free]
-        new_free = free[of][:, n]
-        new_right = np.where(new_free, own_right[of], values[of][:, n])
-        delta, new = _small(pivot, member, index, toward_new, right, own[of], new_right, new_free)
+        right[was_free] = (values[live[member], index] - base[member, index])[was_free]
+        new_free = free[live, n]
+        new_right = np.where(new_free, own_right[live], values[live, n])
+        delta, new = _small(pivot, member, index, toward[live], right, own[live], new_right, new_free)
         Y = base + pivot.columns(member, index, delta, len(live))
-        Y -= new[:, None] * Yq[of]
+        Y -= new[:, None] * Yq[live]
         value, slack = np.column_stack([Y[:, :n], new]), np.zeros((len(live), n + 1))
         slack[member, index] = delta
-        value[:, fixed_columns] = fixed[of][:, fixed_columns] + slack[:, fixed_columns]
+        value[:, fixed_columns] = fixed[np.ix_(live, fixed_columns)] + slack[:, fixed_columns]
         slack[:, fixed_columns] = (
             Y[:, fixed_columns]
-            + new[:, None] * members.coupling[of][:, fixed_columns]
-            - members.linear[of][:, fixed_columns]
+            + new[:, None] * part.coupling[:, fixed_columns]
+            - part.linear[:, fixed_columns]
         )
-        part = members if every else members.take(live)
         pull = dot(part.coupling, value[:, :n]) + (part.diagonal + ridge) * new
         slack[:, n] = pull + Y[np.arange(len(live)), n + part.group] - part.own_linear
         settled = _advance((free, values), live, part.index, value, slack, cap)
-        points[of], multipliers[of] = value, Y[:, n:]
+        points[live], multipliers[live] = value, Y[:, n:]
         steps[live[settled]] = step
         live = live[~settled]
     # a fixed weight is its bound exactly, and not what the system gives back for it
@@ -206,8 +200,7 @@ def _judged(model: KernelModel, members: _Members, V: Array, t: Array, multiplie
 
     Totals that rounding missed are charged as a step to the exact set along one free weight.
     """
-    simplices = model.penalty.set
-    assert isinstance(simplices, Simplices)
+    simplices = model.feasible
     n, m = model.n, len(members)
     rows = np.arange(m)
     half = V @ model.Q
