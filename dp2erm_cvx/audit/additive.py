@@ -44,11 +44,22 @@ class Split:
 class Noised:
     """A number, or a vector (q,), that is released with noise of a known law.
 
-    ``value`` is a function of the records and of what was released before. ``scale``, in its units, is that
-    of ``exp(-|b| / scale)`` (``Noise.GAMMA``: Laplace noise for one number), or the standard deviation of a
-    coordinate (``Noise.GAUSSIAN``). ``sensitivity`` is what the mechanism takes for the most that the value
-    moves by, in the norm of the noise, None where it says nothing. ``order`` of that norm is 2, or 1 for
-    independent Laplace noise on every entry. Raises DeclarationError for another noise or scale.
+    Parameters
+    ----------
+    value
+        What the noise is added to, a function of the records and of what was released before.
+    scale
+        Of the noise, in units of ``value``: of ``exp(-|b| / scale)``, which is Laplace noise for one number,
+        or the standard deviation of a coordinate.
+    noise
+        ``Noise.GAMMA`` for the first, ``Noise.GAUSSIAN`` for the second.
+    sensitivity
+        What the mechanism takes for the most that ``value`` moves by, in the norm of the noise; None: it says
+        nothing.
+    order
+        Of that norm: 2, or 1 for independent Laplace noise on every entry.
+
+    Raises DeclarationError for another noise, or a scale that is no positive number.
     """
 
     value: float | Array
@@ -213,15 +224,23 @@ def audit_additive(
 ) -> AdditiveAudit:
     """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
 
-    Noise of density ``exp(-|b| / s)`` on a value that moves by d loses d/s, and does so on a ray; Gaussian
-    noise of deviation s is exactly (d/s)-GDP, hence (epsilon, delta) by Balle and Wang (2018). Both datasets
-    go through the stages with the same splits and released values.
+    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
+    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
+    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
+    the same released values. An output that still differs, or a scale that does, has no finite loss.
 
-    ``mechanism`` is a generator function of one dataset: it yields every :class:`Split` of rows and every
-    :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random. That
-    ``first`` and ``second`` are neighbors is not checked. ``declared`` is epsilon alone for pure noise,
-    epsilon with delta or mu for Gaussian noise. ``seed`` draws the splits and the releases: of pure noise
-    beyond the first value, where it loses most.
+    Parameters
+    ----------
+    mechanism
+        A generator function of one dataset: it yields every :class:`Split` of rows and every
+        :class:`Noised` value, is sent what was drawn, and returns its output. Nothing else may be random.
+    first, second
+        Neighboring datasets, of whatever it takes; that they are neighbors is not checked.
+    declared
+        Epsilon alone for pure noise, epsilon with delta or mu for Gaussian noise.
+    seed
+        Draws the splits, and what a stage releases: a point on the line through both values, beyond the
+        first, where pure noise loses most, and any point where they are the same.
 
     Raises DeclarationError for noise of another kind.
     """

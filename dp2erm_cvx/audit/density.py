@@ -112,14 +112,20 @@ def audit_density(
 
     The density of a release is known exactly: of a minimizer under objective perturbation (proof of Theorem
     1), of numbers with Laplace or Gaussian noise (Theorems 8 and 12), and of all steps together, each given
-    what came before (Theorems 9 and 10). Weights without noise are certified on both datasets. Gamma, box or
-    Laplace noise throughout: the log ratio is maximized in both directions from ``starts`` random starts of
-    each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws`` outputs in each direction.
-    ``seed`` repeats the audit. Audited is the ideal output of the theorems: before a projection, rounding and
-    noise for the arithmetic.
+    what came before (Theorems 9 and 10). Weights that take no noise are solved for and certified on both
+    datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both directions from
+    ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
+    outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
 
-    ``model`` is an estimator, a declared study, or a plan: of theta or of an effect, with any first stage;
-    ``first`` and ``second`` are neighbors, in the units of the data.
+    What is audited is the output as the theorems have it: before a projection, before Gaussian noise is
+    rounded to integers, and before noise that covers the arithmetic, which has a part of its own.
+
+    Parameters
+    ----------
+    model
+        An estimator, a declared study, or a plan: of theta or of an effect, with any first stage.
+    first, second
+        Neighbors, in the units of the data.
 
     Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
     unless the datasets are neighbors, and CertificateError where a solution is not certified. Raises
@@ -301,8 +307,14 @@ def search_density(
     best of them. They come from structured families or are small changes of the best pairs found so far. The
     worst pair is then audited with ``starts`` and ``draws``.
 
-    ``model`` is an estimator of a rule or an effect with all covariates, ``n_features`` of them, without an
-    intercept. The evaluations of ``search`` are audited pairs; default: 100.
+    Parameters
+    ----------
+    model
+        An estimator of a rule or an effect, with all covariates.
+    n_features
+        Raw covariates, without an intercept.
+    search
+        Its evaluations are audited pairs; default: 100.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not

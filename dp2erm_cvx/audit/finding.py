@@ -94,12 +94,23 @@ _DATASETS, _COLUMNS = ("first", "second"), ("X", "a", "y", "person")
 class Finding(Shown):
     """Two neighbors and what one audit saw on them, which files hold for a replay.
 
-    ``first`` and ``second`` are datasets (X, a, y) that differ in at most one row: in the units of the data,
-    or, where ``mapped``, records inside of the ``domain`` as programs see them. Where persons with several
-    records are units, also the person of every row, and all rows of one person may differ. ``kind`` is the
-    audit that saw the pair, such as "density"; ``facts`` are what it saw, in plain JSON types; ``audit`` is
-    None where the pair was read from files. ``first_stage`` has the ``name`` and ``settings`` of the program
-    whose weights were audited. ``private`` is False where facts may depend on private records.
+    Parameters
+    ----------
+    first, second
+        Datasets (X, a, y) that differ in at most one row: in the units of the data, or, where ``mapped``,
+        records inside of the ``domain`` as programs see them. Where persons with several records are units,
+        also the person of every row, and all rows of one person may differ.
+    kind
+        Which audit saw the pair, such as "density" or "stability".
+    facts
+        What it saw, in plain JSON types of its own; of a search also ``counts`` of pairs, and the ``records``
+        in words.
+    audit
+        The audit itself; None where the pair was read from files.
+    first_stage
+        The program whose weights were audited, by ``name`` and ``settings``.
+    private
+        False where the facts may depend on private records, or show what a mechanism can lose.
     """
 
     first: Columns = field(repr=False)
@@ -296,11 +307,16 @@ def replay(
 ) -> Any:
     """Audit a saved pair once more, by new solves or runs, or at the same released values.
 
-    ``path`` is of the two files of a pair, with or without their endings. The ``subject`` is None, or a first
-    stage whose settings hold a function of the user's own: the weights of both datasets are solved for by
-    ``solver`` and certified, which gives a :class:`~dp2erm_cvx.audit.Verdict`. An estimator: the density
-    audit. A mechanism of an audit of runs, or of known noise: that audit, by ``declared`` and ``attack`` in
-    place of what was saved.
+    Parameters
+    ----------
+    path
+        Of the two files of a pair, with or without their endings.
+    subject
+        None, or a first stage whose settings hold a function of the user's own: the weights of both datasets
+        are solved for by ``solver`` and certified, which gives a :class:`~dp2erm_cvx.audit.Verdict`. An
+        estimator: the density audit. A mechanism of an audit of runs, or of known noise: that audit.
+    declared, attack
+        In place of what was saved, for a mechanism.
 
     Raises DataError for files that hold no pair of neighbors, or that of another audit, DeclarationError for
     another program or model than the saved one, and what the audit raises.

@@ -338,9 +338,13 @@ def tightness(
 
     No data are read. A public arm floor grows and shrinks with n, so that cells are comparable.
 
-    ``sizes`` and ``ridges`` are by default the multiples ``SIZES`` of n and ``RIDGES`` of the ridge; a
-    program without a positive setting ``ridge`` is searched over n alone. ``search`` has the limits for every
-    cell; default: 4,000 neighbors.
+    Parameters
+    ----------
+    sizes, ridges
+        Default: the multiples ``SIZES`` of n and ``RIDGES`` of the ridge; a program without a positive
+        setting ``ridge`` is searched over n alone.
+    search
+        Limits for every cell; default: 4,000 neighbors.
 
     A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
     Raises DeclarationError for an invalid argument.

@@ -43,11 +43,22 @@ FAMILIES = {
 class Attack:
     """Runs of a mechanism on each of two datasets, and the events that are looked for in its outputs.
 
-    ``runs`` on each dataset, at least 40; ``confidence`` in (0, 1) with which the bound is right at least;
-    ``events``, the families to look at: "values", "tails", "learned", "bits"; ``statistics``, functions of
-    your own from an output to a number, whose tails are looked at as well; ``takes_rng``: the mechanism takes
-    a ``numpy.random.Generator`` after the dataset, seeded by ``seed``, which is drawn and reported if None;
-    ``workers``: processes, -1 for all cores, which do not change the result.
+    Parameters
+    ----------
+    runs
+        On each dataset, at least 40.
+    confidence
+        Probability at least which the bound is right with, in (0, 1).
+    events
+        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
+    statistics
+        Functions from an output to a number of your own, whose tails are looked at as well.
+    takes_rng
+        Whether the mechanism takes a ``numpy.random.Generator`` after the dataset.
+    seed
+        Seeds the generators of a mechanism that takes one; drawn and reported if None.
+    workers
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
 
     Raises DeclarationError for anything else.
     """
@@ -78,8 +89,9 @@ class Counted:
     """An event that was chosen first and then counted in ``runs`` other runs of each dataset.
 
     P is the law of the output on the dataset named first in ``direction``, Q that on the other. With the
-    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, which gives
-    ``epsilon_low`` and ``mu_low``, at least 0.
+    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so that epsilon is at
+    least ``epsilon_low`` = log((low - delta) / high), or 0, and mu at least ``mu_low`` = Phi^-1(low) -
+    Phi^-1(high), or 0.
     """
 
     direction: str
@@ -99,10 +111,11 @@ class RunsAudit(Shown):
 
     ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
     ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
-    ``counted`` holds both directions. ``ceiling`` is the most that so many runs can show, whatever the
-    mechanism. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts, for both
-    datasets, those that ended in an exception. ``seed`` repeats the runs of a mechanism that takes a
-    generator.
+    ``counted`` holds both directions. Events were chosen for the bound on what is declared, and ``ceiling``
+    is the most that so many runs can show of it, whatever the mechanism: a quiet audit says nothing about
+    anything above it. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts,
+    for both datasets, those that ended in an exception. ``searched`` says which events were
+    compared. ``seed`` repeats the runs of a mechanism that takes a generator.
     """
 
     declared: Declared
@@ -165,16 +178,25 @@ def audit_runs(
 ) -> RunsAudit:
     """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from below.
 
-    The mechanism is anything. What it returns (numbers, arrays, text, None, or lists and dicts of those) or
-    raises is the output. A quarter of the runs learns scores that separate the datasets, a quarter picks the
-    event with the largest bound for each direction, and half counts these two events. Epsilon is at least
-    ``log((p - delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of
-    the other (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth
-    and Su 2022); four bounds share the risk ``1 - attack.confidence``.
+    The mechanism is anything: of this package, of another, of yours. What it returns (numbers, arrays,
+    text, None, or lists and dicts of those) or raises is the output, all of which an attacker is taken to
+    see. A quarter of the runs learns scores that separate the datasets, a quarter picks the event with
+    the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
+    delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
+    (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su
+    2022); four bounds share the risk ``1 - attack.confidence``.
 
-    The mechanism is ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the ``attack`` says so; its
-    runs must be independent, and it is pickled for worker processes. That ``first`` and ``second`` are
-    neighbors is not checked. ``declared`` is the guarantee, as epsilon with delta, or as mu.
+    Parameters
+    ----------
+    mechanism
+        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs must be
+        independent. It is given to worker processes by pickling.
+    first, second
+        Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not checked.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
+    attack
+        How often the mechanism runs, and what is looked at; default: ``Attack()``.
 
     Raises DeclarationError for an invalid argument, for an output of another type, and where every run
     raised.
@@ -276,15 +298,25 @@ def search_runs(
 ) -> Finding:
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    A few runs on each of two datasets put pairs into an order: new ones of structured families, small changes
-    of the best, and the steepest places on paths between datasets far apart. The best are looked at with more
-    runs, and one is audited by runs that had no part in the choice: its bound is right with its stated
-    confidence however the pair was found.
+    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
+    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
+    the best found so far, and the steepest places on paths between datasets far apart. The best are looked at
+    with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
+    stated confidence however the pair was found.
 
-    The mechanism is ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the ``attack`` says so:
-    X (n, k) and y (n,) in the units of the data, a (n,) of 0 and 1; what it returns is as for
-    :func:`audit_runs`. The ``universe`` holds the datasets that the guarantee is declared for. The
-    evaluations of ``search`` are screened pairs, default: 60; its workers are those of the attack.
+    Parameters
+    ----------
+    mechanism
+        ``mechanism((X, a, y))``, or ``mechanism((X, a, y), rng)`` where the attack says so: X (n, k) and y
+        (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_runs`.
+    universe
+        The datasets that the guarantee is declared for; its domain says which of them are neighbors.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
+    attack
+        How the worst pair is audited; default: ``Attack()``.
+    search
+        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
 
     Raises what :func:`audit_runs` raises, and DeclarationError where an arm floor leaves no pair.
     """

@@ -101,8 +101,15 @@ def check_program(
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
 
-    ``search`` limits the audit, per choice of settings, and seeds all searches; default: 20,000 neighbors, or
-    500 where each takes two solves in full. ``done`` is called with the name of every check that has ended.
+    Parameters
+    ----------
+    program
+        The class of a program.
+    search
+        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
+        or 500 where each takes two solves in full. Without a limit in seconds a seed repeats it all.
+    done
+        Called with the name of every check that has ended.
 
     Whatever a program does wrong is in its report.
     """

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dp2erm_cvx import PrivateTwoStageERM
+from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import plug_in_ate
@@ -144,3 +144,10 @@ def test_the_bound_without_flips_holds_without_flips():
     model, kind = BUGS["flip forgotten"]
     found = audit_density(model, *kind(np.random.default_rng(0), flip=False))
     assert not found.exceeds
+
+
+def test_half_the_gaussian_noise_is_caught():
+    model = release("uniform", "plug_in_ate", Budget(1.0, 0.05), cls=HalfTheNoise, noise="gaussian")
+    result = audit_density(model, *aligned(np.random.default_rng(0)), seed=0, draws=600)
+    assert result.exceeds
+    assert "EXCEEDED" in result._repr_html_()

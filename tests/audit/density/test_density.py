@@ -11,6 +11,7 @@ from scipy import stats
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.release_laws import audited_laws
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import Neighboring
@@ -137,6 +138,15 @@ def test_pure_releases_keep_epsilon(first, second):
 def test_the_worst_pair_comes_near_epsilon():
     found = audit_density(release(second="plug_in_ate"), *aligned(np.random.default_rng(0)))
     assert 0.7 < found.theta_loss <= found.loss <= 1.0
+
+
+def test_gaussian_releases_keep_delta():
+    model = release(FIRST[1], SECOND[1], APPROXIMATE, noise="gaussian")
+    result = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
+    stick = result.hockey_stick
+    assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
+    assert result.noise is Noise.GAUSSIAN
+    assert not result.exceeds
 
 
 def test_theorem_seven_is_audited_before_the_projection():
