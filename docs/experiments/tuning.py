@@ -11,7 +11,7 @@ from common import repeated
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, tune_privately
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.design import DesignQuestion, PublicData, design
+from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 
 DOMAIN = Domain(covariate_bound=math.sqrt(11), outcome_bound=10.0, intercept=1.0)
@@ -40,10 +40,10 @@ def main(repeats: int) -> None:
             public = PublicData(
                 simulate("linear", 500, rng=1000 + seed).dataset, "a pilot study", holdout=0.3
             )
-            question = DesignQuestion(
+            request = DesignRequest(
                 DOMAIN, N, 10, Budget(epsilon), "rule", public=public, replicates=10, seed=seed
             )
-            best = design(question, models).best.name
+            best = design(request, models).best.name
             for name, model in models.items():
                 values[name].append(test.value(model.set_params(seed=seed).fit(data).predict(X)))
             values["on public data"].append(values[best][-1])

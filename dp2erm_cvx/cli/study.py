@@ -24,7 +24,7 @@ from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.text import described
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design import DesignQuestion
+    from dp2erm_cvx.design import DesignRequest
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.domain import Array
@@ -214,22 +214,22 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
 @click.command(
     "design",
     cls=opt.Command,
-    declared="dp2erm_cvx.design:Guess",
+    declared="dp2erm_cvx.design:DesignScenario",
     before="n_features",
     short_help="Which pipeline to take, by simulation from a guess.",
 )
 @click.argument("study", metavar="STUDY.toml")
 @opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
-@opt.field_option("design.question:DesignQuestion.goal", beside=" Where STUDY asks no question.")
+@opt.field_option("design.request:DesignRequest.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
 @opt.delta_option
 @opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
-@opt.field_option("design.question:DesignQuestion.replicates", type=opt.Number(), default=50)
-@opt.field_option("design.question:DesignQuestion.public", metavar="FILE")
-@opt.field_option("design.scenario:PublicData.source", metavar="TEXT")
-@opt.field_option("design.scenario:PublicData.holdout", type=opt.Number())
-@opt.field_option("design.question:DesignQuestion.seed", type=opt.Number(), default=0)
+@opt.field_option("design.request:DesignRequest.replicates", type=opt.Number(), default=50)
+@opt.field_option("design.request:DesignRequest.public", metavar="FILE")
+@opt.field_option("design.samples:PublicData.source", metavar="TEXT")
+@opt.field_option("design.samples:PublicData.holdout", type=opt.Number())
+@opt.field_option("design.request:DesignRequest.seed", type=opt.Number(), default=0)
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
 @click.option("--output", metavar="FILE.toml", help="For a copy of the study with the settings that won.")
 @opt.json_option
@@ -267,10 +267,10 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
         click.echo(f"dp2erm run {output} DATA.csv")
 
 
-def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQuestion]:
+def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignRequest]:
     """Question, with the name of its table in the file; None where that declares a domain alone."""
-    from dp2erm_cvx.design import DesignQuestion, Guess
-    from dp2erm_cvx.design.question import GOALS
+    from dp2erm_cvx.design import DesignRequest, DesignScenario
+    from dp2erm_cvx.design.request import GOALS
     from dp2erm_cvx.domain_file import read_tables
     from dp2erm_cvx.study_file import QUESTIONS, read_study
 
@@ -298,9 +298,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignQue
     features = features if domain.ranges is None else len(domain.ranges)
     if features is None:
         raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
-    return name, DesignQuestion(
+    return name, DesignRequest(
         *(domain, options["n_samples"], features, budget, goal or GOALS[0]),
-        Guess(**opt.declared_settings(Guess, options)),
+        DesignScenario(**opt.declared_settings(DesignScenario, options)),
         declared.pop("estimand", "ate"),
         *(options["replicates"], options["seed"], declared, public),
     )

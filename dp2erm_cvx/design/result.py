@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.design.private import Models
-from dp2erm_cvx.design.question import MOST_RECORDS, DesignQuestion
+from dp2erm_cvx.design.request import MOST_RECORDS, DesignRequest
 from dp2erm_cvx.design.simulation import (
     COVERS,
     DesignRow,
@@ -39,15 +39,15 @@ class DesignResult(Shown):
     """The ranked candidates.
 
     ``beside`` is the default pipeline at a budget that hides nothing, or the best constant rule.
-    ``confounded_by`` says how far the plain difference of means is off, in units of the outcome. ``enough``
-    is there where no candidate is useful.
+    ``confounded_by`` says how far the plain difference of means is off, in units of the outcome.
+    ``required_n`` is there where no candidate is useful.
     """
 
-    question: DesignQuestion
+    request: DesignRequest
     rows: tuple[DesignRow, ...]
     beside: DesignRow
     confounded_by: float
-    enough: tuple[int, str] | None = None
+    required_n: tuple[int, str] | None = None
 
     @property
     def best(self) -> DesignRow:
@@ -65,9 +65,9 @@ class DesignResult(Shown):
         best = self.best
         if best.reason:
             return False
-        if self.question.goal == "effect":
-            return best.holds and best.width < (abs(self.question.net_effect) or math.inf)
-        public = self.question.public
+        if self.request.goal == "effect":
+            return best.holds and best.width < (abs(self.request.net_effect) or math.inf)
+        public = self.request.public
         if public is not None and public.score is not None:
             return True  # nobody knows what a constant would score
         gains = np.array(self.beside.scores) - np.array(best.scores)
@@ -76,8 +76,8 @@ class DesignResult(Shown):
     @property
     def ranking(self) -> str:
         """Kind of ranking: "effect", "rule" or "rule on public records"."""
-        public = self.question.public is not None and self.question.goal == "rule"
-        return "rule on public records" if public else self.question.goal
+        public = self.request.public is not None and self.request.goal == "rule"
+        return "rule on public records" if public else self.request.goal
 
     def row(self, name: str) -> DesignRow:
         """The row of one candidate. Raises DeclarationError where there is none."""
@@ -87,8 +87,8 @@ class DesignResult(Shown):
         raise DeclarationError(f"no candidate {known_names(name, [row.name for row in self.rows])}")
 
     def blocks(self) -> Iterator[Block]:
-        """Report: the guess, the table, and the advice."""
-        wanted, public = self.question, self.question.public
+        """Report: the scenario, the table, and the advice."""
+        wanted, public = self.request, self.request.public
         delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
         goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
         yield heading(
@@ -138,19 +138,19 @@ class DesignResult(Shown):
             yield _verdict(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values: the question, the guess, the rows and the verdict."""
-        request, guess = self.question, self.question.filled
+        """Everything as plain values: the request, the scenario, the rows and the verdict."""
+        request, scenario = self.request, self.request.filled
         named = ("goal", "estimand", "n_samples", "n_features", "replicates", "seed")
         return {
             **{name: getattr(request, name) for name in named},
             **asdict(request.budget),
             "domain": request.domain.to_dict(),
-            "guess": asdict(guess),
-            "guessed": [name for name, _, declared in request.guess.stated(guess) if not declared],
+            "scenario": asdict(scenario),
+            "guessed": [name for name, _, declared in request.scenario.stated(scenario) if not declared],
             "confounded_by": self.confounded_by,
             "public": None if request.public is None else request.public.source,
             "answers": self.answers,
-            "enough": self.enough and dict(zip(("n_samples", "found"), self.enough, strict=True)),
+            "required_n": self.required_n and dict(zip(("n_samples", "found"), self.required_n, strict=True)),
             "beside": self.beside.to_dict(),
             "rows": [row.to_dict() for row in self.rows],
         }
@@ -161,7 +161,7 @@ _NO_PRIVACY = 1e5
 
 
 def design(
-    question: DesignQuestion,
+    request: DesignRequest,
     models: Models | None = None,
     *,
     workers: int = 1,
@@ -169,18 +169,18 @@ def design(
 ) -> DesignResult:
     """Try every candidate pipeline, rank them, and say whether the first is useful.
 
-    No private record is read and nothing is spent: data are drawn from the guess, or from the public records
-    of the question. Every candidate sees the same datasets. An effect is ranked by its root mean square error
-    among those whose intervals cover it often enough, a rule by its share of right decisions, on public
-    records by its value. Candidates that paired differences do not tell from the best are tied with it; the
-    first declared comes first, of the design's own the public rule of use.
+    No private record is read and nothing is spent: data are drawn from the scenario, or from the public
+    records of the request. Every candidate sees the same datasets. An effect is ranked by its root mean
+    square error among those whose intervals cover it often enough, a rule by its share of right
+    decisions, on public records by its value. Candidates that paired differences do not tell from the best
+    are tied with it; the first declared comes first, of the design's own the public rule of use.
 
     Where no candidate of its own is useful, larger numbers of records are simulated by the default pipeline.
     The result depends on the arguments alone, and not on the number of ``workers``.
 
     Parameters
     ----------
-    question
+    request
         What is asked, for which records and which budget.
     models
         Unfitted estimators to compare, by name or as a list, each with a budget of its own. None: those that
@@ -189,46 +189,46 @@ def design(
     Raises DeclarationError for invalid models, and DeclarationError or CalibrationError where the default
     pipeline has no plan.
     """
-    compared = design_candidates(question) if models is None else own_candidates(question, models)
-    rows, beside, confounded_by = simulated_table(question, compared, workers, progress)
-    if question.goal == "effect":
-        free = replace(question, budget=Budget(_NO_PRIVACY))
+    compared = design_candidates(request) if models is None else own_candidates(request, models)
+    rows, beside, confounded_by = simulated_table(request, compared, workers, progress)
+    if request.goal == "effect":
+        free = replace(request, budget=Budget(_NO_PRIVACY))
         default = design_candidates(free, 1)
         ((row,), _, _) = simulated_table(free, default, workers, progress, "runs without privacy")
         beside = replace(row, name="default, without privacy", tied=False, model=None)
-    result = DesignResult(question, rows, beside, confounded_by)
-    if result.answers or result.best.reason or models is not None or question.public is not None:
+    result = DesignResult(request, rows, beside, confounded_by)
+    if result.answers or result.best.reason or models is not None or request.public is not None:
         return result
-    return replace(result, enough=enough_records(result, workers, progress))
+    return replace(result, required_n=required_records(result, workers, progress))
 
 
 #: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
 _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
 
 
-def enough_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
+def required_records(result: DesignResult, workers: int, progress: Progress) -> tuple[int, str]:
     """Public predictions say where to start; from there records are doubled until a simulation answers.
 
     By the default pipeline and those that came first, with fewer replicates than the design itself. Also how
     the number is known: "simulated", "predicted" from public plans, or "more" where so many do not do.
     """
-    question, n = result.question, result.question.n_samples * math.sqrt(2.0)
-    predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
+    request, n = result.request, result.request.n_samples * math.sqrt(2.0)
+    predictable = request.goal == "rule" or result.best.holds  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
     names = {row.name for row in result.rows[:_TRIED] if row.kind != "weights"}
     failed = 0
     while (records := _upward(n)) <= _SIMULATED:
-        larger = replace(question, n_samples=records, replicates=_FEW)
+        larger = replace(request, n_samples=records, replicates=_FEW)
         default, *more = design_candidates(larger)
         compared = [default, *(one for one in more if one.name in names)]
         rows, constant, off = simulated_table(larger, compared, workers, progress, f"runs at n = {records:,}")
-        beside = constant if question.goal == "rule" else result.beside
+        beside = constant if request.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
             return records, "simulated"
         failed, n = records, 2.0 * n
     if failed or not predictable:
-        return failed or question.n_samples, "more"
+        return failed or request.n_samples, "more"
     return (records, "predicted") if records <= MOST_RECORDS else (MOST_RECORDS, "more")
 
 
@@ -240,18 +240,18 @@ def _upward(n: float) -> int:
 
 def _expected(result: DesignResult, n: int) -> bool:
     """True if public predictions expect an answer from so many records."""
-    question = result.question
-    plan = design_candidates(replace(question, n_samples=n), 1)[0].model.plan(n, question.n_features)
+    request = result.request
+    plan = design_candidates(replace(request, n_samples=n), 1)[0].model.plan(n, request.n_features)
     if isinstance(plan.study, RuleStudy):
-        spread, noise = question.filled.effect_spread, rule_noise(plan, np.zeros(question.n_features + 1))[1]
+        spread, noise = request.filled.effect_spread, rule_noise(plan, np.zeros(request.n_features + 1))[1]
         # of two normals, the effect and the same with noise, so often the signs differ
         flipped = math.atan2(noise, spread or 0.0) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
     assert isinstance(plan.study, EffectStudy)
-    return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.question.net_effect)
+    return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.request.net_effect)
 
 
-#: What a part of the guess is, for readers.
+#: What a part of the scenario is, for readers.
 _PARTS = {
     "effect": "average effect",
     "effect_spread": "spread of the effect over covariates (sd)",
@@ -267,13 +267,13 @@ _PARTS = {
 
 def _guessed(result: DesignResult) -> Any:
     table = grid("the guess", "value", "", left=1)
-    guess = result.question.guess
-    for name, value, declared in guess.stated(result.question.filled):
+    scenario = result.request.scenario
+    for name, value, declared in scenario.stated(result.request.filled):
         if value is None or value is False:
             continue
         text = ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
         if name == "confounding" and isinstance(value, str):
-            text = f"{value}: {guess.log_odds:g}"
+            text = f"{value}: {scenario.log_odds:g}"
         elif isinstance(value, float):
             text = f"{value:g}"
         table.add_row(_PARTS[name], text, "stated" if declared else "guessed")
@@ -321,7 +321,7 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
 
 
 def _verdict(result: DesignResult) -> str:
-    best, request, beside = result.best, result.question, result.beside
+    best, request, beside = result.best, result.request, result.beside
     constant = "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
     if result.answers:
         taken = {
@@ -352,14 +352,14 @@ def _verdict(result: DesignResult) -> str:
 
 def _enough(result: DesignResult) -> str:
     lead, epsilon = "", ", or a larger epsilon"
-    if result.question.goal == "effect":
+    if result.request.goal == "effect":
         if result.beside.covers < COVERS:
             lead, epsilon = f"Without privacy the default covers it in {result.beside.covers:.0%}. ", ""
-        elif result.beside.width >= abs(result.question.net_effect):
+        elif result.beside.width >= abs(result.request.net_effect):
             lead = "Without privacy it would be no better. "
-    if result.enough is None:
+    if result.required_n is None:
         return lead
-    records, how = result.enough
+    records, how = result.required_n
     if how == "more":
         return lead + f"You need more than n = {records:,}{epsilon}."
     how = "simulated" if how == "simulated" else "predicted, not simulated"

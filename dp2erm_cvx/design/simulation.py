@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dp2erm_cvx.design.private import Models, named_models
-from dp2erm_cvx.design.question import DesignQuestion, Population, rounded
-from dp2erm_cvx.design.scenario import SimulatedRun
+from dp2erm_cvx.design.request import DesignRequest, Population, rounded
+from dp2erm_cvx.design.samples import SimulatedRun
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
@@ -159,16 +159,16 @@ class DesignRow:
         return {name: value for name, value in vars(self).items() if name not in ("scores", "model")}
 
 
-def design_candidates(question: DesignQuestion, most: int | None = None) -> list[DesignRow]:
+def design_candidates(request: DesignRequest, most: int | None = None) -> list[DesignRow]:
     """At most ``most`` (None: all) that have a plan, the public rule of use first; no settings twice.
 
     Raises DeclarationError or CalibrationError where not even the public rule has a plan.
     """
     known: list[Any] = []
     candidates: list[DesignRow] = []
-    for one in _pipelines(question):
+    for one in _pipelines(request):
         try:
-            study = one.model.plan(question.n_samples, question.n_features).study
+            study = one.model.plan(request.n_samples, request.n_features).study
         except (CalibrationError, DeclarationError):
             if not candidates:
                 raise
@@ -182,25 +182,25 @@ def design_candidates(question: DesignQuestion, most: int | None = None) -> list
     return candidates
 
 
-def own_candidates(question: DesignQuestion, models: Models) -> list[DesignRow]:
-    """Estimators of one's own over the domain of the question, by name or as a list.
+def own_candidates(request: DesignRequest, models: Models) -> list[DesignRow]:
+    """Estimators of one's own over the domain of the request, by name or as a list.
 
     Raises DeclarationError for another domain, or an estimator of something else.
     """
-    kinds = (PrivateEffect if question.goal == "effect" else PrivateRule, PrivateTwoStageERM)
+    kinds = (PrivateEffect if request.goal == "effect" else PrivateRule, PrivateTwoStageERM)
     named, domain = named_models(models, kinds)
-    if domain != question.domain:
-        raise DeclarationError("models: they declare another domain than the question")
+    if domain != request.domain:
+        raise DeclarationError("models: they declare another domain than the request")
     for name, model in named.items():
-        weighted = question.goal == "effect" and isinstance(model, PrivateTwoStageERM)
+        weighted = request.goal == "effect" and isinstance(model, PrivateTwoStageERM)
         if weighted and model.resolved_second_stage().name != "arm_means":
             raise DeclarationError(f"models[{name!r}] releases a rule: ask for goal = 'rule'")
     return [DesignRow(name, model=model) for name, model in named.items()]
 
 
-def _pipelines(question: DesignQuestion) -> Iterator[DesignRow]:
+def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
     """The public rule of use, what is tried in its place, and weights."""
-    rule, drivers, scale = question.goal == "rule", question.guess.drivers, question.outcome_scale
+    rule, drivers, scale = request.goal == "rule", request.scenario.drivers, request.outcome_scale
     guessed: dict[str, Any] = {"outcome_scale": scale}
     tried: dict[str, Mapping[str, Any]] = {"default": {}, **(_RULE if rule else _EFFECT)}
     if rule:
@@ -208,15 +208,15 @@ def _pipelines(question: DesignQuestion) -> Iterator[DesignRow]:
         tried["factors on the response"] = {"propensity": "logistic", "response_bound": bound}
     else:
         guessed = {
-            "estimand": question.estimand,
+            "estimand": request.estimand,
             "prognostic": None,
-            "confounding": max(1.0, question.guess.log_odds),
-            "heterogeneity": question.heterogeneity,
-            "residual_scale": question.residual_scale,
+            "confounding": max(1.0, request.scenario.log_odds),
+            "heterogeneity": request.heterogeneity,
+            "residual_scale": request.residual_scale,
         }
-        yield _candidate(question, "default", guessed, {}, "gamma")
-        book = question.domain.codebook  # of levels no cells are made
-        raw = () if book is not None and book.renames else question.domain.columns or ()
+        yield _candidate(request, "default", guessed, {}, "gamma")
+        book = request.domain.codebook  # of levels no cells are made
+        raw = () if book is not None and book.renames else request.domain.columns or ()
         if 0 < len(columns := raw if drivers is None else drivers) <= _CELLS:
             tried["cells"] = {"cells": dict.fromkeys(columns, _CUTS)}
         if drivers is not None:
@@ -224,41 +224,41 @@ def _pipelines(question: DesignQuestion) -> Iterator[DesignRow]:
             tried = {f"{name}, drivers alone": settings for name, settings in tried.items()}
     # the shorter of gamma and box noise, and Gaussian noise with a delta
     for name, settings in tried.items():
-        for noise in ("auto", "gaussian") if question.budget.delta else ("auto",):
-            yield _candidate(question, name, guessed, settings, noise)
-    for first in _WEIGHTS if rule or question.estimand == "ate" else ():
+        for noise in ("auto", "gaussian") if request.budget.delta else ("auto",):
+            yield _candidate(request, name, guessed, settings, noise)
+    for first in _WEIGHTS if rule or request.estimand == "ate" else ():
         stages: dict[str, Any] = {"first_stage": first, "second_stage": "itr" if rule else "arm_means"}
-        model = QUESTIONS["weights"](question.domain, question.budget, **stages)
+        model = QUESTIONS["weights"](request.domain, request.budget, **stages)
         yield DesignRow(f"weights: {first}", "weights", stages, model)
 
 
 def _candidate(
-    question: DesignQuestion, name: str, guessed: Mapping[str, Any], settings: Mapping[str, Any], noise: str
+    request: DesignRequest, name: str, guessed: Mapping[str, Any], settings: Mapping[str, Any], noise: str
 ) -> DesignRow:
-    """A pipeline by these settings; what the question declares itself is put over them."""
-    own = dict(question.declared)
+    """A pipeline by these settings; what the request declares itself is put over them."""
+    own = dict(request.declared)
     settings = {**settings, **own.pop("settings", {})}
     full = {**guessed, "noise": noise, **own, "settings": settings}
-    model = QUESTIONS[question.goal](question.domain, question.budget, **full)
+    model = QUESTIONS[request.goal](request.domain, request.budget, **full)
     needless = {**_LEFT_OUT, "noise": "gamma", "settings": {}}
     declared = {key: value for key, value in full.items() if key not in needless or value != needless[key]}
     named = name if full["noise"] == "gamma" else f"{name}, {full['noise']} noise"
-    return DesignRow(named, question.goal, declared, model)
+    return DesignRow(named, request.goal, declared, model)
 
 
 def replicate(
-    question: DesignQuestion, compared: Sequence[DesignRow], number: int
+    request: DesignRequest, compared: Sequence[DesignRow], number: int
 ) -> tuple[list[SimulatedRun | str], SimulatedRun, float]:
     """Every candidate on the dataset of this number: what it did, or why it could not.
 
     With them the best constant decision, and how far the plain difference of means is off. All candidates
     see the same records.
     """
-    rng = np.random.default_rng([question.seed, number, 1])
-    seed = question.seed, number
-    source = question.public or Population(question.domain, question.n_features, question.filled, seed)
-    sample = source.scenario(question, rng)
-    trials, rule = list[SimulatedRun | str](), question.goal == "rule"
+    rng = np.random.default_rng([request.seed, number, 1])
+    seed = request.seed, number
+    source = request.public or Population(request.domain, request.n_features, request.filled, seed)
+    sample = source.sample(request, rng)
+    trials, rule = list[SimulatedRun | str](), request.goal == "rule"
     for one in compared:
         model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
         try:
@@ -295,7 +295,7 @@ def _estimated(model: PrivateEstimator, truth: float) -> SimulatedRun:
     return SimulatedRun(float(treated - control) - truth)
 
 
-def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
+def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
     """The rows in order: those tied for the first place as they were declared, then by what is ranked.
 
     Tied are those that paired differences do not tell from the best. Effects whose intervals cover too
@@ -305,13 +305,13 @@ def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignR
     def mean(row: DesignRow) -> float:
         return float(np.mean(row.scores))
 
-    pool = [row for row in rows if not row.reason and (question.goal == "rule" or row.holds)]
+    pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
     best = np.array(min(pool, key=mean).scores if pool else ())
     places: list[tuple[tuple[float, ...], DesignRow]] = []
     for row in rows:
         if row.reason:
             places.append(((3.0,), row))
-        elif question.goal == "effect" and not row.holds:
+        elif request.goal == "effect" and not row.holds:
             missed = 2.0 if math.isnan(row.covers) else 1.0 - row.covers
             places.append(((2.0, missed, mean(row)), row))
         else:
@@ -327,7 +327,7 @@ def half_width(values: np.ndarray) -> float:
 
 
 def simulated_table(
-    question: DesignQuestion,
+    request: DesignRequest,
     compared: Sequence[DesignRow],
     workers: int,
     progress: Progress,
@@ -337,25 +337,25 @@ def simulated_table(
 
     ``progress`` counts the replicates, by the name ``what``.
     """
-    progress(what, 0, question.replicates)
-    tasks = ((question, compared, number) for number in range(question.replicates))
+    progress(what, 0, request.replicates)
+    tasks = ((request, compared, number) for number in range(request.replicates))
     runs = []
     for one in run_tasks(replicate, tasks, workers=workers):
         runs.append(one)
-        progress(what, len(runs), question.replicates)
+        progress(what, len(runs), request.replicates)
     trials, constant, off = zip(*runs, strict=True)
-    rows = [_row(question, one, of) for one, of in zip(compared, zip(*trials, strict=True), strict=True)]
-    return ranked(question, rows), DesignRow("best constant rule").of_rule(constant), float(np.mean(off))
+    rows = [_row(request, one, of) for one, of in zip(compared, zip(*trials, strict=True), strict=True)]
+    return ranked(request, rows), DesignRow("best constant rule").of_rule(constant), float(np.mean(off))
 
 
-def _row(question: DesignQuestion, row: DesignRow, trials: Sequence[SimulatedRun | str]) -> DesignRow:
+def _row(request: DesignRequest, row: DesignRow, trials: Sequence[SimulatedRun | str]) -> DesignRow:
     failed = [trial for trial in trials if isinstance(trial, str)]
     if failed:
         return replace(row, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
     done = [trial for trial in trials if not isinstance(trial, str)]
-    if question.goal == "rule":
+    if request.goal == "rule":
         return row.of_rule(done)
     if not isinstance(row.model, PrivateTwoStageERM):  # effects state their noise
         return row.of_effect(done)
-    noise = planned_range(row.model.plan(question.n_samples, question.n_features)).effect
+    noise = planned_range(row.model.plan(request.n_samples, request.n_features)).effect
     return row.of_effect(done, math.nan if noise is None else noise)

@@ -109,7 +109,7 @@ def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
     if not isinstance(plan.study, Study):
         return {}
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
-    share = kept_imbalance(plan)
+    share = residual_imbalance(plan)
     if share is not None:
         facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
     if plan.study.second.squared:
@@ -197,7 +197,7 @@ def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -
     return X
 
 
-def kept_imbalance(plan: Plan[Study]) -> float | None:
+def residual_imbalance(plan: Plan[Study]) -> float | None:
     """The share of a difference of ``DIFFERENCE`` in the first covariate that varies which the weights leave.
 
     Solved on synthetic records: covariates as the domain makes one expect, arms of one size. At a private
@@ -212,7 +212,7 @@ def kept_imbalance(plan: Plan[Study]) -> float | None:
     if isinstance(first, PrivateFirstStage) and step is not None:
         noise = step.calibration, universe.n_samples
     # the same at every epsilon, unless the coefficient is private
-    return _simulated(_kept_share, first, universe.domain, universe.n_features, noise)
+    return _simulated(_residual_share, first, universe.domain, universe.n_features, noise)
 
 
 def _simulated(share: Any, *declared: Any) -> float | None:
@@ -229,7 +229,7 @@ def _simulated(share: Any, *declared: Any) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def _kept_share(
+def _residual_share(
     first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
 ) -> float:
     rng = np.random.default_rng(n_features)
@@ -338,7 +338,7 @@ def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
     return np.asarray(drawn @ np.linalg.solve(hessian, at.T) / study.universe.n_samples)
 
 
-def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
+def residual_bias(plan: Plan[RuleStudy]) -> float | None:
     """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
 
     Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an
@@ -352,11 +352,11 @@ def kept_confounding(plan: Plan[RuleStudy]) -> float | None:
     public = plan.study.settings.propensity
     if not isinstance(public, str | None) or plan.study.universe.n_features > _MOST:
         return None
-    return _simulated(_kept_bias, plan.steps, plan.study.start, plan.study.scale)
+    return _simulated(_share_of_bias, plan.steps, plan.study.start, plan.study.scale)
 
 
 @lru_cache(maxsize=256)
-def _kept_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
+def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
     """Share of the bias that steps keep, as predicted, of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)

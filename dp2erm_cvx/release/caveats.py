@@ -248,9 +248,9 @@ CAVEATS = (
            lambda r: "The noise dominates: this release says little about the data."),
     Caveat("noise-dominates", "warns", _WEIGHTED,
            lambda r: getattr(r.moved, "dominates", False), _dominating),
-    Caveat("confounded", "warns", _RULE, lambda r: (r.kept_confounding or 0.0) > HARDLY,
+    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY,
            lambda r: "The correction hardly works: expect confounding in what is released."),
-    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.kept_imbalance or 0.0) > HARDLY,
+    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY,
            lambda r: "The weights hardly balance: confounding stays in the estimate."),
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
     Caveat("narrow", "warns", (*_EFFECT, *_RULE), lambda r: r.narrow,
@@ -312,16 +312,16 @@ CAVEATS = (
            lambda r: f"{_gains(r)} They take the rule as given: fitted to the same records, it looks a "
                      "little better than it is."),
     Caveat("sign", "assumes", _RULE, lambda r: True, lambda r: f"{_RIGHT}{_sign(r)}"),
-    Caveat("remaining-bias", "notes", _RULE, lambda r: r.kept_confounding is not None,
-           lambda r: remains(r.kept_confounding, "confounding")),
+    Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None,
+           lambda r: remains(r.residual_bias, "confounding")),
     Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None,
            lambda r: "Not covered: an outcome that is skewed in opposite directions with and without "
                      "treatment, which turns some signs (a larger slope helps)."),
     Caveat("balanced", "assumes", _WEIGHTED, lambda r: True,
            lambda r: "That this is what treatment does is an assumption: after weighting, the arms agree "
                      "in all that moves the outcome."),
-    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.kept_imbalance is not None,
-           lambda r: remains(r.kept_imbalance, "difference between the arms")),
+    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.residual_imbalance is not None,
+           lambda r: remains(r.residual_imbalance, "difference between the arms")),
     Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
            lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
                      "records."),

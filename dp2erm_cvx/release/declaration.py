@@ -20,7 +20,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
-from dp2erm_cvx.plan.predict import kept_imbalance
+from dp2erm_cvx.plan.predict import residual_imbalance
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.program import Moments
@@ -184,7 +184,7 @@ def make_release(
         steps=state_steps(plan),
         domain=domain.to_dict(),
         declared=declaration_of(plan),
-        kept_imbalance=kept_imbalance(plan),
+        residual_imbalance=residual_imbalance(plan),
     )
 
 

@@ -178,8 +178,8 @@ def _no_release(release: BaseRelease) -> Iterator[str]:
             yield f"steps: theta states no {name}"
     if not 1 <= len(release.theta) == len(release.parameters):
         yield "theta needs a name for every value"
-    if (release.kept_imbalance or 0.0) < 0.0:
-        yield "kept_imbalance: is no share"
+    if (release.residual_imbalance or 0.0) < 0.0:
+        yield "residual_imbalance: is no share"
     for step in release.steps:
         for line in _no_step(step, proven=release.standing is not Standing.UNPROVEN):
             yield f"steps: {_line(step.step)}: {line}"

@@ -285,8 +285,8 @@ class Release(BaseRelease):
     """A release to publish. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
-    of the scaled covariates. ``kept_imbalance`` is the share of a difference between the arms that its
-    weights are predicted to leave, by :func:`~dp2erm_cvx.plan.predict.kept_imbalance`; None where that is
+    of the scaled covariates. ``residual_imbalance`` is the share of a difference between the arms that its
+    weights are predicted to leave, by :func:`~dp2erm_cvx.plan.predict.residual_imbalance`; None where that is
     not known.
     """
 
@@ -295,7 +295,7 @@ class Release(BaseRelease):
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
-    kept_imbalance: float | None = None
+    residual_imbalance: float | None = None
 
     @property
     def first_stage(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
-from dp2erm_cvx.plan.predict import NoiseRange, kept_confounding, noise_range, rule_noise
+from dp2erm_cvx.plan.predict import NoiseRange, noise_range, residual_bias, rule_noise
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
@@ -66,8 +66,8 @@ class RuleRelease(BaseRelease):
     to flip: all from theta, public guesses and a public covariate spread alone. ``settings`` hold the public
     settings and guesses, such as the ``mass`` of the factors over n. ``gains`` say what the rule is worth,
     ``released`` the integers that noise was added to for them, where a share of the budget was declared for
-    that. ``kept_confounding`` is the share of a bias that is predicted to stay, by
-    :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
+    that. ``residual_bias`` is the share of a bias that is predicted to stay, by
+    :func:`~dp2erm_cvx.plan.predict.residual_bias`; None where that is not known.
 
     Where a mean and mean squares of covariates are released, ``covariate_mean`` (k,) is subtracted from the
     scaled covariates, which are then multiplied by ``covariate_scale`` (k,) and shrunk to ``covariate_norm``:
@@ -88,7 +88,7 @@ class RuleRelease(BaseRelease):
     settings: dict[str, Any]
     gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
-    kept_confounding: float | None = None
+    residual_bias: float | None = None
     covariate_mean: tuple[float, ...] = ()
     covariate_norm: float
     covariate_scale: tuple[float, ...]
@@ -197,7 +197,7 @@ def make_rule(
         declared=declaration_of(plan),
         gains=tuple(gains(plan, released, sums)) if sums else (),
         released=sums,
-        kept_confounding=kept_confounding(plan),
+        residual_bias=residual_bias(plan),
         covariate_mean=() if mean is None else tuple(mean.tolist()),
         covariate_norm=study.norm_bound,
         covariate_scale=tuple(scale.tolist()),

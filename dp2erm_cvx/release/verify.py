@@ -126,7 +126,7 @@ _NO_NUMBERS = (ArithmeticError, AssertionError, AttributeError, LookupError, Typ
 _SAME = 1e-6
 #: The same, and an absolute one, of shares that are predicted by solves and draws on synthetic records.
 _PREDICTED, _NEAR = 0.02, 1e-4
-_PREDICTIONS = ("kept_confounding", "kept_imbalance", "flipped_share")
+_PREDICTIONS = ("residual_bias", "residual_imbalance", "flipped_share")
 
 
 @dataclass(frozen=True)

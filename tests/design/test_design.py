@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
-from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess
-from dp2erm_cvx.design.question import Population
-from dp2erm_cvx.design.result import enough_records
+from dp2erm_cvx.design import DesignRequest, DesignResult, DesignRow, DesignScenario
+from dp2erm_cvx.design.request import Population
+from dp2erm_cvx.design.result import required_records
 from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
@@ -44,9 +44,9 @@ encoding = "latin-1"
 LINE = Domain(covariate_bound=1.0, outcome_bound=6.0, ranges={"x": (-1.0, 1.0)})
 
 
-def question(domain=LINE, n=400, epsilon=2.0, **others):
+def request(domain=LINE, n=400, epsilon=2.0, **others):
     features = len(domain.ranges)
-    return DesignQuestion(domain, n, features, Budget(epsilon), **{"replicates": 10, **others})
+    return DesignRequest(domain, n, features, Budget(epsilon), **{"replicates": 10, **others})
 
 
 @pytest.fixture
@@ -71,25 +71,27 @@ def test_sampling_weights_cost_their_bound_over_their_mean():
     weighted = replace(LINE, codebook=Codebook(sampling_weights=SamplingWeights("wt", 4.0)))
     plain, counted = (
         replicate(asked, design_candidates(asked, 1), 0)[0][0].noise
-        for asked in (question(n=4000), question(weighted, n=4000))
+        for asked in (request(n=4000), request(weighted, n=4000))
     )
     assert 3.0 < counted / plain < 5.0  # the default score bound is smaller for fewer records
 
 
 @pytest.mark.parametrize("confounding", ["none", "strong"])
 def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
-    stated = Guess(effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3)
-    guess = stated.filled(clinic, "effect")
-    population = Population(clinic, len(clinic.ranges), guess, (7,))
+    stated = DesignScenario(
+        effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3
+    )
+    scenario = stated.filled(clinic, "effect")
+    population = Population(clinic, len(clinic.ranges), scenario, (7,))
     X, a, y = population.draw(100_000, np.random.default_rng(0))
     e, effects = population.propensity(X), population.effects(X)
     assert a.mean() == pytest.approx(0.3, abs=0.01)
-    assert np.std(np.log(e / (1 - e))) == pytest.approx(guess.log_odds, rel=0.03, abs=1e-9)
+    assert np.std(np.log(e / (1 - e))) == pytest.approx(scenario.log_odds, rel=0.03, abs=1e-9)
     assert (effects.mean(), effects.std()) == pytest.approx((3.0, 2.0), abs=0.1)
     control = population.means(X)[:, 0] + 0.5 * effects
-    assert np.var(control) == pytest.approx(guess.explained * 64.0, rel=0.1)
+    assert np.var(control) == pytest.approx(scenario.explained * 64.0, rel=0.1)
     noise = y - population.means(X)[np.arange(len(e)), a]
-    assert np.var(noise) == pytest.approx((1 - guess.explained) * 64.0, rel=0.02)
+    assert np.var(noise) == pytest.approx((1 - scenario.explained) * 64.0, rel=0.02)
     naive = y[a == 1].mean() - y[a == 0].mean() - 3.0
     assert naive == pytest.approx(population.confounded_by, abs=0.2)
     assert (abs(naive) > 3.0) == (confounding == "strong")
@@ -102,8 +104,10 @@ def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
 
 def test_two_outcomes_are_two():
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
-    guess = Guess(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(domain, "effect")
-    population = Population(domain, 1, guess)
+    scenario = DesignScenario(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(
+        domain, "effect"
+    )
+    population = Population(domain, 1, scenario)
     X, a, y = population.draw(100_000, np.random.default_rng(0))
     assert set(y) == {0.0, 1.0}
     assert population.truth("ate") == pytest.approx(0.2, abs=0.03)
@@ -112,14 +116,14 @@ def test_two_outcomes_are_two():
 
 
 def test_what_is_not_stated_is_filled_in_and_told():
-    guess = Guess(effect=2.0)
-    filled = guess.filled(LINE, "effect")
+    scenario = DesignScenario(effect=2.0)
+    filled = scenario.filled(LINE, "effect")
     assert (filled.effect, filled.outcome_scale, filled.effect_spread) == (2.0, 2.0, 0.38)
-    stated = {name: stated for name, _, stated in guess.stated(filled)}
+    stated = {name: stated for name, _, stated in scenario.stated(filled)}
     assert [name for name in stated if stated[name]] == ["effect"]
     costly = replace(LINE, treatment_cost=1.5)
-    assert Guess().filled(costly, "rule").effect == 1.5  # nobody knows in advance whom to treat
-    assert Guess().filled(costly, "effect").effect == 2.5
+    assert DesignScenario().filled(costly, "rule").effect == 1.5  # nobody knows in advance whom to treat
+    assert DesignScenario().filled(costly, "effect").effect == 2.5
 
 
 def test_guesses_and_questions_that_are_none():
@@ -128,20 +132,22 @@ def test_guesses_and_questions_that_are_none():
         *(("curved", -0.1), ("effect_spread", -1.0), ("outcome_scale", 0.0), ("effect", math.nan)),
     ):
         with pytest.raises(DeclarationError, match=name):
-            Guess(**{name: wrong})
+            DesignScenario(**{name: wrong})
     for name, wrong in (
         *(("goal", "value"), ("estimand", "risks"), ("replicates", 9), ("seed", -1), ("n", 10**7)),
-        ("guess", Guess(drivers=("y",))),
+        ("scenario", DesignScenario(drivers=("y",))),
     ):
         with pytest.raises(DeclarationError):
-            question(**{name: wrong})
+            request(**{name: wrong})
     with pytest.raises(DeclarationError):
-        DesignQuestion(LINE, 100, 3, Budget(1.0))  # one range
+        DesignRequest(LINE, 100, 3, Budget(1.0))  # one range
 
 
 def test_a_row_is_what_releases_do():
     """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
-    asked = question(n=300, replicates=24, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
+    asked = request(
+        n=300, replicates=24, scenario=DesignScenario(curved=0.0, confounding=1.0, effect_spread=0.0)
+    )
     (one,) = design_candidates(asked, 1)
     found = one.of_effect([replicate(asked, [one], k)[0][0] for k in range(24)])
     off, width, held = np.empty(24), np.empty(24), np.empty(24)
@@ -165,7 +171,7 @@ def test_the_result_depends_on_the_question_alone_and_a_failure_is_told(monkeypa
     def failing(self, *data):
         raise CalibrationError("planted")
 
-    asked = question(n=60, replicates=10)
+    asked = request(n=60, replicates=10)
     compared = design_candidates(asked, 2)
     first, again = (replicate(asked, compared, 4) for _ in range(2))
     assert first == again
@@ -191,13 +197,13 @@ def test_ties_are_told_by_paired_differences():
         row("no interval", 0.1 * common, covers=math.nan),
         row("failed", (), reason="no plan"),
     ]
-    found = ranked(question(), rows)
+    found = ranked(request(), rows)
     names = [one.name for one in found]
     assert names[:3] == ["public rule", "the same within error", "a little worse each time"]
     assert names[3:] == ["sharp and wrong", "no interval", "failed"]
     assert [one.tied for one in found] == [True, True, False, False, False, False]
     # a rule has no interval that could miss
-    assert ranked(question(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
+    assert ranked(request(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
 
 
 def trials(misses, low=-0.5):
@@ -217,7 +223,7 @@ def test_what_covers_less_than_09_is_never_first():
         DesignRow(name).of_effect(runs, 9.0 if name == "wide" else 0.1) for name, runs in rows.items()
     )
     assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
-    asked = question(guess=Guess(effect=4.2))
+    asked = request(scenario=DesignScenario(effect=4.2))
     assert [one.name for one in ranked(asked, [short, weights, wide])] == ["wide", "short", "weights"]
     found = ranked(asked, [weights, worse, short])
     assert [one.name for one in found] == ["short", "worse", "weights"]
@@ -237,29 +243,29 @@ def test_what_covers_less_than_09_is_never_first():
     assert DesignRow("").of_effect([SimulatedRun(0.4, -math.inf, math.inf)] * 10).holds
 
 
-@pytest.mark.parametrize(("most", "enough"), [(0, (400, "more")), (1000, (570, "simulated"))])
-def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
+@pytest.mark.parametrize(("most", "required"), [(0, (400, "more")), (1000, (570, "simulated"))])
+def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, required):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
-    asked = question(guess=Guess(effect=4.0, confounding="none"), replicates=20)
+    asked = request(scenario=DesignScenario(effect=4.0, confounding="none"), replicates=20)
     missing = DesignRow("default").of_effect(trials(8), 0.1)
     result = DesignResult(asked, (missing,), missing, 0.0)
-    assert enough_records(result, 1, lambda *_: None) == enough
+    assert required_records(result, 1, lambda *_: None) == required
 
 
 def test_the_default_is_simulated_where_weights_come_first():
-    asked, rows = question(goal="rule", n=200, guess=Guess(effect_spread=4.0)), []
+    asked, rows = request(goal="rule", n=200, scenario=DesignScenario(effect_spread=4.0)), []
     for name, wrong in (("constant", 0.5), ("weights", 0.45)):
         rows.append(DesignRow(name, name).of_rule([SimulatedRun(wrong, lost=1.0)] * 10))
     result = DesignResult(asked, (rows[1], rows[1]), rows[0], 0.0)
-    assert enough_records(result, 1, lambda *_: None)[1] == "simulated"
+    assert required_records(result, 1, lambda *_: None)[1] == "simulated"
 
 
 def test_what_is_worth_reading():
     constant = DesignRow("constant").of_rule([SimulatedRun(0.5)] * 10)
 
     def answers(one, goal="effect", beside=constant, effect=1.0):
-        asked = question(goal=goal, guess=Guess(effect=effect))
+        asked = request(goal=goal, scenario=DesignScenario(effect=effect))
         return DesignResult(asked, (one,), beside, 0.0).answers
 
     assert answers(replace(row("", [1.0] * 10), width=0.9))
@@ -276,7 +282,7 @@ def test_what_is_worth_reading():
 def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
     """Planted: every release of the public rule is 2 too high."""
     effect, interval = PrivateEffect.effect_.fget, PrivateEffect.interval_.fget
-    asked = question(n=300)
+    asked = request(n=300)
     compared = design_candidates(asked, 1)
     plain = replicate(asked, compared, 0)[0][0]
     moves = {"effect_": lambda model: effect(model) + 2.0}
@@ -287,21 +293,21 @@ def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
 
 
 def test_settings_that_the_public_rule_takes_are_not_repeated():
-    found = design_candidates(question(n=5000, epsilon=1.0))
+    found = design_candidates(request(n=5000, epsilon=1.0))
     names = [one.name for one in found]
     assert names[0] == "default"
     assert len(set(names)) == len(names)
     plans = [one.model.plan(5000, 1).study for one in found if one.kind == "effect"]
     assert len({(str(study.settings), study.noise) for study in plans}) == len(plans)
     assert any(name.startswith("cells") for name in names)  # one covariate has room for cells
-    gaussian = design_candidates(replace(question(), budget=Budget(1.0, 1e-6)), 3)
+    gaussian = design_candidates(replace(request(), budget=Budget(1.0, 1e-6)), 3)
     assert any(one.name.endswith("gaussian noise") for one in gaussian)
 
 
 @pytest.mark.parametrize("goal", ["effect", "rule"])
 def test_every_study_is_the_candidate(clinic, goal):
     """A study with its settings releases, with its seed, exactly what the simulated candidate releases."""
-    asked = DesignQuestion(clinic, 400, len(clinic.ranges), Budget(2.0), goal)
+    asked = DesignRequest(clinic, 400, len(clinic.ranges), Budget(2.0), goal)
     frame = patients(400)
     frame.to_csv("data.csv", sep=";", encoding="latin-1", index=False)
     compared = design_candidates(asked)
@@ -322,7 +328,7 @@ def test_every_study_is_the_candidate(clinic, goal):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Two candidates, which take less time than all, simulated once for a question; the questions."""
+    """Two candidates, which take less time than all, simulated once for a request."""
     questions, known = [], {}
 
     def candidates(asked, most=None):
@@ -356,7 +362,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
     asked = designed(*words, "--output", "study.toml").stdout
     assert asked.splitlines()[-1] == "dp2erm run study.toml DATA.csv"
     facts = json.loads(designed(*words, "--json").stdout)
-    assert (facts["answers"], facts["enough"], facts["guess"]["effect"]) == (True, None, 12)
+    assert (facts["answers"], facts["required_n"], facts["scenario"]["effect"]) == (True, None, 12)
     assert facts["study"] == Path("study.toml").read_text(encoding="utf-8")
     assert ("effect" in facts["guessed"], "outcome_scale" in facts["guessed"]) == (False, True)
     assert (facts["rows"][0]["tied"], facts["rows"][0]["kind"]) == (True, "effect")
@@ -421,7 +427,7 @@ def test_where_nothing_answers_it_says_so(monkeypatch, few, tmp_path):
     assert told.stdout.splitlines()[-2:] == ["If you run it all the same:", "dp2erm run s.toml DATA.csv"]
     facts = json.loads(run("design", *words, "--goal", "rule", "--json").stdout)
     assert facts["answers"] is False
-    assert facts["enough"]["n_samples"] > 40
+    assert facts["required_n"]["n_samples"] > 40
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.design import DesignQuestion, PublicData, design
-from dp2erm_cvx.design.scenario import treatment_probabilities, value_of_rule
+from dp2erm_cvx.design import DesignRequest, PublicData, design
+from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from tests.command_line import done, run
@@ -25,13 +25,13 @@ def records(n: int = 120, seed: int = 0) -> Dataset:
     return Dataset.from_arrays(X, a, np.clip(0.4 * X[:, 1] * (2 * a - 1) + 0.1 * rng.normal(size=n), -1, 1))
 
 
-def question(data=None, n=100, domain=DOMAIN, goal="rule", **changes):
+def request(data=None, n=100, domain=DOMAIN, goal="rule", **changes):
     public = PublicData(
         records() if data is None else data,
         "simulated",
         **{name: changes.pop(name) for name in ("holdout", "score") if name in changes},
     )
-    return DesignQuestion(domain, n, 2, Budget(5.0), goal, **{"public": public, "replicates": 10, **changes})
+    return DesignRequest(domain, n, 2, Budget(5.0), goal, **{"public": public, "replicates": 10, **changes})
 
 
 def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN, **changes):
@@ -41,8 +41,8 @@ def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN
 def test_the_clear_winner_wins_and_a_design_is_repeatable():
     models = {"much noise": candidate(0.05), "little noise": candidate(200.0)}
     models["balanced"] = candidate(200.0, EntropyBalancing(ridge=0.05))
-    result, again = (design(question(), models) for _ in range(2))
-    assert result.rows == again.rows != design(question(seed=5), models).rows
+    result, again = (design(request(), models) for _ in range(2))
+    assert result.rows == again.rows != design(request(seed=5), models).rows
     noisy, calm = result.row("much noise"), result.row("little noise")
     assert [one.name for one in result.rows][-1] == "much noise"
     assert (result.answers, calm.effective, calm.value) == (True, pytest.approx(1), -np.mean(calm.scores))
@@ -51,7 +51,7 @@ def test_the_clear_winner_wins_and_a_design_is_repeatable():
     assert result.row("balanced").effective < 0.95
     with pytest.raises(DeclarationError, match="did you mean balanced"):
         result.row("balanzed")
-    listed = design(question(), [candidate(), candidate(0.05)])
+    listed = design(request(), [candidate(), candidate(0.05)])
     plain = json.loads(json.dumps(listed.to_dict()))
     assert plain["public"] == "simulated"
     assert [row["name"] for row in plain["rows"]] == ["candidate 1", "candidate 2"]
@@ -64,7 +64,7 @@ def test_nothing_is_charged_and_seeds_and_ledgers_of_candidates_are_not_used(tmp
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.declare("trial", Budget(100.0))
     charged = candidate(ledger=ledger, dataset="trial")
-    plain, alone = (design(question(), [one]) for one in (candidate(seed=3), charged))
+    plain, alone = (design(request(), [one]) for one in (candidate(seed=3), charged))
     assert plain.best.scores == alone.best.scores
     assert ledger.account("trial").receipts == ()
     assert not hasattr(charged, "release_")
@@ -72,13 +72,13 @@ def test_nothing_is_charged_and_seeds_and_ledgers_of_candidates_are_not_used(tmp
 
 def test_what_fails_is_a_row_and_never_wins():
     given = {"bad": candidate(second="arm_means", calibration="renyi"), "good": candidate()}
-    result = design(question(), given)
+    result = design(request(), given)
     assert result.best.name == "good"
     assert "10 of 10 runs failed" in result.row("bad").reason
     assert result.row("bad").reason in " ".join(str(result).split())
     # a floor that some bootstrap samples miss
     domain = Domain(1.5, 1.0, arm_floor=int(np.sum(records().a)) - 10)
-    failed = design(question(n=110, domain=domain, replicates=20), [candidate(domain=domain)])
+    failed = design(request(n=110, domain=domain, replicates=20), [candidate(domain=domain)])
     assert "an arm has fewer" in failed.best.reason
     assert not failed.answers
 
@@ -97,7 +97,7 @@ def test_another_score_sees_what_was_left_out():
 
     def asked(n, **changes):
         public = PublicData(data, "simulated", score=agreement, **changes)
-        return DesignQuestion(domain, n, 10, Budget(5.0), "rule", public=public, replicates=10)
+        return DesignRequest(domain, n, 10, Budget(5.0), "rule", public=public, replicates=10)
 
     given = {"much": candidate(0.1, domain=domain), "little": candidate(1e4, domain=domain)}
     result = design(asked(300), given)
@@ -129,8 +129,8 @@ def test_costs_count():
     data = records()
     dear = Domain(1.5, 1.0, treatment_cost=0.75)
     paid = Dataset.from_arrays(data.X, data.a, data.y + 0.75 * data.a)
-    free, ignored = (design(question(one), [candidate()]).best for one in (data, paid))
-    costly = design(question(paid, domain=dear), [candidate(domain=dear)]).best
+    free, ignored = (design(request(one), [candidate()]).best for one in (data, paid))
+    costly = design(request(paid, domain=dear), [candidate(domain=dear)]).best
     np.testing.assert_allclose(costly.scores, free.scores, rtol=1e-9)
     assert ignored.value > costly.value + 0.1
 
@@ -142,7 +142,7 @@ def test_an_effect_is_that_of_the_public_records():
     a = (rng.random(2000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
     data = Dataset.from_arrays(X, a, X[:, 0] + 0.5 * a + 0.3 * rng.standard_normal(2000))
     domain = Domain(1.5, 3.0, treatment_cost=0.1)
-    asked = question(data, 2000, domain, "effect", replicates=20)
+    asked = request(data, 2000, domain, "effect", replicates=20)
     given = {
         "plain means": candidate(5.0, second="arm_means", domain=domain),
         "default": PrivateEffect(domain, Budget(5.0), residual_scale=0.3),
@@ -151,7 +151,7 @@ def test_an_effect_is_that_of_the_public_records():
     assert (result.best.name, result.answers) == ("default", True)
     assert result.row("default").error < 0.1 < result.row("plain means").bias
     assert result.confounded_by == pytest.approx(result.row("plain means").bias, abs=0.05)
-    overlap = design(question(data, 2000, domain, "effect", estimand="overlap"), {
+    overlap = design(request(data, 2000, domain, "effect", estimand="overlap"), {
         "overlap": PrivateEffect(domain, Budget(5.0), residual_scale=0.3, estimand="overlap")
     })  # fmt: skip
     assert abs(overlap.best.bias) < 0.1
@@ -167,7 +167,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     book = Codebook({"column": "arm", "treated": "drug", "control": "none"}, "y")
     domain = Domain(1.5, 10.0, ranges={"x": (-1.0, 1.0)}, codebook=book, intercept=1.0)
     public = PublicData(Dataset.coded(domain, frame, frame.arm, frame.y), "simulated", holdout=0.3)
-    asked = DesignQuestion(domain, 1000, 1, Budget(50.0), "rule", public=public, replicates=10)
+    asked = DesignRequest(domain, 1000, 1, Budget(50.0), "rule", public=public, replicates=10)
     result = design(
         asked, {"rule": PrivateRule(domain, Budget(50.0)), "weights": candidate(50.0, domain=domain)}
     )
@@ -208,7 +208,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
 def test_what_is_refused(match, changes):
     given = changes.pop("models", [candidate()])
     with pytest.raises(DeclarationError, match=match):
-        design(question(**changes), given)
+        design(request(**changes), given)
 
 
 def test_public_data_have_a_source_and_fit_the_domain():
@@ -221,6 +221,6 @@ def test_public_data_have_a_source_and_fit_the_domain():
         PublicData(data.X, "a registry")
     domain = Domain(1.5, 1.0, ranges={"dose": (-1, 1), "age": (-1, 1)})
     with pytest.raises(DeclarationError, match="the public data have x1, x2"):
-        question(data, domain=domain)
+        request(data, domain=domain)
     with pytest.raises(DataError, match="one treatment only"):
-        question(Dataset.from_arrays(data.X, np.ones(120, int), data.y))
+        request(Dataset.from_arrays(data.X, np.ones(120, int), data.y))

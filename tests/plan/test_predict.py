@@ -11,10 +11,10 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import (
     DIFFERENCE,
     MISSING,
-    kept_confounding,
-    kept_imbalance,
     noise_range,
     public_covariates,
+    residual_bias,
+    residual_imbalance,
 )
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -28,7 +28,7 @@ DOMAIN, NARROW = (Domain(covariate_bound=1.5, outcome_bound=bound) for bound in 
 
 def rule(n, epsilon=1.0, **settings):
     model = PrivateRule(DOMAIN, Budget(epsilon), outcome_scale=2.0, settings=settings)
-    return kept_confounding(model.plan(n, 2))
+    return residual_bias(model.plan(n, 2))
 
 
 def confounded(n, seed):
@@ -66,7 +66,7 @@ def test_nothing_is_predicted_where_nothing_is_confounded_or_known():
 
 
 def kept(first, n=1000, epsilon=1.0):
-    return kept_imbalance(make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon))))
+    return residual_imbalance(make_plan(Study(first, arm_means(), Universe(NARROW, n, 3), Budget(epsilon))))
 
 
 def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
@@ -75,7 +75,7 @@ def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
 
     plan = make_plan(Study(Uniform(), arm_means(), Universe(Domain(1.5, 7.0), 100, 2), Budget(1.0)))
     monkeypatch.setattr(Domain, "records", refused)
-    assert kept_imbalance(plan) is None
+    assert residual_imbalance(plan) is None
 
 
 def test_a_ridge_decides_how_much_stays():

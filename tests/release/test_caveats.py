@@ -49,8 +49,8 @@ def releases():
     book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400, "count": 1}}
     share = {"outcome_center": 0.5, "outcome_bound": 0.5}
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
-    made += [ranged, replace(rule, flipped_share=0.4), replace(rule, kept_confounding=0.9)]
-    return made + [replace(weights, kept_imbalance=share) for share in (0.1, 0.9)]
+    made += [ranged, replace(rule, flipped_share=0.4), replace(rule, residual_bias=0.9)]
+    return made + [replace(weights, residual_imbalance=share) for share in (0.1, 0.9)]
 
 
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:

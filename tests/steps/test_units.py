@@ -25,7 +25,7 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.design.question import DesignQuestion
+from dp2erm_cvx.design.request import DesignRequest
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
@@ -412,7 +412,7 @@ def test_what_does_not_know_persons_refuses_them():
     fits = [
         lambda: PrivateTwoStageERM(public, Budget(1.0)).fit(table, table.arm, table.y),
         lambda: PrivateTwoStageERM(public, Budget(1.0)).plan(N, 3),
-        lambda: DesignQuestion(public, N, 3, Budget(1.0)),
+        lambda: DesignRequest(public, N, 3, Budget(1.0)),
     ]
     for fit in fits:
         with pytest.raises(DeclarationError, match=r"unit: .* protects single records"):

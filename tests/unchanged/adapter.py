@@ -172,7 +172,7 @@ ESTIMATORS = {"effect": PrivateEffect, "rule": PrivateRule, "weights": PrivateTw
 STATED = (
     *("estimate", "interval", "standard_deviation", "released", "risks", "ratios", "groups", "counted"),
     *("capped", "target", "outcome_unit", "ranges", "theta", "noise_effect", "flipped_share", "gains"),
-    *("kept_confounding", "kept_imbalance", "covariate_mean", "covariate_norm", "covariate_scale"),
+    *("residual_bias", "residual_imbalance", "covariate_mean", "covariate_norm", "covariate_scale"),
     *("own_units", "nuisances", "guarantee", "steps"),
 )
 

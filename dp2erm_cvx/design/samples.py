@@ -19,7 +19,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.public import one_line, public_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.design.question import DesignQuestion
+    from dp2erm_cvx.design.request import DesignRequest
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[Any, Array, NDArray[np.int64], Array], float]
@@ -131,17 +131,17 @@ class PublicData:
                 f"the {N} public records to score on: set some aside with holdout=0.3, or give more"
             )
 
-    def scenario(self, question: DesignQuestion, rng: np.random.Generator) -> DesignSample:
+    def sample(self, request: DesignRequest, rng: np.random.Generator) -> DesignSample:
         """A bootstrap sample of the records; rules are judged on those that it leaves out."""
-        data, domain, N = self.dataset, question.domain, self.dataset.n_samples
-        if question.goal == "effect" or self.holdout is None:
-            drawn = rng.integers(N, size=question.n_samples)
+        data, domain, N = self.dataset, request.domain, self.dataset.n_samples
+        if request.goal == "effect" or self.holdout is None:
+            drawn = rng.integers(N, size=request.n_samples)
             left_out = np.setdiff1d(np.arange(N), drawn)
         else:
             left_out, rest = np.split(rng.permutation(N), [math.floor(self.holdout * N)])
-            drawn = rest[rng.integers(len(rest), size=question.n_samples)]
+            drawn = rest[rng.integers(len(rest), size=request.n_samples)]
         counts = np.ones(len(data.a)) if data.sampling is None else data.sampling
-        truth, off = _without_privacy(data, question.estimand)
+        truth, off = _without_privacy(data, request.estimand)
         weights = (counts / treatment_probabilities(data, domain))[left_out]
         judged_at = data.at(left_out)
         a, y = judged_at.a, judged_at.y

@@ -1,4 +1,4 @@
-"""The question of a design, the guessed data-generating process, and records drawn from it."""
+"""The request of a design, the guessed data-generating process, and records drawn from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.design.scenario import DesignSample, PublicData, SimulatedRun
+from dp2erm_cvx.design.samples import DesignSample, PublicData, SimulatedRun
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import public_covariates
@@ -36,8 +36,8 @@ CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
 
 
 @dataclass(frozen=True)
-class Guess:
-    """Public guess of the data-generating process. Parts that are None are filled in.
+class DesignScenario:
+    """A public guess of the data-generating process. Parts that are None are filled in.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class Guess:
         strength = self.confounding
         return CONFOUNDING[strength] if isinstance(strength, str) else float(strength)
 
-    def filled(self, domain: Domain, goal: str) -> Guess:
-        """The guess with numbers in place of every None, of the size that the domain and the goal suggest."""
+    def filled(self, domain: Domain, goal: str) -> DesignScenario:
+        """The scenario with numbers for every None, of the size that the domain and the goal suggest."""
         rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
         binary = self.binary or domain.binary_outcome
         if scale is None or binary:
@@ -109,9 +109,9 @@ class Guess:
         """Residual standard deviation of an outcome of this standard deviation."""
         return scale if binary else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
 
-    def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
-        """Name and value of every part of the ``filled`` guess, and whether it is stated here."""
-        default = Guess()
+    def stated(self, filled: DesignScenario) -> list[tuple[str, Any, bool]]:
+        """Name and value of every part of the ``filled`` scenario, and whether it is stated here."""
+        default = DesignScenario()
         return [
             (name, getattr(filled, name), getattr(self, name) != getattr(default, name))
             for name in vars(self)
@@ -119,7 +119,7 @@ class Guess:
 
 
 def rounded(value: float) -> float:
-    """Two significant digits, as a guess has them: what is printed is what is simulated."""
+    """Two significant digits, as a scenario has them: what is printed is what is simulated."""
     return float(f"{value:.2g}")
 
 
@@ -136,8 +136,8 @@ def _among(name: str, value: object, *, known: tuple[str, ...]) -> object:
 
 
 @dataclass(frozen=True)
-class DesignQuestion:
-    """The question which pipeline and which settings to take, for so many records and such a budget.
+class DesignRequest:
+    """The request which pipeline and which settings to take, for so many records and such a budget.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class DesignQuestion:
         As in :class:`~dp2erm_cvx.universe.Universe`.
     goal
         "effect", an average effect with an interval; "rule", whom to treat.
-    guess
-        The population that records are simulated from, see :class:`Guess`.
+    scenario
+        The population that records are simulated from, see :class:`DesignScenario`.
     estimand
         Of an effect: "ate", "att" or "overlap".
     replicates
@@ -158,8 +158,8 @@ class DesignQuestion:
     declared
         Settings of the estimator that hold whatever the design finds, such as those of a study file.
     public
-        Public records to draw samples from, in place of simulated ones. The guess then sets no more than what
-        pipelines declare.
+        Public records to draw samples from, in place of simulated ones. The scenario then sets no more than
+        what pipelines declare.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -169,7 +169,7 @@ class DesignQuestion:
     n_features: int
     budget: Budget
     goal: str = setting("effect", _among, known=GOALS)
-    guess: Guess = field(default_factory=Guess)
+    scenario: DesignScenario = field(default_factory=DesignScenario)
     estimand: str = setting("ate", _among, known=ESTIMANDS)
     replicates: int = setting(50, whole_number, at_least=10)
     seed: int = setting(0, whole_number, at_least=0)
@@ -190,7 +190,7 @@ class DesignQuestion:
         put(self, "n_samples", universe.n_samples)
         put(self, "n_features", universe.n_features)
         check_settings(self)
-        driver_columns(self.guess, self.domain, self.n_features)
+        driver_columns(self.scenario, self.domain, self.n_features)
         if self.public is not None:
             if not isinstance(self.public, PublicData):
                 raise DeclarationError(
@@ -205,9 +205,9 @@ class DesignQuestion:
         return Universe(self.domain, self.n_samples, self.n_features)
 
     @property
-    def filled(self) -> Guess:
-        """The guess with a number for everything."""
-        return self.guess.filled(self.domain, self.goal)
+    def filled(self) -> DesignScenario:
+        """The scenario with a number for everything."""
+        return self.scenario.filled(self.domain, self.goal)
 
     @property
     def outcome_scale(self) -> float:
@@ -226,17 +226,17 @@ class DesignQuestion:
 
     @property
     def heterogeneity(self) -> float:
-        """Declared heterogeneity of effects: at least the default, which the guess may round."""
+        """Declared heterogeneity of effects: at least the default, which the scenario may round."""
         ratio = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
         return ratio if ratio > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
 
 
-def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
+def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) -> list[int]:
     """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown one."""
-    if guess.drivers is None:
+    if scenario.drivers is None:
         return list(range(n_features))
     book = domain.codebook
-    chosen = guess.drivers if book is None else book.expanded(guess.drivers)
+    chosen = scenario.drivers if book is None else book.expanded(scenario.drivers)
     return chosen_columns("drivers", chosen, domain.columns or (), n_features)
 
 
@@ -252,19 +252,21 @@ _LEAST = 0.02
 
 
 class Population:
-    """One population that a filled ``guess`` describes.
+    """One population that a filled ``scenario`` describes.
 
     Two lines in the scaled covariates are drawn by ``seed``: one that outcome and log odds of treatment
     follow alike, one that the effect follows. Both have a standard deviation of 1 in the population, so that
-    the guess states the sizes. Covariates are those of
+    the scenario states the sizes. Covariates are those of
     :func:`~dp2erm_cvx.plan.predict.public_covariates`.
     """
 
-    def __init__(self, domain: Domain, n_features: int, guess: Guess, seed: tuple[int, ...] = (0,)) -> None:
-        self.domain, self.n_features, self.guess = domain, n_features, guess
-        sizes = guess.effect, guess.effect_spread, guess.outcome_scale
+    def __init__(
+        self, domain: Domain, n_features: int, scenario: DesignScenario, seed: tuple[int, ...] = (0,)
+    ) -> None:
+        self.domain, self.n_features, self.scenario = domain, n_features, scenario
+        sizes = scenario.effect, scenario.effect_spread, scenario.outcome_scale
         self.effect, self.spread, self.scale = (0.0 if size is None else size for size in sizes)
-        self._columns = driver_columns(guess, domain, n_features)
+        self._columns = driver_columns(scenario, domain, n_features)
         rng = np.random.default_rng(seed)
         self.census = public_covariates(domain, n_features, _CENSUS, rng, _SHIFT)
         own = self._scaled(self.census)
@@ -282,7 +284,7 @@ class Population:
         along = self._along(self.census)[0]
         # the log odds of the declared share
         self._share = brentq(
-            lambda at: float(np.mean(expit(at + guess.log_odds * along))) - guess.treated, -750.0, 750.0
+            lambda at: float(np.mean(expit(at + scenario.log_odds * along))) - scenario.treated, -750.0, 750.0
         )
         slope, constant = np.polyfit(along, along**2, 1)
         self._square = slope, constant, max(float(np.std(along**2 - slope * along)), 1e-300)
@@ -297,21 +299,21 @@ class Population:
 
     def propensity(self, X: Array) -> Array:
         """P(A = 1 | x), (n,)."""
-        return np.asarray(expit(self._share + self.guess.log_odds * self._along(X)[0]))
+        return np.asarray(expit(self._share + self.scenario.log_odds * self._along(X)[0]))
 
     def means(self, X: Array) -> Array:
         """Mean outcomes without and with treatment, (n, 2), before any cost."""
-        guess, cost = self.guess, self.domain.treatment_cost
+        scenario, cost = self.scenario, self.domain.treatment_cost
         line, other = self._along(X)
         slope, constant, left = self._square
         square = (line**2 - slope * line - constant) / left
-        bent = math.sqrt(1.0 - guess.curved) * line + math.sqrt(guess.curved) * square
-        middle = self.domain.outcome_center + _OFF * self.scale * (0.0 if guess.binary else 1.0)
-        control = middle + self.scale * math.sqrt(guess.explained) * bent
+        bent = math.sqrt(1.0 - scenario.curved) * line + math.sqrt(scenario.curved) * square
+        middle = self.domain.outcome_center + _OFF * self.scale * (0.0 if scenario.binary else 1.0)
+        control = middle + self.scale * math.sqrt(scenario.explained) * bent
         effect = self.effect + self.spread * other
         control = control - 0.5 * (effect - cost)
         means = np.column_stack([control, control + effect])
-        if not guess.binary:
+        if not scenario.binary:
             return means
         low, room = self._ends()
         return low + room * np.clip((means - low) / room, _LEAST, 1.0 - _LEAST)
@@ -343,15 +345,15 @@ class Population:
         X = public_covariates(self.domain, self.n_features, n_samples, rng, _SHIFT)
         a = (rng.random(n_samples) < self.propensity(X)).astype(np.int64)
         mean = self.means(X)[np.arange(n_samples), a]
-        if self.guess.binary:
+        if self.scenario.binary:
             low, room = self._ends()
             return X, a, low + room * (rng.random(n_samples) < (mean - low) / room).astype(np.float64)
-        noise = math.sqrt(1.0 - self.guess.explained) * self.scale
+        noise = math.sqrt(1.0 - self.scenario.explained) * self.scale
         return X, a, mean + noise * rng.standard_normal(n_samples)
 
-    def scenario(self, question: DesignQuestion, rng: np.random.Generator) -> DesignSample:
+    def sample(self, request: DesignRequest, rng: np.random.Generator) -> DesignSample:
         """Independent records; decisions are judged by the true effects of others."""
-        n, weights, census = question.n_samples, self.domain.sampling, self.census[:_JUDGED]
+        n, weights, census = request.n_samples, self.domain.sampling, self.census[:_JUDGED]
         raw, a, y = self.draw(n, rng)
         names = self.domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
         # equal ones, as large as the public guess: they cost noise, and no sampling error
@@ -364,7 +366,7 @@ class Population:
 
         data = replace(Dataset.from_arrays(raw, a, y, names), sampling=sampling)
         judged_at = Dataset.from_arrays(census, nothing, nothing, names)
-        return DesignSample(data, self.truth(question.estimand), judged_at, judge, self.confounded_by)
+        return DesignSample(data, self.truth(request.estimand), judged_at, judge, self.confounded_by)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:
