@@ -187,10 +187,10 @@ def test_a_column_of_which_another_row_holds_text_is_read_alike() -> None:
     texts = floats.astype({"age": object})
     texts.loc[4, "age"] = "text"
     words = floats.assign(age=[*map(repr, exact[:4]), "text"])
-    found = [Dataset.coded(DOMAIN, frame, ["yes"] * 5, [1.0] * 5).X[:4] for frame in (floats, texts, words)]
-    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    result = [Dataset.coded(DOMAIN, frame, ["yes"] * 5, [1.0] * 5).X[:4] for frame in (floats, texts, words)]
+    assert result[0].tobytes() == result[1].tobytes() == result[2].tobytes()
     lists = floats.astype(object).to_numpy().tolist()
-    assert Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == found[0].tobytes()
+    assert Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == result[0].tobytes()
 
 
 def test_a_release_predicts_from_raw_tables_alone() -> None:
@@ -427,8 +427,8 @@ def test_a_condition_is_one_of_comparisons(text: str, kept: str) -> None:
         "ward": ["Step  down", "ICU", "", None],
         "length of stay": [1, 3, math.nan, 2.5],
     }
-    found = Eligible(text).of(table.__getitem__)
-    assert " ".join(np.array(["child", "adult", "old", "unaged"])[found]) == kept
+    result = Eligible(text).of(table.__getitem__)
+    assert " ".join(np.array(["child", "adult", "old", "unaged"])[result]) == kept
 
 
 @pytest.mark.parametrize(
@@ -474,5 +474,5 @@ def test_a_rule_that_says_nothing_or_too_much_is_refused(cells: Any, message: st
 def test_dates_are_days_whatever_type_they_have() -> None:
     rule = CellRule(since="2024-01-01")
     cells = ["2024-02-01", "2024-01-01 12:00", datetime.date(2023, 12, 31), np.datetime64("2024-01-03")]
-    found = rule.read(np.array([*cells, "31.1.2024", 7, None], dtype=object), "d", {}.__getitem__)
-    np.testing.assert_array_equal(found, [31, 0.5, -1, 2] + [math.nan] * 3)
+    result = rule.read(np.array([*cells, "31.1.2024", 7, None], dtype=object), "d", {}.__getitem__)
+    np.testing.assert_array_equal(result, [31, 0.5, -1, 2] + [math.nan] * 3)

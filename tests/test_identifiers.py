@@ -106,8 +106,8 @@ def test_every_reader_and_every_type_finds_the_same_persons(tmp_path, name):
     cells, known = zip(*CELLS[name], strict=True)
     names = sorted({one for one in known if one is not None})
     wanted = [-1 if one is None else names.index(one) for one in known]
-    for place, found in enumerate(readers(name, [*cells], tmp_path)):
-        assert persons(found).tolist() == wanted, (place, found)
+    for place, result in enumerate(readers(name, [*cells], tmp_path)):
+        assert persons(result).tolist() == wanted, (place, result)
 
 
 def test_uuids_of_arrow_are_their_text():
@@ -159,8 +159,8 @@ def test_a_person_moves_the_sums_by_what_is_claimed_whatever_it_is_called(pair, 
     coded = [Dataset.coded(domain, one, one.a, one.y) for one in tables]
     records = [known.records(one.X, one.a, one.y, one.sampling, one.person) for one in coded]
     for step in steps:
-        found = [np.array([float(one) for one in step.exact_sums(part, released)]) for part in records]
-        moved = np.linalg.norm(found[0] - found[1], 1 if step.integers.noise.value == "gamma" else 2)
+        actual = [np.array([float(one) for one in step.exact_sums(part, released)]) for part in records]
+        moved = np.linalg.norm(actual[0] - actual[1], 1 if step.integers.noise.value == "gamma" else 2)
         ratios[step.name] = moved / step.integers.sensitivity
         records = [step.mapped(part, released) for part in records]
     assert 0.4 < max(ratios.values()) <= 1.0, ratios

@@ -64,9 +64,9 @@ def test_of_two_distributions_with_one_name_neither_is_taken():
         exec(program_template("mine", "direct"), module.__dict__)
         exec(program_template(f"also_{name}", "direct"), module.__dict__)
     for order in (entries, entries[::-1]):
-        found, complaints = collect([*order, *own])
-        assert "mine" not in found
-        assert list(found) == list(programs())
+        result, complaints = collect([*order, *own])
+        assert "mine" not in result
+        assert list(result) == list(programs())
         assert len(complaints) == 1
 
 
@@ -95,8 +95,8 @@ class Narrow(Gaussian):
 )
 def test_members_are_read(text: str, member: Kernel | ConvexSet | Moments) -> None:
     family = next(one for one in (Kernel, ConvexSet, Moments) if isinstance(member, one))
-    found = read(family, text)
-    assert (found, type(found)) == (member, type(member))
+    result = read(family, text)
+    assert (result, type(result)) == (member, type(member))
 
 
 @pytest.mark.parametrize(

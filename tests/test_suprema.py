@@ -74,9 +74,9 @@ def test_the_diameter_is_attained_and_never_exceeded(case):
     curve, reach, *numbers = CASES[case]
     bound, rng, best, longest = gradient_diameter(curve, reach, *numbers), np.random.default_rng(3), 0.0, 0.0
     for length in reach * np.sqrt(np.linspace(0.02, 1.0, 60)):
-        found = gradients(case, np.array([length, 0.0]), rng, 600)
-        squared = np.sum(found**2, axis=1)
-        apart = squared[:, None] + squared[None, :] - 2 * found @ found.T
+        result = gradients(case, np.array([length, 0.0]), rng, 600)
+        squared = np.sum(result**2, axis=1)
+        apart = squared[:, None] + squared[None, :] - 2 * result @ result.T
         best = max(best, math.sqrt(max(float(np.max(apart)), 0.0)))
         longest = max(longest, math.sqrt(float(np.max(squared))))
     assert 0.97 * bound <= best <= bound
@@ -130,28 +130,28 @@ def test_enclosures_hold_values_and_slopes(name):
     rng = np.random.default_rng(0)
     low = rng.uniform(-4, 4, 300)
     high = low + rng.uniform(1e-6, 1.0, 300)
-    found = weight.enclose(low, high)
+    result = weight.enclose(low, high)
     for share in np.linspace(0, 1, 9):
         s = low + share * (high - low)
         value, step = exact(s), 1e-6
         slope = (exact(s + step) - exact(s - step)) / (2 * step)
-        assert np.all(found.low - 1e-12 <= value)
-        assert np.all(value <= found.high + 1e-12)
+        assert np.all(result.low - 1e-12 <= value)
+        assert np.all(value <= result.high + 1e-12)
         inside = (s - step > low) & (s + step < high)
-        assert np.all((found.down - 1e-6 <= slope)[inside])
-        assert np.all((slope <= found.up + 1e-6)[inside])
+        assert np.all((result.down - 1e-6 <= slope)[inside])
+        assert np.all((slope <= result.up + 1e-6)[inside])
     values, (low, high) = exact(np.linspace(-3, 3, 2001)), weight.range(-3.0, 3.0)
     assert np.min(values) - 1e-2 <= low <= np.min(values) + 1e-12
     assert np.max(values) - 1e-12 <= high <= np.max(values) + 1e-2
 
 
 def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
-    found = suprema.log_weight_diameter(
+    result = suprema.log_weight_diameter(
         LogWeight("sum", (OVERLAP, LogWeight().times(0.0))), 2.0, clipped=False
     )
-    assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
+    assert logistic_diameter(2.0) <= result <= 1.003 * logistic_diameter(2.0)
     for weight in (OVERLAP, INVERSE_PROPENSITY):
-        assert suprema.log_weight_diameter(weight, 2.0, clipped=False) <= found
+        assert suprema.log_weight_diameter(weight, 2.0, clipped=False) <= result
     m = np.linspace(-1, 1, 2001)
     y = expit(-2 * m) * (np.logaddexp(0, -2 * m) <= np.log(3.0))
     clipped = suprema.log_weight_diameter(TRIMMED, 2.0, clipped=True)

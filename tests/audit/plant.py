@@ -46,10 +46,10 @@ def halved(draw):
     """Half the noise, though the plan says otherwise."""
 
     def half(*args, **settings):
-        found = draw(*args, **settings)
-        if isinstance(found, np.ndarray):
-            return found / 2
-        return type(found)(found.value / 2, found.distance)
+        result = draw(*args, **settings)
+        if isinstance(result, np.ndarray):
+            return result / 2
+        return type(result)(result.value / 2, result.distance)
 
     return half
 
@@ -58,9 +58,9 @@ def by_coordinate(draw):
     """Independent Laplace coordinates, which have no radial density, for gamma noise."""
 
     def wrong(calibration, *args, **settings):
-        found = draw(calibration, *args, **settings)
+        result = draw(calibration, *args, **settings)
         rng = np.random.default_rng(random.SystemRandom().getrandbits(64))
         value = rng.laplace(scale=calibration.scale, size=calibration.n_parameters)
-        return value if isinstance(found, np.ndarray) else type(found)(value, found.distance)
+        return value if isinstance(result, np.ndarray) else type(result)(value, result.distance)
 
     return wrong

@@ -27,34 +27,34 @@ def noisy_sum(dataset, scale=1.0, noise=Noise.GAMMA):
 
 
 def test_one_number_loses_what_the_densities_say():
-    found = audit_additive(lambda d: noisy_sum(d, 0.8), FIRST, SECOND, ONE)
+    result = audit_additive(lambda d: noisy_sum(d, 0.8), FIRST, SECOND, ONE)
     at = np.linspace(-30, 30, 2001)
     densities = [stats.laplace.logpdf(at, one.sum(), 0.8) for one in (FIRST, SECOND)]
-    assert found.found == pytest.approx(np.max(densities[0] - densities[1]), rel=1e-9) == 1 / 0.8
-    assert found.exceeds
-    assert found.reached == pytest.approx(1.0)
-    assert "VIOLATED" in str(found)
-    assert "NOT COVERED" in found._repr_html_()
+    assert result.found == pytest.approx(np.max(densities[0] - densities[1]), rel=1e-9) == 1 / 0.8
+    assert result.exceeds
+    assert result.reached == pytest.approx(1.0)
+    assert "VIOLATED" in str(result)
+    assert "NOT COVERED" in result._repr_html_()
     assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).exceeds
     assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).uncovered
 
 
 def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
     sigma, delta = 0.5, 1e-3
-    found = audit_additive(
+    result = audit_additive(
         lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(epsilon=3.0, delta=delta)
     )
-    assert found.found == 2.0
+    assert result.found == 2.0
     laws = [stats.norm(one.sum(), sigma) for one in (FIRST, SECOND)]
 
     def excess(x):
-        return max(0.0, laws[0].pdf(x) - math.exp(found.epsilon_found) * laws[1].pdf(x))
+        return max(0.0, laws[0].pdf(x) - math.exp(result.epsilon_found) * laws[1].pdf(x))
 
     assert integrate.quad(excess, -8, 10, limit=400, points=[1.6, 3.0])[0] == pytest.approx(delta, rel=1e-5)
-    assert found.exceeds == (found.epsilon_found > 3.0)
+    assert result.exceeds == (result.epsilon_found > 3.0)
     # a test of level .05 has the power of the trade-off curve
     power = laws[0].sf(laws[1].isf(0.05))
-    assert power == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.05) + found.found))
+    assert power == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.05) + result.found))
     of_mu = audit_additive(lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(mu=1.0))
     assert of_mu.exceeds
     assert math.isnan(of_mu.epsilon_found)
@@ -85,8 +85,8 @@ def test_vectors_lose_no_more_than_their_distance_and_that_on_a_ray():
 
     losses = [loss(at) for at in rng.normal(scale=3, size=(200, 3))]
     assert max(np.abs(losses)) <= apart
-    found = audit_additive(lambda value: (one for one in [Noised(value, 0.7)]), *values, ONE)
-    assert found.found == pytest.approx(apart)
+    result = audit_additive(lambda value: (one for one in [Noised(value, 0.7)]), *values, ONE)
+    assert result.found == pytest.approx(apart)
     ray = values[0] + 2.0 * (values[0] - values[1])
     assert loss(ray) == pytest.approx(apart)
 
@@ -140,12 +140,12 @@ def not_a_number_on_one_side(dataset):
     ],
 )
 def test_what_no_noise_hides_has_an_infinite_loss(leaking, said):
-    found = audit_additive(leaking, FIRST, SECOND, ONE)
-    assert found.found == math.inf
-    assert found.exceeds
-    assert said in str(found)
+    result = audit_additive(leaking, FIRST, SECOND, ONE)
+    assert result.found == math.inf
+    assert result.exceeds
+    assert said in str(result)
     assert not audit_additive(leaking, FIRST, FIRST, ONE).exceeds
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def noisy_mean_of_groups(dataset, count=5, share=None):
@@ -186,10 +186,10 @@ def test_a_search_reaches_the_sensitivity_and_finds_half_the_noise():
 
 
 def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
-    found = searched(noisy_mean_of_groups, evaluations=60, seed=1)
-    found.save(tmp_path / "pair")
+    result = searched(noisy_mean_of_groups, evaluations=60, seed=1)
+    result.save(tmp_path / "pair")
     again = replay(tmp_path / "pair", noisy_mean_of_groups)
-    assert again == found.audit
+    assert again == result.audit
     assert replay(
         tmp_path / "pair", lambda dataset: noisy_mean_of_groups(dataset, share=5)
     ).found == pytest.approx(5 * again.found)
@@ -210,8 +210,8 @@ def test_what_is_no_declaration_is_refused():
         with pytest.raises(DeclarationError, match=text):
             Declared(**wrong)
     assert str(Declared(mu=0.5)) == "mu = 0.5"
-    found = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0
-    assert math.erf(found / math.sqrt(8.0)) == pytest.approx(0.1, rel=1e-12)
+    result = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0
+    assert math.erf(result / math.sqrt(8.0)) == pytest.approx(0.1, rel=1e-12)
 
 
 def test_what_follows_a_rare_release_is_no_counterexample():
@@ -286,18 +286,18 @@ def test_every_published_method_has_a_pair():
 
 @pytest.mark.parametrize("name", WRONG_SENSITIVITY)
 def test_a_method_as_stated_loses_what_the_page_says_and_no_more(name):
-    pair, found = Finding.load(PAIRS / name), replayed(name)
+    pair, result = Finding.load(PAIRS / name), replayed(name)
     assert differing_rows(*pair.raw()).sum() == 1
-    assert found.found == pytest.approx(pair.facts["audit"]["found"], rel=1e-6)
-    assert not found.exceeds
-    assert not found.uncovered
+    assert result.found == pytest.approx(pair.facts["audit"]["found"], rel=1e-6)
+    assert not result.exceeds
+    assert not result.uncovered
     # Gaussian noise: the same share of what is declared
     gaussian = replayed(name, None, Declared(1.0, 1e-5), delta=1e-5)
-    assert gaussian.found / gaussian.allowed == pytest.approx(found.found, rel=1e-6)
+    assert gaussian.found / gaussian.allowed == pytest.approx(result.found, rel=1e-6)
     assert not gaussian.exceeds
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
-    assert f"| {found.found:.3f} | {gaussian.found:.3f} |" in row
-    assert f"**{2 * found.found:.3f}**" in row
+    assert f"| {result.found:.3f} | {gaussian.found:.3f} |" in row
+    assert f"**{2 * result.found:.3f}**" in row
 
 
 @pytest.mark.parametrize("name", WRONG_SENSITIVITY)
@@ -315,8 +315,8 @@ def test_what_is_planted_in_a_method_is_caught(name):
     assert unclipped.reached > 1.0
     assert not replayed(name, f"{name}_{planted}").exceeds
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}`"))
-    for found in (off, unclipped):
-        assert f"**{found.found:.3g}**" in row
+    for result in (off, unclipped):
+        assert f"**{result.found:.3g}**" in row
 
 
 def test_sums_with_gaussian_noise_have_the_mu_that_the_page_says():

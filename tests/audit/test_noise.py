@@ -58,12 +58,12 @@ def test_true_noise_raises_an_alarm_as_often_as_stated(noise, p):
 @pytest.mark.parametrize("noise", list(Noise))
 @pytest.mark.parametrize("sampler", [draw, lambda calibration: draw_within(calibration, 1e-9).value])
 def test_both_samplers_pass(noise, sampler):
-    found = audit_noise(lambda: sampler(law(noise, 3)), law(noise, 3), size=200, level=1e-10)
-    assert not found.alarm
-    assert 0.8 < found.median_radius < 1.2
-    assert "no proof" in str(found)
-    assert "not private" in found._repr_html_()
-    assert not found.private
+    result = audit_noise(lambda: sampler(law(noise, 3)), law(noise, 3), size=200, level=1e-10)
+    assert not result.alarm
+    assert 0.8 < result.median_radius < 1.2
+    assert "no proof" in str(result)
+    assert "not private" in result._repr_html_()
+    assert not result.private
 
 
 @pytest.mark.parametrize("noise", list(Noise))
@@ -101,9 +101,9 @@ def test_the_chance_of_a_close_pair_is_an_upper_bound():
 @pytest.mark.parametrize("noise", list(Noise))
 def test_wrong_laws_raise_an_alarm(noise, wrong):
     rows = drawn(noise)
-    found = audit_noise(lambda: wrong(next(rows)), law(noise), size=300)
-    assert found.alarm
-    assert "NOT the stated law" in str(found)
+    result = audit_noise(lambda: wrong(next(rows)), law(noise), size=300)
+    assert result.alarm
+    assert "NOT the stated law" in str(result)
 
 
 @pytest.mark.parametrize("stated", list(Noise))
@@ -138,9 +138,9 @@ def test_box_noise_of_another_law_is_caught():
 def test_negated_noise_counts_as_repeated():
     signs = iter([1.0, -1.0] * 50)
     rows = iter(np.repeat(list(drawn())[:50], 2, axis=0))
-    found = audit_noise(lambda: next(signs) * next(rows), law(), size=100)
-    assert found.p_values["repeats"] == 0.0
-    assert found.closest == 0.0
+    result = audit_noise(lambda: next(signs) * next(rows), law(), size=100)
+    assert result.p_values["repeats"] == 0.0
+    assert result.closest == 0.0
 
 
 ARITHMETIC = ["assumed", pytest.param("counted", marks=pytest.mark.slow)]
@@ -152,9 +152,9 @@ REPEATS = 3
 def test_reused_noise_is_caught_in_released_thetas(monkeypatch, bug, arithmetic):
     plant(monkeypatch, bug)
     size = 4 if bug is used_twice else 64
-    found = [audit_repeats(model(arithmetic=arithmetic), *DATA, size=size) for _ in range(REPEATS)]
-    assert sum(not audit.alarm for audit in found) <= 1
-    assert "REUSED" in str(found[0])
+    result = [audit_repeats(model(arithmetic=arithmetic), *DATA, size=size) for _ in range(REPEATS)]
+    assert sum(not audit.alarm for audit in result) <= 1
+    assert "REUSED" in str(result[0])
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
@@ -163,8 +163,8 @@ def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmeti
     plant(monkeypatch, bug)
     used = model(arithmetic=arithmetic)
     calibration = used.plan(12, 2).main.calibration
-    found = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(REPEATS)]
-    assert sum(not audit.alarm for audit in found) <= 1
+    result = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(REPEATS)]
+    assert sum(not audit.alarm for audit in result) <= 1
 
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
@@ -178,9 +178,9 @@ def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arith
 def test_fresh_noise_is_left_alone(settings):
     budget = Budget(5.0, 1e-3) if settings.get("noise") else Budget(5.0)
     fresh = model(**settings).set_params(budget=budget)
-    found = audit_repeats(fresh, *DATA, size=24, level=1e-10)
-    assert not found.alarm
-    assert found.counted > 12
+    result = audit_repeats(fresh, *DATA, size=24, level=1e-10)
+    assert not result.alarm
+    assert result.counted > 12
     assert not audit_noise(
         noise_of_fits(fresh), fresh.plan(12, 2).main.calibration, size=40, level=1e-10
     ).alarm
@@ -190,9 +190,9 @@ def test_fresh_noise_is_left_alone(settings):
 def test_atoms_on_the_boundary_do_not_count(arithmetic):
     narrow = model(itr(L2Ball(1e-3)), arithmetic=arithmetic)
     # a part of counted noise is OpenDP's, which has no seed: the level is the chance of a false alarm
-    found = audit_repeats(narrow, *DATA, size=8, level=1e-10)
-    assert found.counted < 8
-    assert not found.alarm
+    result = audit_repeats(narrow, *DATA, size=8, level=1e-10)
+    assert result.counted < 8
+    assert not result.alarm
     for l1 in (1.0, 50.0):
         sparse = model(itr(L2Ball(30.0), ElasticNet(l1, 0.0)), arithmetic=arithmetic)
         assert not audit_repeats(sparse, *DATA, size=8, level=1e-10).alarm

@@ -31,8 +31,8 @@ def of_density(tmp_path_factory):
 def of_stability(tmp_path_factory):
     path = tmp_path_factory.mktemp("stability") / "pair"
     bounds = [Claim("too small", Quantity.V, 1.0)]
-    found = audit_stability(IPW, None, Universe(DOMAIN, 6, 1), bounds=bounds, search=SearchPlan(60))
-    found.save(path)
+    result = audit_stability(IPW, None, Universe(DOMAIN, 6, 1), bounds=bounds, search=SearchPlan(60))
+    result.save(path)
     return path
 
 

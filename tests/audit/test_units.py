@@ -54,14 +54,14 @@ def worst(plan, evaluations=60, seed=0):
 
 def test_a_neighbor_replaces_all_records_of_one_person(tmp_path):
     plan = planned(of_persons(), propensity=0.5)
-    found = worst(plan, 30)
-    (*one, person), (*other, person2) = found.first, found.second
+    result = worst(plan, 30)
+    (*one, person), (*other, person2) = result.first, result.second
     assert set(person) | set(person2) <= set(range(N))
     assert max(np.bincount(person)) > 1
     for column, changed_column in zip(one, other, strict=True):
         np.testing.assert_array_equal(column[person > 0], changed_column[person2 > 0])
-    found.save(tmp_path / "pair")
-    assert replay(tmp_path / "pair", sums(plan)) == found.audit
+    result.save(tmp_path / "pair")
+    assert replay(tmp_path / "pair", sums(plan)) == result.audit
     with np.load(tmp_path / "pair.npz") as held:
         content = dict(held)
     np.savez(tmp_path / "pair.npz", **content | {"y_second": content["y_second"] + 1.0})
@@ -80,8 +80,8 @@ def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_o
     assert max(one.loss for one in wrong.losses) > 2.9 * plan.main.calibration.epsilon
 
 
-def replay_of(found, plan):
-    return audit_additive(sums(plan), found.first, found.second, declared(plan), seed=found.audit.seed)
+def replay_of(result, plan):
+    return audit_additive(sums(plan), result.first, result.second, declared(plan), seed=result.audit.seed)
 
 
 def mean_of_persons(dataset, rng, whole=False):
@@ -98,8 +98,8 @@ def mean_of_records(dataset, rng):
 def test_runs_cover_whole_persons(mechanism):
     attack = Attack(1200, takes_rng=True, seed=0, events=("values", "tails", "learned"))
     universe, search = Universe(of_persons(number=20), 20, 1), SearchPlan(20)
-    found = search_runs(mechanism, universe, Declared(1.0), attack=attack, search=search)
-    assert found.exceeds == (mechanism is mean_of_records)
+    result = search_runs(mechanism, universe, Declared(1.0), attack=attack, search=search)
+    assert result.exceeds == (mechanism is mean_of_records)
 
 
 @pytest.mark.parametrize(("number", "unit"), [(3, None), (5, None), (3, {"column": "id", "number": N})])
@@ -109,12 +109,12 @@ def test_disjoint_sums_of_any_number_of_arms_lose_what_is_stated(number, unit):
     A person may have records in several arms.
     """
     plan = planned(of_arms(number, **({"unit": unit, "outcome": "y"} if unit else {})))
-    found = worst(plan)
-    assert not found.exceeds
-    assert (0.9 if unit else 0.95) < found.audit.reached <= 1.0
+    result = worst(plan)
+    assert not result.exceeds
+    assert (0.9 if unit else 0.95) < result.audit.reached <= 1.0
     if not unit:
         assert plan.main.calibration.law is SumLaw.DISJOINT
-        assert found.first[1][0] != found.second[1][0]
+        assert result.first[1][0] != result.second[1][0]
 
 
 class InEveryArm(ArmScores):
@@ -129,6 +129,6 @@ def test_sums_that_are_not_disjoint_are_found_out():
     plan = planned(of_arms(3))
     own = {one.name: getattr(plan.main.score, one.name) for one in fields(ArmScores)}
     wrong = changed(plan, "score", score=InEveryArm(**own))
-    found = worst(wrong)
-    assert found.exceeds
-    assert found.audit.reached > 1.3
+    result = worst(wrong)
+    assert result.exceeds
+    assert result.audit.reached > 1.3

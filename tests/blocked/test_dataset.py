@@ -65,9 +65,9 @@ def as_in_memory(data: BlockedDataset, path: Path) -> bool:
     whole = Dataset.coded(domain, table, table["arm"].to_numpy(), table["y"].to_numpy())
     made = data.coded(domain).records(Made(domain), domain)
     row = np.arange(data.n_samples)
-    found = made.blocks.map(moved, row)
-    assert np.array_equal(np.concatenate([beside for _, beside in found]), row)
-    columns = [np.concatenate([getattr(rows, name) for rows, _ in found]) for name in "Xay"]
+    result = made.blocks.map(moved, row)
+    assert np.array_equal(np.concatenate([beside for _, beside in result]), row)
+    columns = [np.concatenate([getattr(rows, name) for rows, _ in result]) for name in "Xay"]
     return same(Records(*columns, domain), domain.records(whole.X, whole.a, whole.y))  # type: ignore[arg-type]
 
 
@@ -118,9 +118,9 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
         back[:] = one
         assert not back.flags.aligned
         arrays.append(back)
-    found = _aligned(book(), arrays)
-    assert same(found, rows)
-    assert all(getattr(found, name).ctypes.data % 16 == 0 for name in "Xay")
+    result = _aligned(book(), arrays)
+    assert same(result, rows)
+    assert all(getattr(result, name).ctypes.data % 16 == 0 for name in "Xay")
 
 
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
@@ -179,8 +179,8 @@ def test_dask_arrays_without_names_are_those_of_memory():
     data, known = BlockedDataset.from_dask_arrays(*given), Dataset.from_arrays(X, a, y)
     assert (data.columns, data.treatment, data.outcome) == (known.columns, "a", "y")
     for name in "Xay":
-        found = np.concatenate([getattr(block, name) for block in data.blocks.each()])
-        assert found.tobytes() == getattr(known, name).tobytes()
+        result = np.concatenate([getattr(block, name) for block in data.blocks.each()])
+        assert result.tobytes() == getattr(known, name).tobytes()
     masked = da.from_array(np.ma.masked_equal(np.arange(200.0), 150.0), chunks=33)
     data = BlockedDataset.from_dask_arrays(da.from_array(X), da.from_array(a), masked)
     with pytest.raises(DataError, match="row 151, column 'y': the value is missing"):

@@ -81,28 +81,28 @@ def test_theorem_17_is_theorem_1_in_another_norm():
 
 def test_what_a_saturating_calibration_promises_is_evaluated_again():
     objective = Objective(BOTH, loss_of(), N)
-    found = calibrator("sharp").calibrate(objective, Budget(1.0), "box")
-    assert found.theorem == "Theorem 15 (saturating loss, box noise)"
-    assert 1.0 - 1e-9 < saturating_epsilon(found, objective.loss, N) <= 1.0
-    for wrong in ({"scale": found.scale / 1.01}, {"gamma": found.gamma / 1.1}):
-        assert privacy_loss(dataclasses.replace(found, **wrong), objective.loss, N, 1.0) > 0.0
+    result = calibrator("sharp").calibrate(objective, Budget(1.0), "box")
+    assert result.theorem == "Theorem 15 (saturating loss, box noise)"
+    assert 1.0 - 1e-9 < saturating_epsilon(result, objective.loss, N) <= 1.0
+    for wrong in ({"scale": result.scale / 1.01}, {"gamma": result.gamma / 1.1}):
+        assert privacy_loss(dataclasses.replace(result, **wrong), objective.loss, N, 1.0) > 0.0
 
 
 @pytest.mark.parametrize("rho", [0.5, 20.0, math.inf])
 @pytest.mark.parametrize("k", [0.01, 0.1, 0.4])
 def test_a_logistic_loss_in_a_ball(rho, k):
-    found = Saturation(LOGISTIC, 1.0, ball=rho)
-    a = found.steepest(1.0, k, box=True)
+    result = Saturation(LOGISTIC, 1.0, ball=rho)
+    a = result.steepest(1.0, k, box=True)
     u = special.expit(np.linspace(-min(rho, 700), min(rho, 700), 4001))
     worst = a * u.max() + float(np.max(a * u + 4 * k * u * (1 - u)))
-    assert found.largest(a, k, box=True) <= 1.0
+    assert result.largest(a, k, box=True) <= 1.0
     assert worst <= 1.0 + 1e-12
     # none is found where the curvature takes as much as a record that it leaves alone
     assert worst > 0.999999 if a else k > 0.125
     for other in (0.01, 0.3, 1.0):
         exact = other * u.max() + float(np.max(other * u + 4 * k * u * (1 - u)))
-        assert exact <= found.largest(other, k, box=True) * (1 + 1e-12)
-        assert found.largest(other, k, box=True) <= exact * 1.05 + 1e-6
+        assert exact <= result.largest(other, k, box=True) * (1 + 1e-12)
+        assert result.largest(other, k, box=True) <= exact * 1.05 + 1e-6
 
 
 BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)

@@ -190,12 +190,12 @@ def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
     loss = replace(LOSS, theta_bound=size, strong_convexity=0.1)
     h, t = 0.1 + 2.0 / 5, np.array([min(size or 0.125, 0.125), 0.0])
     for n in (400, 10**8):
-        found = calibrate(Objective(bound_of(8.0), loss, n), BUDGET, split=0.6)
-        noise = np.array([0.0, found.expected_noise / n])
-        theta = (h * t - noise) / (h + found.gamma)
+        result = calibrate(Objective(bound_of(8.0), loss, n), BUDGET, split=0.6)
+        noise = np.array([0.0, result.expected_noise / n])
+        theta = (h * t - noise) / (h + result.gamma)
         excess = h / 2 * np.sum((theta - t) ** 2)
-        predicted = predicted_error(found, loss, n)
-        assert excess * (1 - 1e-12) <= predicted <= excess * (1 + found.gamma / h) ** 2 * (1 + 1e-12)
+        predicted = predicted_error(result, loss, n)
+        assert excess * (1 - 1e-12) <= predicted <= excess * (1 + result.gamma / h) ** 2 * (1 + 1e-12)
     assert predicted == pytest.approx(excess, rel=1e-4)
 
 
@@ -207,8 +207,8 @@ def test_an_unbounded_gradient_leaves_theorem_7():
     free = replace(LOSS, gradient_radius=math.inf, theta_bound=None)
     assert named(rank(Objective(bound_of(8.0), free, 400), BUDGET)[0]) == ["renyi"]
     restricted = Objective(bound_of(8.0), LOSS, 400, restriction="a penalty of its own")
-    found, refused = rank(restricted, BUDGET)
-    assert named(found) == ["sharp-gamma", "sharp-gaussian"]
+    result, refused = rank(restricted, BUDGET)
+    assert named(result) == ["sharp-gamma", "sharp-gaussian"]
     assert refused == {"renyi": "a penalty of its own", "output": "a penalty of its own"}
 
 
@@ -221,24 +221,24 @@ def test_nothing_valid_is_an_error_with_every_reason():
 
 
 def test_every_choice_has_its_part_of_epsilon():
-    found = calibrate_ranges(10_000, [435, None, 129, 435], Budget(0.3, 1e-6))
-    assert found.each == pytest.approx(0.05)
-    assert 6 * found.each <= found.epsilon == 0.3
-    assert found.delta == 0.0
-    assert found.scale == pytest.approx(2 / found.each)
-    assert found.levels[1] is None
-    assert found.factors[1] == 1.0
+    result = calibrate_ranges(10_000, [435, None, 129, 435], Budget(0.3, 1e-6))
+    assert result.each == pytest.approx(0.05)
+    assert 6 * result.each <= result.epsilon == 0.3
+    assert result.delta == 0.0
+    assert result.scale == pytest.approx(2 / result.each)
+    assert result.levels[1] is None
+    assert result.factors[1] == 1.0
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(3000, 0.1), (3000, 0.2), (10_000, 0.1), (10**6, 1.0)])
 def test_no_candidate_beyond_the_records_is_likely(n, epsilon):
-    found = calibrate_ranges(n, [None, 435], Budget(epsilon))
-    lead = found.levels[1] * n / found.scale
+    result = calibrate_ranges(n, [None, 435], Budget(epsilon))
+    lead = result.levels[1] * n / result.scale
     assert 435 * math.exp(-lead) <= math.exp(-5) * 1.001
-    assert found.levels[1] == 0.25 or 435 * math.exp(-lead) <= math.exp(-8) * 1.001
-    assert found.levels[1] >= 0.01
+    assert result.levels[1] == 0.25 or 435 * math.exp(-lead) <= math.exp(-8) * 1.001
+    assert result.levels[1] >= 0.01
     # a normal column is covered to three standard deviations
-    assert found.factors[1] * norm.ppf(1 - found.levels[1]) == pytest.approx(3.0)
+    assert result.factors[1] * norm.ppf(1 - result.levels[1]) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("columns", [1, 3, 10])

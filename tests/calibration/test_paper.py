@@ -45,13 +45,13 @@ def printed(W1, epsilon, delta, p, corrected=False):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_gaussian_noise_is_the_stated_formula(corrected, p, epsilon):
     loss = dataclasses.replace(LOSS, n_parameters=p)
-    found = calibrate_paper(
+    result = calibrate_paper(
         Objective(stated(7.0), loss, 400), Budget(epsilon, 1e-4), noise="gaussian", corrected=corrected
     )
-    assert found.scale == pytest.approx(9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9)
-    assert found.private
-    assert found.delta == 1e-4
-    assert found.theorem.endswith("(ii), corrected" if corrected else "(ii), as printed")
+    assert result.scale == pytest.approx(9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9)
+    assert result.private
+    assert result.delta == 1e-4
+    assert result.theorem.endswith("(ii), corrected" if corrected else "(ii), as printed")
 
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
@@ -77,8 +77,8 @@ def test_printed_gaussian_is_refused_where_it_is_not_private():
 def test_printed_gaussian_is_certified_at_small_epsilon(W1, p):
     loss = dataclasses.replace(FLAT, n_parameters=p)
     for epsilon in (0.01, 1.0, 5.0, 17.0):
-        found = calibrate_paper(Objective(stated(W1), loss, 400), Budget(epsilon, 1 / 400), noise="gaussian")
-        assert found.private
+        result = calibrate_paper(Objective(stated(W1), loss, 400), Budget(epsilon, 1 / 400), noise="gaussian")
+        assert result.private
 
 
 def declared_settings(count):
@@ -115,12 +115,12 @@ def exact_jacobian(objective, gamma):
 def test_gamma_guarantee_in_exact_arithmetic():
     with mpmath.workdps(40):
         for objective, budget in declared_settings(120):
-            found = calibrate_paper(objective, budget)
+            result = calibrate_paper(objective, budget)
             moved = mpmath.mpf(objective.loss.gradient_bound) * objective.bound.W1
             half = mpmath.mpf(budget.epsilon) / 2
-            assert moved / mpmath.mpf(found.scale) <= half
-            assert exact_jacobian(objective, found.gamma) <= half
-            assert moved / mpmath.mpf(found.scale / 1.001) > half
+            assert moved / mpmath.mpf(result.scale) <= half
+            assert exact_jacobian(objective, result.gamma) <= half
+            assert moved / mpmath.mpf(result.scale / 1.001) > half
 
 
 def test_corrected_gaussian_guarantee_in_exact_arithmetic():
@@ -128,13 +128,13 @@ def test_corrected_gaussian_guarantee_in_exact_arithmetic():
     with mpmath.workdps(40):
         for objective, budget in declared_settings(120):
             loss = objective.loss
-            found = calibrate_paper(objective, budget, noise="gaussian", corrected=True)
+            result = calibrate_paper(objective, budget, noise="gaussian", corrected=True)
             log_delta = -mpmath.log(mpmath.mpf(budget.delta))
             L = mpmath.sqrt((mpmath.sqrt(loss.n_parameters) + mpmath.sqrt(log_delta)) ** 2 + log_delta)
-            s = mpmath.mpf(loss.gradient_bound) * objective.bound.W1 / mpmath.mpf(found.scale)
+            s = mpmath.mpf(loss.gradient_bound) * objective.bound.W1 / mpmath.mpf(result.scale)
             half = mpmath.mpf(budget.epsilon) / 2
             assert s * L + s * s / 2 <= half
-            assert exact_jacobian(objective, found.gamma) <= half
+            assert exact_jacobian(objective, result.gamma) <= half
             tail = mpmath.gammainc(mpmath.mpf(loss.n_parameters) / 2, L * L / 2, mpmath.inf, regularized=True)
             assert tail <= budget.delta
             larger = s * mpmath.mpf("1.001")
@@ -181,13 +181,13 @@ def sharp_tail(excess, n, calibration, theta_norm, rho):
 
 
 def test_constants_as_printed():
-    found = PaperUtility.of(gamma=0.5, theta_norm=3.0, strong_convexity=2.0)
-    assert pytest.approx((2 * 2 + 3 * 0.5) / (2 * 2.5**2)) == found.A
-    assert pytest.approx(3 * 0.5 * (2 + 1.5) / 2.5**2) == found.B
-    assert pytest.approx(2 * 9 * (2 + 1) / 2.5**2 * 0.25) == found.C
+    result = PaperUtility.of(gamma=0.5, theta_norm=3.0, strong_convexity=2.0)
+    assert pytest.approx((2 * 2 + 3 * 0.5) / (2 * 2.5**2)) == result.A
+    assert pytest.approx(3 * 0.5 * (2 + 1.5) / 2.5**2) == result.B
+    assert pytest.approx(2 * 9 * (2 + 1) / 2.5**2 * 0.25) == result.C
     t = 7.0
-    root = math.sqrt(found.B**2 + 4 * found.A * (t - found.C))
-    assert found.noise_level(t) == pytest.approx(2 * (t - found.C) / (found.B + root))
+    root = math.sqrt(result.B**2 + 4 * result.A * (t - result.C))
+    assert result.noise_level(t) == pytest.approx(2 * (t - result.C) / (result.B + root))
 
 
 def test_tails_as_printed():
@@ -247,9 +247,9 @@ def test_noise_tail_against_the_exact_law(noise, p):
                 if noise is Noise.GAMMA
                 else mpmath.gammainc(mpmath.mpf(p) / 2, ratio**2 / 2, regularized=True)
             )
-            found = noise_tail(calibration, level)
-            assert found >= exact
-            assert found == pytest.approx(float(exact), rel=1e-6)
+            result = noise_tail(calibration, level)
+            assert result >= exact
+            assert result == pytest.approx(float(exact), rel=1e-6)
     assert noise_tail(calibration, -3.0) == 1.0
     assert 0 < noise_tail(calibration, 1e200) <= 1e-300
 

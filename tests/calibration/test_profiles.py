@@ -66,16 +66,16 @@ def test_the_inverse_returns_the_private_end(epsilon, delta, p):
 def least_delta(s, epsilon, K):
     """The bound of Theorem 16 at its best x without K, in 30 digits; a grid finds nothing better."""
     with mpmath.workdps(30):
-        found = margin_delta_at(mpmath.mpf(s), mpmath.mpf(epsilon), mpmath.mpf(K))
+        result = margin_delta_at(mpmath.mpf(s), mpmath.mpf(epsilon), mpmath.mpf(K))
         x = y = mpmath.mpf(0)
         for _ in range(60):  # the derivative vanishes where e^x - 1 is the mean excess beyond t
             x = mpmath.log1p(y)
             t = epsilon + x - y
             c = (t - mpmath.mpf(s) ** 2 / 2) / s
-            y = found(x, 0) * mpmath.exp(x) / mpmath.erfc(max(c, 0) / mpmath.sqrt(2))
-        best = found(x, K)
+            y = result(x, 0) * mpmath.exp(x) / mpmath.erfc(max(c, 0) / mpmath.sqrt(2))
+        best = result(x, K)
         high = mpmath.sqrt(2 * epsilon) * mpmath.mpf("0.7")
-        assert K or best <= min(found(high * k / 40, K) for k in range(41)) * (1 + mpmath.mpf("1e-20"))
+        assert K or best <= min(result(high * k / 40, K) for k in range(41)) * (1 + mpmath.mpf("1e-20"))
         return float(best)
 
 
@@ -84,9 +84,9 @@ def least_delta(s, epsilon, K):
     [(1e-6, 1e-5, 0), (0.1, 0.5, 0), (0.2, 0.5, 0.4), (0.2, 0.5, 0.9), (1, 3, 2), (5, 30, 0), (0.05, 1.5, 0)],
 )
 def test_the_profile_is_above_the_least_bound_and_near_it(s, epsilon, K):
-    exact, found = least_delta(s, epsilon, K), float(margin_delta(s, epsilon, K))
-    assert exact <= found * (1 + 1e-12)
-    assert found <= min(exact * 1.001 + 1e-305, 1.0)
+    exact, result = least_delta(s, epsilon, K), float(margin_delta(s, epsilon, K))
+    assert exact <= result * (1 + 1e-12)
+    assert result <= min(exact * 1.001 + 1e-305, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_the_curve_is_above_its_integrals_and_near_them(s, J, K):
 
         with mpmath.workdps(20):
             exact = float(J + mpmath.log((moment(K) + moment(0)) / 2) / a)
-        found = float(margin_divergence(order, s, J, K))
-        assert exact <= found + 1e-12
-        assert found == pytest.approx(exact, rel=1e-6)
+        result = float(margin_divergence(order, s, J, K))
+        assert exact <= result + 1e-12
+        assert result == pytest.approx(exact, rel=1e-6)
 
 
 # exact densities: one coefficient, weights of a randomized trial, which move with a flip
@@ -172,26 +172,26 @@ def calibrated(name, bound=BOUND):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_guarantee_holds_and_less_noise_breaks_it(name):
-    found = calibrated(name)
-    assert 0.05 * DELTA < divergence(name, found) <= DELTA
+    result = calibrated(name)
+    assert 0.05 * DELTA < divergence(name, result) <= DELTA
     less = 2.2 if name == "huber" else 1.6  # of a fifth of epsilon for a Jacobian that hardly moves
-    assert divergence(name, dataclasses.replace(found, scale=found.scale / less)) > DELTA
-    assert divergence(name, dataclasses.replace(found, gamma=found.gamma / 1000)) > DELTA
+    assert divergence(name, dataclasses.replace(result, scale=result.scale / less)) > DELTA
+    assert divergence(name, dataclasses.replace(result, gamma=result.gamma / 1000)) > DELTA
     small = dataclasses.replace(BOUND, V=BOUND.V / math.sqrt(N))
     assert divergence(name, calibrated(name, small)) > DELTA
 
 
 def test_the_whole_epsilon_buys_noise_where_the_loss_saturates():
-    found, loss = calibrated("extremal"), LOSSES["extremal"]
-    assert isinstance(found, MarginCalibration)
-    assert found.theorem.startswith("Theorem 16")
-    assert privacy_loss(found, loss, N, EPSILON) <= DELTA
-    assert privacy_loss(dataclasses.replace(found, scale=found.scale / 1.001), loss, N, EPSILON) > DELTA
-    assert privacy_loss(dataclasses.replace(found, gamma=found.gamma / 1.2), loss, N, EPSILON) > DELTA
+    result, loss = calibrated("extremal"), LOSSES["extremal"]
+    assert isinstance(result, MarginCalibration)
+    assert result.theorem.startswith("Theorem 16")
+    assert privacy_loss(result, loss, N, EPSILON) <= DELTA
+    assert privacy_loss(dataclasses.replace(result, scale=result.scale / 1.001), loss, N, EPSILON) > DELTA
+    assert privacy_loss(dataclasses.replace(result, gamma=result.gamma / 1.2), loss, N, EPSILON) > DELTA
     split = calibrate(Objective(BOUND, loss, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.9)
-    assert split.scale > 1.05 * found.scale
+    assert split.scale > 1.05 * result.scale
     # several releases by the curve cost less than by epsilon and delta, one costs more
-    curve = found.curve()
+    curve = result.curve()
     assert renyi_epsilon(curve.orders, curve.divergences, DELTA) > EPSILON
     many = curve.plus(*[curve] * 15)
     assert renyi_epsilon(many.orders, many.divergences, 16 * DELTA) < 0.9 * 16 * EPSILON
@@ -201,12 +201,12 @@ def test_the_smaller_of_two_theorems_is_taken():
     wide = LossConstants(10, 1.0, 0.5, 0.0, 1.0, 1.0, gradient_bound=1.6, is_margin=True)
     objective = Objective(BOUND, wide, 400)
     budget = Budget(0.5, 1 / 400)
-    found = calibrate(objective, budget, noise=Noise.GAUSSIAN, split=0.8)
+    result = calibrate(objective, budget, noise=Noise.GAUSSIAN, split=0.8)
     plain = dataclasses.replace(objective, loss=dataclasses.replace(wide, is_margin=False))
     other = calibrate(plain, budget, noise=Noise.GAUSSIAN, split=0.8)
-    assert (found.theorem[:10], other.theorem[:10]) == ("Theorem 16", "Theorem 2 ")
-    assert found.scale < 0.9 * other.scale
-    for one in (found, other):
+    assert (result.theorem[:10], other.theorem[:10]) == ("Theorem 16", "Theorem 2 ")
+    assert result.scale < 0.9 * other.scale
+    for one in (result, other):
         assert privacy_loss(one, wide, 400, 0.5) <= 1 / 400
     few = dataclasses.replace(objective, loss=dataclasses.replace(wide, n_parameters=1))
     assert calibrate(few, budget, noise=Noise.GAUSSIAN, split=0.8).theorem.startswith("Theorem 2 ")
@@ -253,8 +253,8 @@ def by_quadrature(first, second, epsilon):
 )
 def test_two_steps_against_quadrature(first, second):
     reference = by_quadrature(first, second, 1.0)
-    found = joint_delta([first, second], 1.0)
-    assert reference * (1 - 1e-3) <= found <= 1.03 * reference
+    result = joint_delta([first, second], 1.0)
+    assert reference * (1 - 1e-3) <= result <= 1.03 * reference
 
 
 def test_one_law_is_that_of_the_theorem():
@@ -293,7 +293,7 @@ def test_a_plan_of_gaussian_steps_has_less_noise(arithmetic):
     assert joint_delta([replace(law, ratio=1.02 * law.ratio) for law in laws], 1.0) > 1e-5
     for step in plan.steps:
         # what a step states by itself is true as well
-        found = step.calibration
-        alone = float(margin_delta(step.loss_law.ratio, found.epsilon, found.curvature))
-        assert 0.9 * found.delta <= alone <= found.delta
+        result = step.calibration
+        alone = float(margin_delta(step.loss_law.ratio, result.epsilon, result.curvature))
+        assert 0.9 * result.delta <= alone <= result.delta
     assert plan.curve is not None

@@ -32,11 +32,11 @@ def objective_of(loss, V=2.0, n=400):
 
 def exact_epsilon(calibration, loss, n, shape):
     """``(V/2)(a + max (a u + k h(u)))`` in mpmath, the maximum by its critical points."""
-    found = loss.saturation
+    result = loss.saturation
     with mpmath.workdps(40):
-        a = mpmath.mpf(found.row_norm) * mpmath.mpf(found.slope) / mpmath.mpf(calibration.scale)
+        a = mpmath.mpf(result.row_norm) * mpmath.mpf(result.slope) / mpmath.mpf(calibration.scale)
         curvature = mpmath.mpf(calibration.gamma) + mpmath.mpf(loss.strong_convexity)
-        k = mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2 / (n * curvature)
+        k = mpmath.mpf(result.curvature) * mpmath.mpf(result.row_norm) ** 2 / (n * curvature)
         inside, h = (a + 4 * k) / (8 * k), BOUNDED_INFLUENCE[shape][1]
         most = max(a * u + k * h(u) for u in (mpmath.mpf(0), mpmath.mpf(1), min(inside, 1)))
         return mpmath.mpf(calibration.V) / 2 * (a + most)
@@ -57,20 +57,20 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     for _ in range(25):
         objective = random_objective(rng, shape)
         epsilon = float(10 ** rng.uniform(-3, 1.5))
-        found = calibrate_saturating(objective, Budget(epsilon))
+        result = calibrate_saturating(objective, Budget(epsilon))
         n, loss = objective.n_samples, objective.loss
-        exact = exact_epsilon(found, loss, n, shape)
+        exact = exact_epsilon(result, loss, n, shape)
         assert exact <= epsilon
         assert exact >= epsilon * (1 - 1e-9)
-        stated = saturating_epsilon(found, loss, n)
+        stated = saturating_epsilon(result, loss, n)
         assert stated <= epsilon
         assert stated == pytest.approx(float(exact), rel=1e-12)
-        assert privacy_loss(found, loss, n, epsilon) == 0.0
+        assert privacy_loss(result, loss, n, epsilon) == 0.0
         floor = 1e-8 * loss.hessian_trace
-        if found.gamma > 1.01 * floor:
+        if result.gamma > 1.01 * floor:
             tight += 1
-            less = dataclasses.replace(found, gamma=0.99 * found.gamma)
-            if found.gamma > 100 * loss.strong_convexity:
+            less = dataclasses.replace(result, gamma=0.99 * result.gamma)
+            if result.gamma > 100 * loss.strong_convexity:
                 assert exact_epsilon(less, loss, n, shape) > epsilon
                 assert saturating_epsilon(less, loss, n) > epsilon
     assert tight > 7
@@ -81,9 +81,9 @@ def test_any_scale_and_gamma_are_evaluated(shape):
     rng = np.random.default_rng(2)
     for _ in range(20):
         objective = random_objective(rng, shape)
-        found = calibrate_saturating(objective, Budget(1.0))
-        gamma, scale = found.gamma * 10 ** rng.uniform(-2, 1), found.scale * 10 ** rng.uniform(-1, 1)
-        other = dataclasses.replace(found, gamma=gamma, scale=scale)
+        result = calibrate_saturating(objective, Budget(1.0))
+        gamma, scale = result.gamma * 10 ** rng.uniform(-2, 1), result.scale * 10 ** rng.uniform(-1, 1)
+        other = dataclasses.replace(result, gamma=gamma, scale=scale)
         n, loss = objective.n_samples, objective.loss
         exact = float(exact_epsilon(other, loss, n, shape))
         assert exact * (1 - 1e-15) <= saturating_epsilon(other, loss, n) <= exact * (1 + 3e-9)
@@ -111,9 +111,9 @@ def test_sharp_takes_the_smaller_noise():
     assert calibrate(free, Budget(1.0)).theorem.startswith("Theorem 1 ")
     # a small Theta may leave gradients that are far from M S
     near = dataclasses.replace(free.loss, gradient_radius=0.2, theta_bound=0.1)
-    found = calibrator("sharp").calibrate(objective_of(near), Budget(1.0), "gamma")
-    assert found == calibrate(objective_of(near), Budget(1.0))
-    assert found.expected_noise < calibrate_saturating(objective_of(near), Budget(1.0)).expected_noise
+    result = calibrator("sharp").calibrate(objective_of(near), Budget(1.0), "gamma")
+    assert result == calibrate(objective_of(near), Budget(1.0))
+    assert result.expected_noise < calibrate_saturating(objective_of(near), Budget(1.0)).expected_noise
 
 
 def in_a_ball(rho, V=2.0, slope=1.0, M=2.0, mu=0.0):
@@ -128,8 +128,8 @@ def in_a_ball(rho, V=2.0, slope=1.0, M=2.0, mu=0.0):
 @pytest.mark.parametrize("rho", [0.5, 3.3, 20.0])
 @pytest.mark.parametrize("k", [0.05, 0.2, 0.45])
 def test_the_supremum_is_bounded_and_nearly_met(rho, k):
-    found = in_a_ball(rho).loss.saturation
-    a = found.steepest(1.0, k)
+    result = in_a_ball(rho).loss.saturation
+    a = result.steepest(1.0, k)
     t = np.linspace(-math.pi / 2, math.pi / 2, 701)
     reached = 0.0
     for shorter, row in ((1.0, 1.0), (0.8, 1.0), (1.0, 0.7)):  # the whole ball and the longest rows are worst
@@ -140,36 +140,36 @@ def test_the_supremum_is_bounded_and_nearly_met(rho, k):
         reached = max(reached, float(value.max()))
         assert value.max() <= 1.0
     assert reached > 0.999
-    assert reached <= found.largest(a, k) <= 1.0
+    assert reached <= result.largest(a, k) <= 1.0
 
 
 def test_a_ball_is_calibrated_by_the_least_of_three_theorems():
     budget, sharp = Budget(0.1), calibrator("sharp")
     objective = in_a_ball(3.3)
-    found = sharp.calibrate(objective, budget, "gamma")
-    assert found.theorem.startswith("Theorem 19")
-    assert found.gamma == pytest.approx(4.0 / (400 * 0.4 * 0.1))
-    assert privacy_loss(found, objective.loss, 400, 0.1) == 0.0
-    assert saturating_epsilon(found, objective.loss, 400) > 0.999 * 0.1
+    result = sharp.calibrate(objective, budget, "gamma")
+    assert result.theorem.startswith("Theorem 19")
+    assert result.gamma == pytest.approx(4.0 / (400 * 0.4 * 0.1))
+    assert privacy_loss(result, objective.loss, 400, 0.1) == 0.0
+    assert saturating_epsilon(result, objective.loss, 400) > 0.999 * 0.1
     first = calibrate(objective, budget)
-    assert (first.theorem[:9], first.gamma) == ("Theorem 1", pytest.approx(found.gamma))
-    assert 0.92 * first.scale < found.scale < 0.99 * first.scale
+    assert (first.theorem[:9], first.gamma) == ("Theorem 1", pytest.approx(result.gamma))
+    assert 0.92 * first.scale < result.scale < 0.99 * first.scale
     unbound = dataclasses.replace(
         objective.loss, saturation=dataclasses.replace(objective.loss.saturation, ball=math.inf)
     )
     free = calibrate_saturating(objective_of(unbound), budget)
-    assert found.scale < 0.8 * free.scale
-    assert saturating_epsilon(found, unbound, 400) > 0.12
+    assert result.scale < 0.8 * free.scale
+    assert saturating_epsilon(result, unbound, 400) > 0.12
     # a declared split fixes gamma, and where it leaves too little to the noise Theorem 1 stands alone
     split = sharp.calibrate(objective, budget, "gamma", 0.85)
     assert split.gamma == calibrate(objective, budget, split=0.85).gamma
     assert split.theorem.startswith("Theorem 19")
     assert sharp.calibrate(objective, budget, "gamma", 0.2) == calibrate(objective, budget, split=0.2)
-    for wrong in ({"scale": found.scale / 1.01}, {"gamma": found.gamma / 1.1}):
-        assert privacy_loss(dataclasses.replace(found, **wrong), objective.loss, 400, 0.1) > 0.0
+    for wrong in ({"scale": result.scale / 1.01}, {"gamma": result.gamma / 1.1}):
+        assert privacy_loss(dataclasses.replace(result, **wrong), objective.loss, 400, 0.1) > 0.0
 
 
-def exact_loss(attack, found, rho, n=400):
+def exact_loss(attack, result, rho, n=400):
     """Log ratio of densities of two coefficients at a point of the ball, for one record replaced.
 
     All other n - 1 records are alike; the ``attack`` holds the point, the angles of the three rows, and how
@@ -184,11 +184,11 @@ def exact_loss(attack, found, rho, n=400):
         return -pull * row, pull * (1 - pull) * np.outer(row, row)
 
     (g, H), (g_new, H_new), (g_rest, H_rest) = parts(own), parts(new), parts(rest)
-    force = others * (n - 1) * g_rest + n * found.gamma * point
-    curved = others * (n - 1) * H_rest + n * found.gamma * np.eye(2)
+    force = others * (n - 1) * g_rest + n * result.gamma * point
+    curved = others * (n - 1) * H_rest + n * result.gamma * np.eye(2)
     length = np.linalg.norm(force + g_new) - np.linalg.norm(force + g)
     determinants = np.linalg.slogdet(curved + H)[1] - np.linalg.slogdet(curved + H_new)[1]
-    return float(length / found.scale + determinants)
+    return float(length / result.scale + determinants)
 
 
 def test_pairs_in_a_ball_come_near_epsilon_and_wrong_constants_exceed_it():
@@ -196,11 +196,11 @@ def test_pairs_in_a_ball_come_near_epsilon_and_wrong_constants_exceed_it():
     near = (-11.829, 0.015, 5.118, 1.007, 1.399, 1.0)
     curved = (3.019, 1.882, 5.245, 3.128, 0.803, 0.137)
     objective = in_a_ball(3.3, M=1.0)
-    found = calibrate_saturating(objective, Budget(1.0))
-    assert 0.93 < exact_loss(near, found, 3.3) <= 1.0
-    assert exact_loss(near, dataclasses.replace(found, scale=0.8 * found.scale), 3.3) > 1.1
-    assert exact_loss(curved, dataclasses.replace(found, gamma=found.gamma / 4), 3.3) > 1.05
+    result = calibrate_saturating(objective, Budget(1.0))
+    assert 0.93 < exact_loss(near, result, 3.3) <= 1.0
+    assert exact_loss(near, dataclasses.replace(result, scale=0.8 * result.scale), 3.3) > 1.1
+    assert exact_loss(curved, dataclasses.replace(result, gamma=result.gamma / 4), 3.3) > 1.05
     rng = np.random.default_rng(2)
     for _ in range(1500):
         attack = (*rng.normal(size=2) * 2, *rng.uniform(0, 2 * math.pi, 3), rng.random())
-        assert exact_loss(attack, found, 3.3) <= 1.0
+        assert exact_loss(attack, result, 3.3) <= 1.0

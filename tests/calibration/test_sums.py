@@ -44,12 +44,12 @@ def of_one_record(noise, n_groups, shares):
 
 def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
     noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
-    found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
-    loss = movement(found, Noise.GAMMA) / noise.scale
+    result = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
+    loss = movement(result, Noise.GAMMA) / noise.scale
     assert loss == pytest.approx(2.0, rel=1e-4)
     right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
-    found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
-    assert 0.999 < movement(found, Noise.GAMMA) / right.scale <= 1.0
+    result = of_one_record(right, 2, [0.0, 0.5]).astype(float)
+    assert 0.999 < movement(result, Noise.GAMMA) / right.scale <= 1.0
     # a score that is larger than its record's share is clipped to it
     wide = [
         noise.totals([right.bound], [0.1])[0]
@@ -74,9 +74,9 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
         noise.totals([k], [j], *([one] for one in mark))
         for k, j, mark in itertools.product(scores, scores, marks)
     }
-    found = movement([*points], kind)
-    assert 0.85 * stated < found <= stated
-    assert counted or not pure or found == stated
+    result = movement([*points], kind)
+    assert 0.85 * stated < result <= stated
+    assert counted or not pure or result == stated
     if not counted:  # both means alone: 2 (K + L) in the l1 norm
         assert 2 * (largest + other) * m[0] >= stated / 1.06
     else:
@@ -87,13 +87,13 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
         if (
             m[5] < m[0] * largest
         ):  # nothing is left: were h to count any more, a silent record would be too much
-            assert found > stated - 1 - stated * 1e-9
+            assert result > stated - 1 - stated * 1e-9
 
 
 def test_shares_are_clipped_to_one_half_and_summed_exactly():
     noise = calibrate_sums(SumLaw.OVERLAP, 3.0, 4, GAUSSIAN)
-    found = noise.totals([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0])
-    means = noise.means(found)
+    result = noise.totals([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0])
+    means = noise.means(result)
     bound = noise.bound
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
 
@@ -120,7 +120,7 @@ def law_noise(law, kind):
 
 def records(law, scores=SCORES, marks=MARKS, groups=3):
     """The columns of all records of a law, (m, groups, columns): each is in one group."""
-    row, found = _ROWS[law], []
+    row, result = _ROWS[law], []
     grid = itertools.product(*(scores,) * row.scores, *(marks[one] for one in row.marks))
     for one in map(list, grid):
         if law is SumLaw.CONTRASTS and 0.0 not in one:
@@ -128,16 +128,16 @@ def records(law, scores=SCORES, marks=MARKS, groups=3):
         if law is SumLaw.WITHIN:
             one[0] = 2.0 * one[1] * min(max(one[0], -1.0), 1.0)
         for place in range(groups if row.groups else 1):
-            found.append(np.zeros((groups if row.groups else 1, len(one))))
-            found[-1][place] = one
-    return np.array(found)
+            result.append(np.zeros((groups if row.groups else 1, len(one))))
+            result[-1][place] = one
+    return np.array(result)
 
 
 def means(rows, most):
     """Those of all lists of at most ``most`` of these records, the empty one too."""
     lists = (itertools.combinations_with_replacement(rows, size) for size in range(1, most + 1))
-    found = [np.zeros_like(rows[0]), *(np.mean(one, axis=0) for one in itertools.chain(*lists))]
-    return np.unique(found, axis=0)
+    result = [np.zeros_like(rows[0]), *(np.mean(one, axis=0) for one in itertools.chain(*lists))]
+    return np.unique(result, axis=0)
 
 
 def added(noise, units):

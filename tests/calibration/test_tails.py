@@ -47,13 +47,13 @@ def test_the_tail_where_one_law_dwarfs_the_other(ratio):
 
 @pytest.mark.parametrize("tail", [0.3, 0.0225, 1e-6])
 def test_quantiles_are_rounded_up_and_rise(tail):
-    found = [sum_quantile(LAPLACE, tail, s, 0.7) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
-    assert found == sorted(found)
-    assert found[0] == pytest.approx(-0.7 * float(mp.log(2 * tail)), rel=1e-8)
+    result = [sum_quantile(LAPLACE, tail, s, 0.7) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
+    assert result == sorted(result)
+    assert result[0] == pytest.approx(-0.7 * float(mp.log(2 * tail)), rel=1e-8)
     assert sum_quantile(LAPLACE, tail, 1.0, 0.0) == pytest.approx(
         -float(mp.sqrt(2) * mp.erfinv(2 * tail - 1)), rel=1e-8
     )
-    for s, x in ((0.3, found[2]), (3.0, found[4])):
+    for s, x in ((0.3, result[2]), (3.0, result[4])):
         with mp.workdps(20):
             assert tail * (1 - 1e-6) <= tail_by_quadrature(x, s, 0.7) <= tail
 
@@ -68,20 +68,20 @@ def test_two_laplace_variables(scales):
             return sum_tail(LAPLACE, x - y, s, b) if y < x else 1 - sum_tail(LAPLACE, y - x, s, b)
 
         cuts = sorted({-40 * c, -c, 0.0, c, x - 3 * s, x, x + 3 * s, 40 * c})
-        found = [
+        result = [
             quad(lambda y: other(y) * math.exp(-abs(y) / c) / (2 * c), left, right, epsabs=1e-13, limit=200)[
                 0
             ]
             for left, right in itertools.pairwise(cuts)
         ]
-        return sum(found)
+        return sum(result)
 
     for x, s in ((0.5, 0.4), (3.0, 0.4), (3.0, 1.5)):
-        found = sum_tail(LAPLACE, x, s, b, c)
+        result = sum_tail(LAPLACE, x, s, b, c)
         expected = tail(x, s)
         # scales that are nearly equal are enlarged by 1/500
         slack = 0.01 if abs(b - c) < 0.002 else 1e-7
-        assert expected * (1 - 1e-7) <= found <= expected * (1 + slack)
+        assert expected * (1 - 1e-7) <= result <= expected * (1 + slack)
 
 
 def test_sums_without_a_normal_part_and_gaussian_noise():

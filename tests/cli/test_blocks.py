@@ -46,9 +46,9 @@ def test_blocks_are_audited():
     words = ["audit", "data.csv", *EFFECT[2:8], "--program", "ipw_logistic", "--ridge", "0.1"]
     words += ["--solves", "100", "--no-tightness"]
     result = done(*with_data(words, "many"))
-    found = json.loads(result.stdout)
-    assert found["check"]["solver"] == "first_certified"
-    assert not any(verdict["violated"] for verdict in found["verdicts"])
+    actual = json.loads(result.stdout)
+    assert actual["check"]["solver"] == "first_certified"
+    assert not any(verdict["violated"] for verdict in actual["verdicts"])
     assert "read in blocks" in Path("output/audit.html").read_text(encoding="utf-8")
     refused = run(*with_data(words, "many", "--save", "pair"))
     assert "two whole datasets" in refused.stderr

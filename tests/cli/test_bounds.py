@@ -99,12 +99,12 @@ def test_scaled_rows_have_a_smaller_bound_than_the_paper_s():
 )
 def test_programs_of_every_kind_have_a_table(name):
     program = registry.build(registry.first_stages(), name)
-    found = dict(statements(program, Universe(Domain(1.0, 1.0, arm_floor=50), 300, 2)))
-    assert {SHARP, USABLE, UNIVERSAL} <= set(found)
+    result = dict(statements(program, Universe(Domain(1.0, 1.0, arm_floor=50), 300, 2)))
+    assert {SHARP, USABLE, UNIVERSAL} <= set(result)
     if name == "entropy_balancing_hard":
-        assert all(isinstance(bound, str) for bound in found.values())
+        assert all(isinstance(bound, str) for bound in result.values())
     else:
-        assert found[SHARP].V <= found[UNIVERSAL].V
+        assert result[SHARP].V <= result[UNIVERSAL].V
 
 
 def test_curves_agree_with_the_bounds():

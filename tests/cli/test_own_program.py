@@ -164,9 +164,9 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     text = program_template("mine", "direct").replace("import scheme", "import Bound, scheme")
     text += "\n\n@mine.bound\ndef _(n):\n    return Bound.from_l2(0.01, w_max=1.001)\n"
     Path("mine.py").write_text(text, encoding="utf-8")
-    found = run("check-program", "mine.py", "--solves", "20", "--json")
-    assert found.exit_code == 1
-    (only,) = json.loads(found.stdout)
+    result = run("check-program", "mine.py", "--solves", "20", "--json")
+    assert result.exit_code == 1
+    (only,) = json.loads(result.stdout)
     assert next(o["check"] for o in only["outcomes"] if o["status"] == "failed") == "movement"
     assert run("check-program", "absent.py").exit_code == 2
 

@@ -48,8 +48,10 @@ def options(text="", **given):
 
 def test_the_file_and_the_flags_together(folder):
     text = 'relation = "replace-one"\n[ranges]\nx = [0, 100]\nz = {within = [0, 9]}\nw = "private"\n'
-    found = read_ranges(options(text, ranges=("w=1:2",), outcome_bound=3, outcome_center=1))
-    assert found == PrivateRanges(ranges={"x": (0, 100), "z": Within(0, 9), "w": (1, 2)}, outcome=(-2.0, 4.0))
+    result = read_ranges(options(text, ranges=("w=1:2",), outcome_bound=3, outcome_center=1))
+    assert result == PrivateRanges(
+        ranges={"x": (0, 100), "z": Within(0, 9), "w": (1, 2)}, outcome=(-2.0, 4.0)
+    )
     assert read_ranges(options(text, covariates="z,x,v")).known(3) == (Within(0, 9), (0.0, 100.0), None, None)
     assert read_ranges(options("outcome = {within = [0, 1]}", domain="domain.toml")).outcome == Within(0, 1)
     assert read_ranges(options(domain=None, private_ranges=0.3)) == PrivateRanges(0.3)

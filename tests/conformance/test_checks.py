@@ -160,11 +160,11 @@ def test_a_note_is_no_pass(judged, conclusion):
 
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
-    found = outcome_of("", other_settings, Subject(EntropyBalancing(ridge=2.0, constant=1.0), LEAST))
+    result = outcome_of("", other_settings, Subject(EntropyBalancing(ridge=2.0, constant=1.0), LEAST))
     expected = "constant = 0.5, 2; ridge = 1, 4; radius = 1.5; trim = 1.5: nothing found"
-    assert found.detail.startswith(expected), found
-    found = outcome_of("", other_settings, Subject(Uniform(), LEAST))
-    assert (found.status, found.detail) == (CheckStatus.PASSED, "no other values were tried")
+    assert result.detail.startswith(expected), result
+    result = outcome_of("", other_settings, Subject(Uniform(), LEAST))
+    assert (result.status, result.detail) == (CheckStatus.PASSED, "no other values were tried")
 
 
 def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
@@ -172,7 +172,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
     monkeypatch.setattr(
         checks, "audit_stability", lambda *a, **k: worst.append(audit_stability(*a, **k)) or worst[0]
     )
-    found = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), FEW)).detail
+    result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), FEW)).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]
-    assert f": V at most {shares[Quantity.V]:.0%} of its bound " in found
+    assert f": V at most {shares[Quantity.V]:.0%} of its bound " in result

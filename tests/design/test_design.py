@@ -149,7 +149,7 @@ def test_a_row_is_what_releases_do():
         n=300, replicates=24, scenario=DesignScenario(curved=0.0, confounding=1.0, effect_spread=0.0)
     )
     (one,) = design_candidates(asked, 1)
-    found = one.of_effect([replicate(asked, [one], k)[0][0] for k in range(24)])
+    result = one.of_effect([replicate(asked, [one], k)[0][0] for k in range(24)])
     off, width, held = np.empty(24), np.empty(24), np.empty(24)
     for number in range(24):
         rng = np.random.default_rng([5, number])
@@ -161,10 +161,10 @@ def test_a_row_is_what_releases_do():
         low, high = model.interval_
         off[number], width[number], held[number] = model.effect_ - 1.0, high - low, low <= 1.0 <= high
     error = np.std(off, ddof=1) / math.sqrt(24)
-    assert np.mean(off) == pytest.approx(found.bias, abs=2.0 * (error * 1.96 + found.bias_half))
-    assert np.std(off, ddof=1) == pytest.approx(found.deviation, rel=0.5)
-    assert np.median(width) == pytest.approx(found.width, rel=0.1)
-    assert np.mean(held) == pytest.approx(found.covers, abs=0.15)
+    assert np.mean(off) == pytest.approx(result.bias, abs=2.0 * (error * 1.96 + result.bias_half))
+    assert np.std(off, ddof=1) == pytest.approx(result.deviation, rel=0.5)
+    assert np.median(width) == pytest.approx(result.width, rel=0.1)
+    assert np.mean(held) == pytest.approx(result.covers, abs=0.15)
 
 
 def test_the_result_depends_on_the_question_alone_and_a_failure_is_told(monkeypatch):
@@ -197,11 +197,11 @@ def test_ties_are_told_by_paired_differences():
         row("no interval", 0.1 * common, covers=math.nan),
         row("failed", (), reason="no plan"),
     ]
-    found = ranked(request(), rows)
-    names = [one.name for one in found]
+    result = ranked(request(), rows)
+    names = [one.name for one in result]
     assert names[:3] == ["public rule", "the same within error", "a little worse each time"]
     assert names[3:] == ["sharp and wrong", "no interval", "failed"]
-    assert [one.tied for one in found] == [True, True, False, False, False, False]
+    assert [one.tied for one in result] == [True, True, False, False, False, False]
     # a rule has no interval that could miss
     assert ranked(request(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
 
@@ -225,10 +225,10 @@ def test_what_covers_less_than_09_is_never_first():
     assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
     asked = request(scenario=DesignScenario(effect=4.2))
     assert [one.name for one in ranked(asked, [short, weights, wide])] == ["wide", "short", "weights"]
-    found = ranked(asked, [weights, worse, short])
-    assert [one.name for one in found] == ["short", "worse", "weights"]
-    assert not any(one.tied for one in found)
-    result = DesignResult(asked, found, worse, 0.0, (3000, "simulated"))
+    actual = ranked(asked, [weights, worse, short])
+    assert [one.name for one in actual] == ["short", "worse", "weights"]
+    assert not any(one.tied for one in actual)
+    result = DesignResult(asked, actual, worse, 0.0, (3000, "simulated"))
     assert not result.answers
     title, *lines = str(result).splitlines()
     assert result._repr_html_().count("<table") == 2
@@ -293,11 +293,11 @@ def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
 
 
 def test_settings_that_the_public_rule_takes_are_not_repeated():
-    found = design_candidates(request(n=5000, epsilon=1.0))
-    names = [one.name for one in found]
+    result = design_candidates(request(n=5000, epsilon=1.0))
+    names = [one.name for one in result]
     assert names[0] == "default"
     assert len(set(names)) == len(names)
-    plans = [one.model.plan(5000, 1).study for one in found if one.kind == "effect"]
+    plans = [one.model.plan(5000, 1).study for one in result if one.kind == "effect"]
     assert len({(str(study.settings), study.noise) for study in plans}) == len(plans)
     assert any(name.startswith("cells") for name in names)  # one covariate has room for cells
     gaussian = design_candidates(replace(request(), budget=Budget(1.0, 1e-6)), 3)
@@ -316,8 +316,8 @@ def test_every_study_is_the_candidate(clinic, goal):
         Path("study.toml").write_text(
             study_with("domain.toml", None, one.kind, one.settings, asked.budget), encoding="utf-8"
         )
-        found = done("run", "study.toml", "data.csv", "--seed", "3", "--json")
-        (told,) = json.loads(found.stdout).values()
+        result = done("run", "study.toml", "data.csv", "--seed", "3", "--json")
+        (told,) = json.loads(result.stdout).values()
         model = one.model.set_params(seed=3).fit(frame, frame["arm"], frame["score"])
         expected = json.loads(model.release_.to_json())
         name = "estimate" if one.kind == "effect" else "theta"
@@ -389,8 +389,8 @@ def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch
     """The question of the study keeps its settings and its share; what wins is written beside its remarks."""
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     Path("study.toml").write_text(CLINIC + STUDY, encoding="utf-8")
-    found = designed("--n", "300", "--output", "c.toml", "--json", file="study.toml")
-    facts = json.loads(found.stdout)
+    result = designed("--n", "300", "--output", "c.toml", "--json", file="study.toml")
+    facts = json.loads(result.stdout)
     assert (facts["question"], facts["epsilon"]) == ("average", pytest.approx(4.0))
     effects = [one.settings for one in design_candidates(few[0]) if one.kind == "effect"]
     effects += [row["settings"] for row in facts["rows"] if row["kind"] == "effect"]

@@ -258,8 +258,8 @@ def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
     # here, because this file is also run outside of the tests
     from tests.plan.changed import unproven
 
-    found = unproven(candidate().plan(200, 2))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    result = unproven(candidate().plan(200, 2))
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
     with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()

@@ -179,8 +179,8 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     with open("d.toml", "w", encoding="utf-8") as file:
         file.write(text + 'control = "none"\n[ranges]\nx = [-1, 1]\n')
     words = ["design", "d.toml", "--n", "1000", "--epsilon", "20", "--goal", "rule", "--replicates", "10"]
-    found = done(*words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json")
-    facts = json.loads(found.stdout)
+    actual = done(*words, "--public", "pilot.csv", "--source", "a pilot", "--holdout", "0.3", "--json")
+    facts = json.loads(actual.stdout)
     assert facts["public"] == "a pilot"
     assert facts["rows"][0]["value"] == pytest.approx(2.0, abs=0.3)
     assert "--source is missing" in run(*words, "--public", "pilot.csv").stderr

@@ -196,9 +196,9 @@ def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
     domain = Domain(1.1, 1.0, intercept=0.3, coordinate_bound=bound)
     widths = np.broadcast_to(bound, 3)
     assert np.array_equal(domain.widths(3), widths)
-    found = domain.features(X)[:, 1:]
-    assert np.all(np.abs(found) <= widths)
-    assert np.array_equal(found, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
+    result = domain.features(X)[:, 1:]
+    assert np.all(np.abs(result) <= widths)
+    assert np.array_equal(result, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
     other = replace(domain, ranges=[(-2, 1), (-9, 9), (0, 1)], relation="replace-one-keep-treatment")
     assert Domain.from_dict(json.loads(json.dumps(other.to_dict()))) == other
     assert np.array_equal(domain.restricted([2, 0]).widths(2), widths[[2, 0]])
@@ -259,8 +259,8 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks(told, size, unit, mo
         X = X[rng.permutation(len(X))] * (1.0 if "ranges" in told else unit)
         known = all_at_once(domain, X)
         monkeypatch.setattr(domains, "VIEW", size)
-        found = domain.features(X)
-        assert found.tobytes() == known.tobytes()
+        result = domain.features(X)
+        assert result.tobytes() == known.tobytes()
         for same in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[:, ::-1].copy()[:, ::-1]):
             assert domain.features(same).tobytes() == known.tobytes()  # the layout changes no bit
             assert domain.features(same).flags.c_contiguous
@@ -357,10 +357,10 @@ def test_one_record_changes_one_normalized_record(seed, place, ends):
         kept = np.arange(N) != place
         for name in ("X", "a", "y"):
             assert np.array_equal(getattr(one, name)[kept], getattr(other, name)[kept])
-        for found in (one, other):
-            assert found.domain == declared.domain(K)
-            assert np.all(np.linalg.norm(found.X, axis=1) <= found.domain.covariate_bound)
-            assert np.all(np.abs(found.y) <= found.domain.outcome_bound)
+        for result in (one, other):
+            assert result.domain == declared.domain(K)
+            assert np.all(np.linalg.norm(result.X, axis=1) <= result.domain.covariate_bound)
+            assert np.all(np.abs(result.y) <= result.domain.outcome_bound)
 
 
 def test_normalized_values_are_clipped_and_never_nan():

@@ -97,8 +97,8 @@ def test_the_score_of_any_record_is_covered(rows, public):
                 sampling=records.sampling[:1],
             )
             sums.append(own.block_sums(one, released, step.calibration))
-    found = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
-    assert 0.9 * step.integers.sensitivity < found <= step.integers.sensitivity
+    result = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
+    assert 0.9 * step.integers.sensitivity < result <= step.integers.sensitivity
     # arms of their own bounds: the smallest one has the widest
     assert own.widenings[2] > own.widenings[0]
 
@@ -214,14 +214,14 @@ def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
     records = replace(public.records(X, a % 2, np.zeros(60)), a=a)
     noise = 3.0 * rng.standard_normal((n_arms - 1) * 3)
     instance = program.perturbed(records, 0.02, noise)
-    found = solve(instance, solver="newton")
-    assert found.certified
+    result = solve(instance, solver="newton")
+    assert result.certified
     compiled = Compiled(program.declare, instance.data, embed=True)
     compiled.load(instance.data)
     compiled.problem.solve(solver="CLARABEL")
     theta = compiled.values()["theta"]
     assert np.abs(theta.sum(axis=0)).max() < 1e-7
-    assert instance.model.coefficients(found.point) == pytest.approx(theta, abs=1e-5)
+    assert instance.model.coefficients(result.point) == pytest.approx(theta, abs=1e-5)
     v = rng.standard_normal(len(noise))
     steps = 1e-6 * np.eye(len(v))
     slopes = [(instance.model.value(v + one) - instance.model.value(v - one)) / 2e-6 for one in steps]
@@ -230,7 +230,7 @@ def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
     assert instance.model.hessian(v) == pytest.approx(np.array(curves), abs=1e-5)
     # of whatever records, within a public radius
     radius = program.certified_radius(Universe(public, 60, 2), 0.02, float(np.linalg.norm(noise)))
-    assert found.certificate.radius <= radius < 1e-6
+    assert result.certificate.radius <= radius < 1e-6
 
 
 @pytest.fixture(scope="module", params=["constant", "multinomial"])

@@ -49,13 +49,13 @@ def model(**changes):
 
 def test_the_effect_is_found_where_the_naive_difference_is_off():
     X, a, y = table()
-    found = model().fit(X, a, y)
+    result = model().fit(X, a, y)
     assert abs(y[a == 1].mean() - y[a == 0].mean() - 1.0) > 0.4
-    low, high = found.interval_
+    low, high = result.interval_
     assert low < 1.0 < high
     assert high - low < 0.2
-    half = found.release_.interval
-    assert found.release_.target == "effect"
+    half = result.release_.interval
+    assert result.release_.target == "effect"
     assert 0.0 < half.bias < 0.1 * (high - low)
     assert max(half.noise_half_width, half.sampling_half_width) <= (high - low) / 2
     assert (high - low) / 2 <= half.noise_half_width + half.sampling_half_width
@@ -126,9 +126,9 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
     inside = {"type": "ineq", "fun": lambda lam: step.program.radius**2 - lam @ lam}
     right = minimize(objective, np.zeros(3), constraints=inside, tol=1e-12).x
     for solver, polish in (("newton", True), ("clarabel", False)):
-        found = solve(instance, solver=solver, polish=polish, tolerance=1e-5)
-        assert found.certified
-        assert found.point == pytest.approx(right, abs=1e-5)
+        result = solve(instance, solver=solver, polish=polish, tolerance=1e-5)
+        assert result.certified
+        assert result.point == pytest.approx(right, abs=1e-5)
 
 
 def test_what_takes_no_sampling_weights_refuses_them():

@@ -71,7 +71,7 @@ def test_other_estimands_take_cells(estimand):
     X, a, y = regions(20_000, 4)
     domain = Domain(covariate_bound=6.0, outcome_bound=0.5, outcome_center=0.5, ranges=DOMAIN.ranges)
     binary = np.random.default_rng(0).binomial(1, 0.5 + 0.4 * y)
-    found = PrivateEffect(domain, Budget(2.0), estimand=estimand, settings={"cells": CUTS}, seed=1)
-    low, high = found.fit(X, a, binary).interval_
+    result = PrivateEffect(domain, Budget(2.0), estimand=estimand, settings={"cells": CUTS}, seed=1)
+    low, high = result.fit(X, a, binary).interval_
     assert low < 0.4 * 0.2 < high
     assert high - low < 0.1

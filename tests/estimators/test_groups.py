@@ -145,9 +145,9 @@ def test_the_bias_in_a_group_is_that_of_its_own_rate_exactly():
     known = {"center": released, "rate": np.array(sums).ravel()}
     score = score_of(GroupScore)
     noise = score.calibrate(n, Budget(1.0), "gamma")
-    found = np.reshape(score.sums(records, known, noise), (3, 3))
+    result = np.reshape(score.sums(records, known, noise), (3, 3))
     members = score.at(records, known).members
-    for place, (member, integers) in enumerate(zip(members, found, strict=True)):
+    for place, (member, integers) in enumerate(zip(members, result, strict=True)):
         inside = ward == place
         rate = a[inside].mean()
         assert member.nuisances.rate == pytest.approx(rate)
@@ -177,11 +177,11 @@ def test_one_group_of_several_sums_what_it_does_alone():
     score, alone = score_of(GroupScore), score_of(AverageScore)
     noise, single = (one.calibrate(n, Budget(1.0), "gamma") for one in (score, alone))
     assert (noise.step, noise.largest) == (single.step, single.largest)
-    found = np.reshape(score.sums(records, center | {"rate": sums.ravel()}, noise), (3, 3))
+    result = np.reshape(score.sums(records, center | {"rate": sums.ravel()}, noise), (3, 3))
     where = Domain(4.0, 20.0, codebook=replace(BOOK, where={"ward": "B"}))
     silent = where.records(records.X, a, records.y, (ward == 1).astype(float))
     same = alone.sums(silent, center | {"rate": sums[:, 1]}, single)
-    assert [int(one) // factor for one, factor in zip(found[1], noise.multipliers, strict=True)] == [
+    assert [int(one) // factor for one, factor in zip(result[1], noise.multipliers, strict=True)] == [
         one // factor for one, factor in zip(same, single.multipliers, strict=True)
     ]
 

@@ -194,8 +194,8 @@ def test_unfit_models_are_refused(settings, message):
 
 def test_what_is_not_proven_is_refused(monkeypatch):
     plan = model().plan(N, K)
-    found = unproven(plan)
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    result = unproven(plan)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
     with pytest.raises(CalibrationError, match="not proven"):
         measurement()
 

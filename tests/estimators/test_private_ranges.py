@@ -28,18 +28,18 @@ def model(ranges=None, **changes):
 
 def test_the_effect_is_found_in_units_of_the_outcome():
     X, a, y = table()
-    found = model(RANGES).fit(X, a, y)
-    low, high = found.interval_
+    result = model(RANGES).fit(X, a, y)
+    low, high = result.interval_
     assert low < 500 < high
     assert high - low < 150
-    release = found.release_
+    release = result.release_
     assert [one.column for one in release.ranges] == ["age", "income", "y"]
     assert [one.released for one in release.ranges] == [False, True, True]
     assert (release.ranges[0].low, release.ranges[0].high) == (18.0, 90.0)
     assert release.outcome_unit == pytest.approx((release.ranges[2].high - release.ranges[2].low) / 2)
     assert release.domain["outcome_bound"] == 1.0
     assert release.standard_deviation > 300
-    assert clone(found).fit(X, a, y).release_ == release
+    assert clone(result).fit(X, a, y).release_ == release
 
 
 def test_a_release_states_its_ranges_and_comes_back():

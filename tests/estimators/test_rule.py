@@ -43,13 +43,13 @@ def test_the_rule_is_found_where_weights_1_are_wrong():
     X, a, y = table()
     alone = model(settings={"center_share": None, "propensity": None}).fit(X, a, y)
     assert accuracy(alone, X) < 0.8
-    found = model().fit(X, a, y)
+    result = model().fit(X, a, y)
     named = ["mean", "spread", "center", "propensity", "rule"]
-    assert [step.step for step in found.release_.steps] == named
-    assert accuracy(found, X) > 0.9
-    assert found.release_.flipped_share < 0.15
+    assert [step.step for step in result.release_.steps] == named
+    assert accuracy(result, X) > 0.9
+    assert result.release_.flipped_share < 0.15
     # the size of the effect as well: it is v
-    slopes = np.polyfit(X["v"], found.decision_function(X), 1)
+    slopes = np.polyfit(X["v"], result.decision_function(X), 1)
     assert slopes == pytest.approx([1.0, 0.0], abs=0.35)
 
 
@@ -144,9 +144,9 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own():
         assert min(release.covariate_scale) > 1.5
         assert len(set(release.covariate_scale)) == 3
         plan = fitted.plan(len(X), 3)
-        found = plan.run(Dataset.from_arrays(X, a, y, ("u", "v", "w")), fitted.execution())
-        assert found.released["rule"].tolist() == list(release.theta)
-        rows = found.inputs.records.covariates
+        result = plan.run(Dataset.from_arrays(X, a, y, ("u", "v", "w")), fitted.execution())
+        assert result.released["rule"].tolist() == list(release.theta)
+        rows = result.inputs.records.covariates
         inner = Rows.POOLED.predict(release.theta, rows, 0.0)
         assert inner == pytest.approx(fitted.decision_function(X), rel=1e-9, abs=1e-12)
         assert np.max(np.linalg.norm(rows, axis=1)) <= plan.study.norm_bound * (1.0 + 1e-12)

@@ -74,11 +74,11 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
         assert privacy_loss(true, plan.main.loss, n, half) <= plan.main.calibration.delta
 
 
-def logistic_loss_exactly(found, n, M, ridge):
+def logistic_loss_exactly(result, n, M, ridge):
     """Privacy loss of objective perturbation with a rank-one Hessian of at most M^2/4, in 30 digits."""
     with mpmath.workdps(30):
-        shift = 2 * mpmath.mpf(M) / mpmath.mpf(found.scale)
-        curvature = n * (mpmath.mpf(ridge) + mpmath.mpf(found.gamma))
+        shift = 2 * mpmath.mpf(M) / mpmath.mpf(result.scale)
+        curvature = n * (mpmath.mpf(ridge) + mpmath.mpf(result.gamma))
         return shift + mpmath.log1p(mpmath.mpf(M) ** 2 / 4 / curvature)
 
 
@@ -86,9 +86,9 @@ def test_private_logistic_regression_keeps_its_budget_at_any_norm():
     both = set()
     for M, n, ridge in product((0.3, 1.0, 5.0), (50, 400, 10_000), (1e-6, 1e-3, 1.0, 30.0)):
         for epsilon in (0.01, 1.0, 8.0):
-            found = chaudhuri_logistic(n, P, M, ridge, epsilon)
-            assert logistic_loss_exactly(found, n, M, ridge) <= epsilon
-            both.add(found.gamma > 0)
+            result = chaudhuri_logistic(n, P, M, ridge, epsilon)
+            assert logistic_loss_exactly(result, n, M, ridge) <= epsilon
+            both.add(result.gamma > 0)
     assert both == {True, False}
     M, n, ridge, epsilon = 5.0, 50, 1e-6, 8.0
     right = chaudhuri_logistic(n, P, M, ridge, epsilon)
@@ -173,8 +173,8 @@ def of_binary_outcomes(n):
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(name):
     effect, records = of_binary_outcomes(n=600)
-    found = [EFFECTS[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert found[0].value == found[1].value != found[2].value
+    result = [EFFECTS[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert result[0].value == result[1].value != result[2].value
     effect, records = of_binary_outcomes(n=10_000)
     exact = EFFECTS[name]()(records, NO_NOISE, np.random.default_rng(1)).value
     assert exact == pytest.approx(effect, abs=0.03)
@@ -182,9 +182,9 @@ def test_a_method_is_a_function_of_its_seed_and_finds_the_effect_without_noise(n
 
 def test_sensitivities_of_folds_are_those_of_the_formula():
     _, records = of_binary_outcomes(n=1000)
-    found = [FoldNuisances(estimator=name).sensitivity(records, 50) for name in ("g", "ipw", "aipw")]
+    result = [FoldNuisances(estimator=name).sensitivity(records, 50) for name in ("g", "ipw", "aipw")]
     # B = 1/2, w in [1/.9, 10]; folds of equal size: own/n + others/K
-    assert found == pytest.approx([2 / 1000 + 2 / 50, 10 / 1000 + (40 / 9) / 50, 20 / 1000 + (170 / 9) / 50])
+    assert result == pytest.approx([2 / 1000 + 2 / 50, 10 / 1000 + (40 / 9) / 50, 20 / 1000 + (170 / 9) / 50])
     with pytest.raises(DeclarationError, match="must be g, ipw or aipw"):
         FoldNuisances(estimator="none")
 

@@ -58,8 +58,8 @@ def test_a_table_has_errors_and_coverage_and_settings_of_a_challenge_share_a_lin
     # off by 2 -+ .5 and -2 -+ .5
     acic = lines["acic", 0]
     half = 1.96 * np.std([2.25, 6.25, 2.25, 6.25], ddof=1) / (4 * np.sqrt(4.25))
-    found = [acic[name] for name in ("samples", "bias", "rmse", "deviation", "rmse_half")]
-    assert found == pytest.approx([4, 0.0, np.sqrt(4.25), np.sqrt(0.5), half], rel=1e-4)
+    result = [acic[name] for name in ("samples", "bias", "rmse", "deviation", "rmse_half")]
+    assert result == pytest.approx([4, 0.0, np.sqrt(4.25), np.sqrt(0.5), half], rel=1e-4)
 
 
 def test_the_effect_among_the_treated_stands_where_it_is_known():
@@ -101,8 +101,8 @@ def test_a_slope_and_its_interval():
 def test_benchmarks_are_what_is_known_of_them(name, package, shape, treated, naive):
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    found = real_data.load(name)
-    data, domain = found.dataset, found.domain
+    result = real_data.load(name)
+    data, domain = result.dataset, result.domain
     assert (data.X.shape, data.a.sum(), domain.columns) == (shape, treated, data.columns)
     assert data.y[data.a == 1].mean() - data.y[data.a == 0].mean() == pytest.approx(naive, abs=0.01)
     assert np.all(np.linalg.norm(domain.features(data.X), axis=1) <= domain.covariate_bound)

@@ -75,7 +75,7 @@ def test_private_effects_are_near_the_one_without_privacy():
     for number, (names, epsilon) in enumerate(ways):
         model = PrivateEffect(domain, Budget(epsilon), prognostic=names, residual_scale=7.5)
         seeds = range(20_000 + number, 20_400 + number, 4)
-        found = [model.set_params(seed=seed).fit(data.X, data.a, data.y).effect_ for seed in seeds]
-        errors.append(np.sqrt(np.mean((np.array(found) - robust) ** 2)))
+        result = [model.set_params(seed=seed).fit(data.X, data.a, data.y).effect_ for seed in seeds]
+        errors.append(np.sqrt(np.mean((np.array(result) - robust) ** 2)))
     # .252, .442, .391 and .675: 100 releases leave an error of 7 % in each
     assert np.all(np.array(errors) <= [0.27, 0.47, 0.42, 0.72]), errors

@@ -95,12 +95,12 @@ def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
         for read, study, table in (("visits", panel.STUDY, visits), ("person", panel.TRIAL, trial)):
             rows += [(read, *row) for row in panel.released(study, table, seed)]
         rows += [("row", *row) for row in panel.released(panel.ROWS, trial, seed)]
-    found = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
-    covered = found.groupby("read")["covered"].mean()
+    result = pd.DataFrame(rows, columns=["read", "answer", "off", "covered", "half"])
+    covered = result.groupby("read")["covered"].mean()
     assert covered["visits"] >= 0.94
     assert covered["person"] >= 0.88
     assert covered["row"] < 0.8
-    panel.figure(found, tmp_path / "panel.svg")
+    panel.figure(result, tmp_path / "panel.svg")
     assert (tmp_path / "panel.svg").stat().st_size > 1000
 
 

@@ -50,9 +50,9 @@ def test_columns_are_mapped_by_public_rules(tmp_path):
         columns["cigar"][:2] = 0, 98
         columns["adequacy"][:3] = 1, 2, 3
 
-    found = read_twins(path, sha256=written(path, change=change))
-    assert (found.X.shape, found.X.min(), found.X.max()) == ((700, 39), 0.0, 1.0)
-    column = dict(zip(found.columns, found.X.T, strict=True))
+    result = read_twins(path, sha256=written(path, change=change))
+    assert (result.X.shape, result.X.min(), result.X.max()) == ((700, 39), 0.0, 1.0)
+    column = dict(zip(result.columns, result.X.T, strict=True))
     assert column["herpes"][:3].tolist() == [1.0, 0.0, 0.0]
     assert column["cigar"][:2].tolist() == [0.0, 1.0]
     assert [column[f"adequacy={level}"][level - 1] for level in (1, 2, 3)] == [1.0, 1.0, 1.0]
@@ -153,10 +153,10 @@ def test_pairs_of_whom_one_is_seen(tmp_path):
 
 @pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
 def test_the_real_file_has_its_known_shape_and_effect():
-    found = read_twins(REAL)
-    assert found.X.shape == (11_400, 39)
-    column = dict(zip(found.columns, found.X.T, strict=True))
+    result = read_twins(REAL)
+    assert result.X.shape == (11_400, 39)
+    column = dict(zip(result.columns, result.X.T, strict=True))
     counts = [column[name].sum() for name in ("anemia", "herpes", "adequacy=1")]
     assert counts == [491, 54, 7918]
     assert twins_population(REAL, SHA256).effect == pytest.approx(-184 / 11_400)
-    assert found.deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)
+    assert result.deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)

@@ -37,33 +37,33 @@ def accuracy_by_mass(arm_mass, mean):
     test = simulate("linear", 4000, rng=99)
     domain = Domain(np.sqrt(11.0), 60.0, intercept=1.0)
     first = EntropyBalancing(ridge=0.1, arm_mass=arm_mass)
-    found = []
+    result = []
     for seed in range(5):
         X, a, y = quarter_treated(2000, seed, mean)
         model = TwoStageERM(domain, first, itr(theta_set=L2Ball(100.0))).fit(X, a, y)
-        found.append(test.accuracy(model.predict(test.dataset.X)))
-    return float(np.mean(found)), float(np.mean(a))
+        result.append(test.accuracy(model.predict(test.dataset.X)))
+    return float(np.mean(result)), float(np.mean(a))
 
 
 @pytest.mark.parametrize(("mean", "found"), [(5.0, 0.785), (20.0, 0.515)])
-def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, found):
+def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
     proportional, treated = accuracy_by_mass("proportional", mean)
     equal, _ = accuracy_by_mass("equal", mean)
     assert 0.2 < treated < 0.3
-    assert proportional == pytest.approx(found, abs=0.03)
+    assert proportional == pytest.approx(result, abs=0.03)
     assert equal > 0.90
 
 
 # The simulated scenarios: what the printed calibration can reach, and how strong simple baselines are.
 def reached(model, seeds):
     """Mean accuracy_in_a_set over datasets of 400 records."""
-    test, found = simulate("linear", 10_000, rng=12345), []
+    test, result = simulate("linear", 10_000, rng=12345), []
     for seed in seeds:
         data = simulate("linear", 400, rng=seed).dataset
         if isinstance(model, PrivateTwoStageERM):
             model.set_params(seed=seed)
-        found.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
-    return float(np.mean(found))
+        result.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
+    return float(np.mean(result))
 
 
 def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper", replicates=40):
@@ -84,8 +84,10 @@ def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper", re
         ("sharp", 10.0, 0.5, L1Ball(2.0), 0.95),
     ],
 )
-def test_best_settings(calibration, epsilon, outcome_bound, theta_set, found):
-    assert accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration) == pytest.approx(found, abs=0.02)
+def test_best_settings(calibration, epsilon, outcome_bound, theta_set, result):
+    assert accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration) == pytest.approx(
+        result, abs=0.02
+    )
 
 
 @pytest.mark.slow
@@ -105,7 +107,7 @@ def test_uniform_weights_are_a_strong_baseline():
 
 
 @pytest.mark.parametrize(("n", "replicates", "found"), [(400, 10, 0.52), (100_000, 1, 0.54)])
-def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n, replicates, found):
+def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n, replicates, result):
     test = simulate("tree", 10_000, rng=777)
     reached = []
     for seed in range(replicates):
@@ -114,19 +116,19 @@ def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n
         weights = 1 / np.where(a == 1, drawn.propensity, 1 - drawn.propensity)
         theta = np.linalg.solve((X.T * weights) @ X, (X.T * weights) @ (2 * (2 * a - 1) * y))
         reached.append(test.accuracy(test.dataset.X @ theta > 0))
-    assert float(np.mean(reached)) == pytest.approx(found, abs=0.02)
+    assert float(np.mean(reached)) == pytest.approx(result, abs=0.02)
     assert test.accuracy(np.zeros(10_000)) == pytest.approx(0.61, abs=0.01)
 
 
 # Where this package took more noise, or less accuracy, than it had to: a ball, a split, a composition.
 def accuracy_unweighted(domain, rule, n, epsilon, **declared):
     """Of rules at weights 1 in the linear scenario, over twelve datasets."""
-    test, found = simulate("linear", 10_000, rng=12345), []
+    test, result = simulate("linear", 10_000, rng=12345), []
     for seed in range(12):
         data = simulate("linear", n, rng=seed).dataset
         model = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule, seed=seed, **declared)
-        found.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
-    return float(np.mean(found))
+        result.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
+    return float(np.mean(result))
 
 
 @pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), (5.0, 0.89, 0.955)])
@@ -137,17 +139,17 @@ def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
         for rule in rules
     )
     assert one == other
-    found = [accuracy_unweighted(domain, rule, 400, epsilon) for rule in rules]
-    assert found == pytest.approx([in_l1, in_l2], abs=0.01)
+    result = [accuracy_unweighted(domain, rule, 400, epsilon) for rule in rules]
+    assert result == pytest.approx([in_l1, in_l2], abs=0.01)
 
 
 def split_by_the_utility_bound(loss, n, budget):
     """With ``M' sqrt(2 / gamma)`` for the norm of theta, which is all that is known of it over R^p."""
 
     def excess(q):
-        found = calibrate(Objective(uniform_weights(n), loss, n), budget, split=q)
-        size = loss.outcome_bound * math.sqrt(2 / found.gamma)
-        return utility_bound(found.expected_noise, n, found, size)
+        result = calibrate(Objective(uniform_weights(n), loss, n), budget, split=q)
+        size = loss.outcome_bound * math.sqrt(2 / result.gamma)
+        return utility_bound(result.expected_noise, n, result, size)
 
     return min(GRID, key=excess)
 
@@ -162,8 +164,8 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
     # a fifth of the noise is saved, for about ten times the ridge
     assert plan.scale < 1.3 * wasteful.scale
     assert wasteful.gamma > 9 * plan.gamma
-    found = [accuracy_unweighted(domain, rule, n, 1.0, **declared) for declared in ({"split": before}, {})]
-    assert found == pytest.approx([0.967, 0.978], abs=0.005)
+    result = [accuracy_unweighted(domain, rule, n, 1.0, **declared) for declared in ({"split": before}, {})]
+    assert result == pytest.approx([0.967, 0.978], abs=0.005)
 
 
 def test_factors_that_are_never_normalized_move_by_2():

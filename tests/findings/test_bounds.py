@@ -88,14 +88,14 @@ def test_those_the_paper_does_not_have_stay_put_too():
 # The MMD proposition under a change of treatment, through the package's own program and certificate.
 def of_a_flip(domain, ridge, X, a):
     """Weights before and after record 0 changes its arm, within 1e-9 per record in the 1-norm."""
-    n, found = len(X), []
+    n, result = len(X), []
     program = MMD(ridge=ridge / n, kernel=Gaussian(1.0))
     for arms in (a, np.where(np.arange(n) == 0, 1 - a, a)):
         solution = solve(program.instance(domain.records(X, arms, np.zeros(n))))
         assert solution.certified
         assert solution.certificate.output_radius <= 1e-9 * n
-        found.append(solution.value)
-    return found
+        result.append(solution.value)
+    return result
 
 
 def printed_norm_bound(n, ridge, cap):

@@ -178,8 +178,8 @@ def test_its_second_stage_noise_is_enough_all_the_same():
     printed = fixed_weights(n, 1 + math.exp(MR))
     assert sharp.V <= printed.W1
     loss = LossConstants(10, 5.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=6.0)
-    found = calibrate_paper(Objective(printed, loss, n), Budget(1.0))
-    assert found.private  # Theorem 1 with V = W1 = 2 (1 + e^{MR}), which the weights do not exceed
+    result = calibrate_paper(Objective(printed, loss, n), Budget(1.0))
+    assert result.private  # Theorem 1 with V = W1 = 2 (1 + e^{MR}), which the weights do not exceed
     assert printed.W1 / sharp.V == pytest.approx(1.374, abs=0.001)
 
 

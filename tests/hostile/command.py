@@ -30,8 +30,10 @@ def run(words: list[str]) -> Outcome:
         shown = strict_json(result.stdout)
         if isinstance(shown, dict) and "guarantee" in shown:
             return _release(words, shown)
-    elif (found := NO_NUMBER.search(result.stdout)) and "--help" not in words and "-h" not in words:
-        raise Failure(f"non-finite number on the screen: {found.group()!r}: {words}: {result.stdout[-1500:]}")
+    elif (actual := NO_NUMBER.search(result.stdout)) and "--help" not in words and "-h" not in words:
+        raise Failure(
+            f"non-finite number on the screen: {actual.group()!r}: {words}: {result.stdout[-1500:]}"
+        )
     return Outcome("exit 0, finite")
 
 

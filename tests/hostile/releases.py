@@ -37,8 +37,8 @@ def _good(number: int) -> dict[str, Any]:
     if number == 4:
         settings = {"propensity": 0.5, "value_share": 0.3, "center_share": 0.3}
         rule = PrivateRule(domain, Budget(1.0), settings=settings).fit(X, a, y)
-        found: dict[str, Any] = json.loads(rule.release_.to_json())
-        return found
+        result: dict[str, Any] = json.loads(rule.release_.to_json())
+        return result
     second = ("itr", "arm_means", "plug_in_ate")[number]
     model = PrivateTwoStageERM(domain, Budget(1.0), "ipw_private", second, seed=1 if number == 2 else None)
     plain: dict[str, Any] = json.loads(model.fit(X, a, y).release_.to_json())

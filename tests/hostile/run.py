@@ -33,9 +33,9 @@ def one(kind: str, number: int) -> Outcome:
 Found = list[tuple[str, int, Outcome]]
 
 
-def failures(found: Found) -> str:
+def failures(result: Found) -> str:
     """The first failures, each with what repeats it."""
-    failed = [one for one in found if one[2].failed]
+    failed = [one for one in result if one[2].failed]
     return "\n\n".join(
         f"python -m tests.hostile.run {kind} {number}: {outcome.name}\n{outcome.detail}"
         for kind, number, outcome in failed[:20]

@@ -61,11 +61,11 @@ def refused(bad: Bad, folder: Path, ran: Ran = here) -> Outcome:
 
 
 def failures(chosen: list[Bad], folder: Path, ran: Ran = here) -> list[Outcome]:
-    found = []
+    result = []
     for number, bad in enumerate(chosen):
         (folder / str(number)).mkdir()
-        found.append(judge(lambda bad=bad, number=number: refused(bad, folder / str(number), ran)))
-    return [outcome for outcome in found if outcome.failed]
+        result.append(judge(lambda bad=bad, number=number: refused(bad, folder / str(number), ran)))
+    return [outcome for outcome in result if outcome.failed]
 
 
 def test_every_command_is_asked() -> None:

@@ -36,11 +36,11 @@ def test_seeded_cases(kind: str, number: int) -> None:
 def test_a_hundred_thousand_cases() -> None:
     # other seeds than those of the default test
     cases = [(kind, k) for kind, number in MANY.items() for k in range(1_000_000, 1_000_000 + number)]
-    found = count(cases, processes=min(os.cpu_count() or 1, 4))
-    names = Counter(outcome.name for _, _, outcome in found)
+    result = count(cases, processes=min(os.cpu_count() or 1, 4))
+    names = Counter(outcome.name for _, _, outcome in result)
     print(names)
-    assert len(found) == len(cases) == 100_000
-    assert not failures(found)
+    assert len(result) == len(cases) == 100_000
+    assert not failures(result)
     assert names["release, private and certified"] > 0
     # certified by design: no record may decide about the standing of a release
     assert names["release, conditional on certification"] == 0
@@ -54,8 +54,8 @@ def test_a_number_repeats_its_case(kind: str) -> None:
 
 def failure(case: Callable[[], Outcome]) -> list[Outcome]:
     """The outcome of one case, if it may not come up."""
-    found = judge(case)
-    return [found] if found.failed else []
+    result = judge(case)
+    return [result] if result.failed else []
 
 
 @settings(max_examples=50)
@@ -135,8 +135,8 @@ def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:
 def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:
     names = [f"x{k}" for k in range(50_000)]
     (tmp_path / "wide.csv").write_text(",".join([*names, "a", "y"]) + "\n" + ",".join("1" * 50_002) + "\n")
-    found = judge(lambda: Outcome(str(Dataset.read(tmp_path / "wide.csv", treatment="a", outcome="y"))))
-    assert found.name == "DataError"  # one record is too few, and that is all
+    result = judge(lambda: Outcome(str(Dataset.read(tmp_path / "wide.csv", treatment="a", outcome="y"))))
+    assert result.name == "DataError"  # one record is too few, and that is all
 
 
 def test_the_judge_sees_what_it_is_for(monkeypatch) -> None:

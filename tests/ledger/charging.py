@@ -7,13 +7,13 @@ from dp2erm_cvx.errors import LedgerError
 from dp2erm_cvx.ledger import Ledger
 
 
-def charge_until_refused(path: str, found: "Queue[list[int]]") -> None:
+def charge_until_refused(path: str, result: "Queue[list[int]]") -> None:
     numbers = []
     try:
         while True:
             numbers.append(Ledger(path).charge("trial", Budget(0.01)).number)
     except LedgerError as refused:
         if "does not fit" in str(refused):  # nobody is refused for having come at the same time
-            found.put(numbers)
+            result.put(numbers)
         else:
             raise

@@ -28,9 +28,9 @@ def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> 
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLED.parents[2])}
     ended = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    found = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [one["code"] for one in found if "code" in one] == [0] * commands
-    killed = [one for one in found if "killed" in one]
+    result = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [one["code"] for one in result if "code" in one] == [0] * commands
+    killed = [one for one in result if "killed" in one]
     assert len(killed) == number
     for one in killed:
         before, again = one["killed"], one["again"]

@@ -136,15 +136,15 @@ def test_a_total_is_declared_once(ledger: Ledger) -> None:
 
 def test_four_processes_share_one_total(ledger: Ledger) -> None:
     context = multiprocessing.get_context("spawn")
-    found = context.Queue()
-    arguments = (str(ledger.path), found)
+    result = context.Queue()
+    arguments = (str(ledger.path), result)
     processes = [context.Process(target=charge_until_refused, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()  # what each has put fits into the pipe
     assert [process.exitcode for process in processes] == [0] * 4
-    numbers = [number for _ in processes for number in found.get()]
+    numbers = [number for _ in processes for number in result.get()]
     account = ledger.account("trial")
     assert sorted(numbers) == sorted(one.number for one in account.receipts)
     assert len(set(numbers)) == 100
@@ -216,8 +216,8 @@ def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refuse
 ) -> None:
     with pytest.warns(UserWarning, match="nothing is charged"):
         assert model(ledger, seed=1).fit(*DATA).receipt_ is None
-    found = unproven(model(ledger).plan(30, 1))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    result = unproven(model(ledger).plan(30, 1))
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
     with pytest.raises(CalibrationError, match="not proven"):
         model(ledger).fit(*DATA)
     assert ledger.account("trial").receipts == ()

@@ -38,9 +38,9 @@ def grid_noise(p, scale, exponent, shift=1.0):
 
 def steps(values, exponent):
     """The values in grid steps, exactly."""
-    found = [Fraction(float(value)) / Fraction(2) ** exponent for value in values]
-    assert all(step.denominator == 1 for step in found)
-    return np.array([int(step) for step in found])
+    result = [Fraction(float(value)) / Fraction(2) ** exponent for value in values]
+    assert all(step.denominator == 1 for step in result)
+    return np.array([int(step) for step in result])
 
 
 def fit(drawn, scale, reach, kind=Noise.GAMMA):
@@ -73,8 +73,8 @@ def test_law_on_the_grid(seed, exponent, rate):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_are_rounded_to_the_nearest_point(seed):
     # so little noise that a draw other than 0 has probability exp(-200)
-    found = perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], grid_noise(5, 1 / 200, 0), seed=seed)
-    assert found.tolist() == [0, -2, 3, 1e15, 0]
+    result = perturb_on_grid([0.3, -1.7, 2.51, 1e15 + 0.25, -0.49], grid_noise(5, 1 / 200, 0), seed=seed)
+    assert result.tolist() == [0, -2, 3, 1e15, 0]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -181,12 +181,12 @@ def test_law(way, kind, scale):
 @pytest.mark.parametrize("scale", [0.3, 40.0, 4.0e12])
 def test_the_nearest_integer_is_certain_whatever_the_bits(stream, scale):
     uniforms = forced_uniforms(stream, 2)
-    found = _rounded(scale, uniforms)
+    result = _rounded(scale, uniforms)
     with mp.workdps(100):
         first, second = (mp.ldexp(2 * u.prefix + 1, -u.length - 1) for u in uniforms)
         length = scale * mp.sqrt(-2 * mp.log(first))
         ideal = (length * mp.cos(2 * mp.pi * second), length * mp.sin(2 * mp.pi * second))
-        assert [int(mp.floor(value + 0.5)) for value in ideal] == list(found)
+        assert [int(mp.floor(value + 0.5)) for value in ideal] == list(result)
 
 
 @pytest.mark.parametrize("kind", list(Noise))
@@ -263,11 +263,11 @@ def by_hand(values, rank, above):
         else:
             below = [c for c in GRID if c <= value]
             stands.append(below[-1] if below else GRID[0])
-    found = []
+    result = []
     for c in GRID:
         least, most = sum(s < c for s in stands), sum(s <= c for s in stands)
-        found.append(-min(abs(rank - k) for k in range(least, most + 1)))
-    return found
+        result.append(-min(abs(rank - k) for k in range(least, most + 1)))
+    return result
 
 
 @pytest.mark.parametrize("above", [False, True])

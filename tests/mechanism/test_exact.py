@@ -68,12 +68,12 @@ def ratios(stream, noise, p, scale, error, evaluate=_evaluate):
         size = mp.sqrt(mp.fsum(v * v for v in value))
         # what the rounding may cost: half a unit in the last place, or half the smallest double each
         stated = mp.mpf(error) + mp.ldexp(size, -53) + math.sqrt(p) * mp.ldexp(1, -1075)
-        found = []
+        result = []
         for tail in TAILS:
             target = ideal(calibration, [continued(u, tail) for u in uniforms])
             distance = mp.sqrt(mp.fsum((a - b) ** 2 for a, b in zip(value, target, strict=True)))
-            found.append(float(distance / drawn.distance) if drawn.distance else math.inf)
-    return max(found), drawn.distance / stated
+            result.append(float(distance / drawn.distance) if drawn.distance else math.inf)
+    return max(result), drawn.distance / stated
 
 
 #: Law, number of parameters, scale, and the error in units of the scale.

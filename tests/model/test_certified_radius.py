@@ -214,11 +214,11 @@ def test_no_promise_where_none_is_known():
 
 def test_within_takes_the_place_of_the_tolerance_for_every_solver():
     instance, reach = next(iter(draws(seed=3, count=1, smallest=1e-2)))
-    found = solve(instance, tolerance=1e-300, within=reach)
-    assert found.certified
-    assert found.within == reach
-    assert not found.certificate.certifies(1e-300)
-    too_much = found.certificate.radius / 2
+    result = solve(instance, tolerance=1e-300, within=reach)
+    assert result.certified
+    assert result.within == reach
+    assert not result.certificate.certifies(1e-300)
+    too_much = result.certificate.radius / 2
     assert not solve(instance, within=too_much, throw=False).certified
     with pytest.raises(CertificateError, match="within"):
         solve(instance, within=too_much)
@@ -260,15 +260,15 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
     for instance, _ in draws(seed=21, count=20, smallest=1e-3, names=names):
         model = instance.model
         assert model is not None
-        found = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
-        distance = distance_to(model, found.point) + found.certificate.radius
-        if model.ridge <= 0 or found.certificate.radius > 1e-3 * share * distance:
+        result = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
+        distance = distance_to(model, result.point) + result.certificate.radius
+        if model.ridge <= 0 or result.certificate.radius > 1e-3 * share * distance:
             continue
         smoothness = max(model.smoothness, model.ridge)
         iterations = iteration_bound(smoothness, model.ridge, distance, share * distance)
         reached, steps = solving.minimize_by_gradient(model, model.start(), iterations)
         assert steps <= iterations
-        left = float(np.linalg.norm(reached - found.point)) + found.certificate.radius
+        left = float(np.linalg.norm(reached - result.point)) + result.certificate.radius
         # what rounding leaves is far below the shares tried here
         assert left <= share * distance * (1 + 2e-3)
         tried += 1
@@ -311,5 +311,5 @@ def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
     for records in edge_records().values():
         instance = program.instance(records)
         assert instance.model.smoothness <= 30 * instance.model.ridge
-        found = solve(instance, solver=ProjectedGradient(300), tolerance=1e-6, polish=False, throw=False)
-        assert found.certified
+        result = solve(instance, solver=ProjectedGradient(300), tolerance=1e-6, polish=False, throw=False)
+        assert result.certified

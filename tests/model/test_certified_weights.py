@@ -78,9 +78,9 @@ def worst_ratio(cases, seed, largest_n, name=None):
             continue
         X, a = hostile(rng, n, p)
         records = domain.records(X, a, np.zeros(n))
-        found = solve(program.instance(records), solver=SOLVER, tolerance=1e-9 + reach, throw=False)
-        assert found.certificate.relative_radius <= reach, (program, n, p, found.solver)
-        ratios.append(found.certificate.relative_radius / reach)
+        result = solve(program.instance(records), solver=SOLVER, tolerance=1e-9 + reach, throw=False)
+        assert result.certificate.relative_radius <= reach, (program, n, p, result.solver)
+        ratios.append(result.certificate.relative_radius / reach)
     return max(ratios)
 
 

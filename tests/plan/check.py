@@ -67,18 +67,18 @@ def spent_delta(calibration, loss, n, bound, outcome_bound=None):
         return exact_gaussian_delta(ratio, left, p)
 
 
-def steep(found):
+def steep(result):
     """``-h'(1) kappa M^2``; ``a u + k h(u)`` is then largest at an end, as ``a`` is at least this part."""
-    return found.steepness * mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2
+    return result.steepness * mpmath.mpf(result.curvature) * mpmath.mpf(result.row_norm) ** 2
 
 
 def ball_loss(calibration, loss, n, V):
     """The supremum of Theorem 19 on a grid of angles, which bounds it from below."""
-    found = loss.saturation
-    a = found.row_norm * found.slope / calibration.scale
-    bend = 4 * found.curvature * found.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
+    result = loss.saturation
+    a = result.row_norm * result.slope / calibration.scale
+    bend = 4 * result.curvature * result.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
     angles = np.linspace(-np.pi / 2, np.pi / 2, 801)
-    u = 1 / (1 + np.exp(-found.ball * np.sin(angles)))
+    u = 1 / (1 + np.exp(-result.ball * np.sin(angles)))
     inner = np.cos(angles[:, None] + angles)
     apart = np.sqrt(np.maximum(u[:, None] ** 2 + u**2 + 2 * u[:, None] * u * inner, 0.0))
     return mpmath.mpf(float(np.max(a * apart + (bend * u * (1 - u))[:, None]))) * V / 2

@@ -123,12 +123,12 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
         numbers = {"rate": [released], "mean": np.zeros(2), "propensity": np.zeros(3)}
         numbers["spread"] = np.full(max(len(plan.step("spread").numbers), 1), 2.0**20)
         numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
-        found = plan.main.score.at(plan.main.universe, numbers)
+        result = plan.main.score.at(plan.main.universe, numbers)
         most = max(4.0 * bound, plan.main.score.bound) * (1 + 1e-12)
-        assert found.widening * found.bound <= most or steady
+        assert result.widening * result.bound <= most or steady
         # a steady rate that is rare is followed, up to the public cap of its inverse
-        assert found.widening <= RAREST
-        assert found.widening * found.bound > most or not steady or released != 3.0 or estimand == "att"
+        assert result.widening <= RAREST
+        assert result.widening * result.bound > most or not steady or released != 3.0 or estimand == "att"
 
 
 def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
@@ -164,8 +164,8 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
     def mean(center):
-        own = plan.main.score.at(plan.main.universe, found := released | {"center": center})
-        return np.average(own.score(own.parts(records, found)), weights=mass) + own.center
+        own = plan.main.score.at(plan.main.universe, result := released | {"center": center})
+        return np.average(own.score(own.parts(records, result)), weights=mass) + own.center
 
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3
     left, reach, _, _ = effect_error.overlap_error(plan, released, 1.0)
@@ -190,15 +190,15 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
     released = {"rate": np.full(2, total / 2), "spread": np.array([0.3 * total]), "center": np.zeros(6)}
     released["mean"] = total * np.array([0.0, *shares])
 
-    def found(added):
+    def result(added):
         own = np.array([0.1, 1.0, 0.2, -0.3, 0.4]) + added * np.array([0.0, 0.0, 1.0, 1.0, 1.0])
         return effect_error.overlap_error(plan, released | {"propensity": own}, 0.5)[:3]
 
-    assert found(0.0)[0] > 0.0
-    assert found(3.0) == pytest.approx(found(0.0), rel=1e-6)
+    assert result(0.0)[0] > 0.0
+    assert result(3.0) == pytest.approx(result(0.0), rel=1e-6)
     # planted: levels as independent covariates
     monkeypatch.setattr(CovariateLaw, "correlations", np.eye(4))
-    assert found(3.0)[0] > 1.5 * found(0.0)[0]
+    assert result(3.0)[0] > 1.5 * result(0.0)[0]
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.07, 0.2, 0.5, 0.9])

@@ -97,13 +97,13 @@ def test_noise_range_of_arm_means_in_closed_form():
     second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
     model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
     calibration = model.plan(500, 3).main.calibration
-    found = noise_range(second, Universe(domain, 500, 3), calibration)
+    result = noise_range(second, Universe(domain, 500, 3), calibration)
     b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
-    np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
-    assert found.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
-    assert found.shrinkage == pytest.approx(calibration.gamma / (1 + calibration.gamma))
-    assert found.bound == 1.0
+    np.testing.assert_allclose(result.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
+    assert result.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
+    assert result.shrinkage == pytest.approx(calibration.gamma / (1 + calibration.gamma))
+    assert result.bound == 1.0
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_noise_range_covers_what_releases_do(program, ranges):
     a, y = np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
     second = registry.build(registry.second_stages(), program, theta_set=Box(50.0))
     plan = PrivateTwoStageERM(domain, Budget(4.0), "uniform", second).plan(n, 2)
-    found = noise_range(second, Universe(domain, n, 2), plan.main.calibration)
+    result = noise_range(second, Universe(domain, n, 2), plan.main.calibration)
     plain = TwoStageERM(domain, "uniform", second, gamma=plan.main.calibration.gamma).fit(X, a, y).theta_
     moved = np.array(
         [
@@ -131,9 +131,9 @@ def test_noise_range_covers_what_releases_do(program, ranges):
             for seed in range(200)
         ]
     )
-    inside = np.mean(np.abs(moved) <= found.half_width, axis=0)
+    inside = np.mean(np.abs(moved) <= result.half_width, axis=0)
     assert np.all((inside > 0.90) & (inside < 0.99)), inside
-    assert not found.dominates
+    assert not result.dominates
 
 
 def test_public_covariates_of_a_codebook_are_levels_and_gaps():

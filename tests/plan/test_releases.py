@@ -46,7 +46,7 @@ def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch):
         unproven(proven),
         changed(proven, calibration=dataclasses.replace(proven.main.calibration, private=False)),
     ):
-        monkeypatch.setattr(model, "plan", lambda *_, found=one: found)
+        monkeypatch.setattr(model, "plan", lambda *_, result=one: result)
         release = model.fit(X, a, y).release_
         assert not release.private
         assert "not proven" in release.guarantee.standing

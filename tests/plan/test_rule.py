@@ -142,11 +142,11 @@ def test_the_released_propensity_is_certified_to_a_public_radius():
     data, execution = Dataset.from_arrays(np.zeros((8, 1)), np.ones(8), np.ones(8)), Execution("newton", 1e-6)
     declared = {"propensity": "logistic", "center_share": None, "mean_share": None, "spread_share": None}
     plan = make_plan(study(Universe(DOMAIN, 8, 1), epsilon=1e4, declared=declared))
-    found = plan.step("propensity").radius
-    assert found is not None
-    assert found > 1e-5  # more than a relative tolerance would ask for
+    result = plan.step("propensity").radius
+    assert result is not None
+    assert result > 1e-5  # more than a relative tolerance would ask for
     assert plan.certified_by_design
-    assert plan.run(data, execution).steps["propensity"].solution.within == found
+    assert plan.run(data, execution).steps["propensity"].solution.within == result
     # a radius that nothing reaches is missed, and one that is not known certifies nothing by design
     assert not changed(plan, "propensity", radius=1e-60).run(data, execution).certified
     assert not changed(plan, "propensity", radius=None).certified_by_design

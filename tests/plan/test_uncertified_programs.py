@@ -153,9 +153,9 @@ def test_private_records_without_weights_change_neither_plan_nor_guarantee():
 
 def test_a_public_example_keeps_to_its_universe():
     domain = Domain(2.0, 3.0, intercept=0.5, coordinate_bound=(0.1, 1.0, 2.0))
-    for found in Universe(domain, 41, 3).examples():
-        assert found.X.shape == (41, 4)
-        assert np.all(np.linalg.norm(found.X, axis=1) <= 2.0)
-        assert np.all(np.abs(found.covariates) <= [0.1, 1.0, 2.0])
-        assert np.all(np.abs(found.y) <= 3.0)
-        assert set(found.a) == {0, 1}
+    for result in Universe(domain, 41, 3).examples():
+        assert result.X.shape == (41, 4)
+        assert np.all(np.linalg.norm(result.X, axis=1) <= 2.0)
+        assert np.all(np.abs(result.covariates) <= [0.1, 1.0, 2.0])
+        assert np.all(np.abs(result.y) <= 3.0)
+        assert set(result.a) == {0, 1}

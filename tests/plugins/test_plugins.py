@@ -54,9 +54,9 @@ def test_solvers_agree_within_their_certificates(program):
     bound = program().instance(records())
     reference = solve(bound, solver="clarabel")
     for name in ["scs"] if bound.model is None else ["scs", "newton"]:
-        found = solve(bound, solver=name)
-        apart = float(np.sum(np.abs(found.value - reference.value)))
-        assert apart <= found.certificate.output_radius + reference.certificate.output_radius
+        result = solve(bound, solver=name)
+        apart = float(np.sum(np.abs(result.value - reference.value)))
+        assert apart <= result.certificate.output_radius + reference.certificate.output_radius
     assert np.sum(reference.value) == pytest.approx(N)
 
 
@@ -68,7 +68,7 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
     resolved = program().resolve(DOMAIN)
     noise = np.array([0.5, -1.0, 2.0, 0.3])
     weights = np.linspace(0.5, 1.5, N)
-    found = solve(resolved.instance(data, weights, gamma=gamma, noise=noise))
+    result = solve(resolved.instance(data, weights, gamma=gamma, noise=noise))
     declared, theta, problem = resolved.declared_problem(DOMAIN, N, P + 1)
     for datum in problem.parameters():
         datum.value = datum.of(data)
@@ -80,7 +80,7 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
         cp.sum(cp.multiply(weights, losses)) + penalty + N * gamma / 2 * cp.sum_squares(theta) + noise @ theta
     )
     cp.Problem(cp.Minimize(whole), problem.constraints).solve(solver="CLARABEL")
-    np.testing.assert_allclose(found.value, theta.value, atol=2e-5)
+    np.testing.assert_allclose(result.value, theta.value, atol=2e-5)
     assert declared.n == N
 
 
@@ -172,9 +172,9 @@ def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
     def made(ridge):
         return of_margin(lambda s: cp.exp(-s) - s, cp.logistic, ridge=ridge)()()
 
-    found = solve(made(1.0).resolve(DOMAIN).instance(records()))
-    assert found.certified
-    assert np.linalg.norm(found.point) <= 2 * 1.5
+    result = solve(made(1.0).resolve(DOMAIN).instance(records()))
+    assert result.certified
+    assert np.linalg.norm(result.point) <= 2 * 1.5
     with pytest.raises(DeclarationError, match="out of reach; declare a radius of at most 12/G = 8"):
         made(0.1).stability(Universe(DOMAIN, N, P))
 
@@ -192,15 +192,15 @@ def test_a_private_variant_is_one_call():
 def test_noise_and_gamma_enter_a_private_coefficient_as_theorem_9_has_them():
     data, gamma, noise = records(), 0.3, np.array([0.5, -1.0, 2.0, 0.3])
     program = literature.matching().private().resolve(DOMAIN)
-    found = solve(program.perturbed(data, gamma, noise))
+    result = solve(program.perturbed(data, gamma, noise))
     v = cp.Variable(P + 1)
     margins = ((2 * data.a - 1)[:, None] * data.X) @ v
     penalty = N * (program.ridge + gamma) / 2 * cp.sum_squares(v) + noise @ v
     ball = [cp.norm(v) <= program.radius]
     cp.Problem(cp.Minimize(cp.sum(cp.logistic(-margins)) + penalty), ball).solve(solver="CLARABEL")
-    np.testing.assert_allclose(found.point, v.value, atol=2e-5)
+    np.testing.assert_allclose(result.point, v.value, atol=2e-5)
     f = np.exp(np.minimum(-margins.value, 0))
-    np.testing.assert_allclose(found.value, N * f / f.sum(), rtol=1e-4)
+    np.testing.assert_allclose(result.value, N * f / f.sum(), rtol=1e-4)
 
 
 def of_margin(loss, weight=lambda s: -s, **settings):

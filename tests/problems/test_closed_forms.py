@@ -73,10 +73,10 @@ def test_second_stage_with_l1_is_the_lasso():
     records = make_records(200, 4)
     z = 2 * (2 * records.a - 1) * records.y
     itr = PROGRAMS["itr"](theta_set=WholeSpace(), regularizer=ElasticNet(l1=0.5))
-    found = solve(itr.instance(records, np.ones(200), gamma=1e-9)).value
+    result = solve(itr.instance(records, np.ones(200), gamma=1e-9)).value
     # scikit-learn minimizes |z - X theta|^2 / (2n) + alpha |theta|_1
     lasso = Lasso(alpha=0.25, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(records.X, z)
-    np.testing.assert_allclose(found, lasso.coef_, atol=1e-7)
+    np.testing.assert_allclose(result, lasso.coef_, atol=1e-7)
 
 
 def test_arm_means_are_the_weighted_arm_means():
@@ -161,15 +161,17 @@ def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> Non
     data = drawn_records(40)
     q = np.random.default_rng(1).uniform(0.2, 3.0, 40)
     program = EntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(DOMAIN)
-    found = {name: solve(program.instance(data), solver=name).value for name in ("newton", "clarabel", "scs")}
+    result = {
+        name: solve(program.instance(data), solver=name).value for name in ("newton", "clarabel", "scs")
+    }
     B, target = program.moments(data)
     p = cp.Variable(40)
     penalty = cp.sum_squares(B.T @ p - target) / (2 * 0.3)
     cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(p, q / q.sum())) + penalty), [cp.sum(p) == 1]).solve(
         solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
     )
-    for weights in found.values():
-        np.testing.assert_allclose(weights, found["newton"], atol=1e-8)
+    for weights in result.values():
+        np.testing.assert_allclose(weights, result["newton"], atol=1e-8)
         np.testing.assert_allclose(weights / 40, p.value, atol=1e-6)
     uniform = solve(EntropyBalancing(ridge=0.3, base_measure=(2.0,) * 40).instance(data)).value
     np.testing.assert_allclose(uniform, solve(EntropyBalancing(ridge=0.3).instance(data)).value, atol=1e-9)

@@ -69,7 +69,7 @@ def test_solvers_agree_within_their_certificates(name, settings, monkeypatch):
     monkeypatch.setattr(SOLVES, "solved_by_cvxpy", cache(SOLVES.solved_by_cvxpy))
     records = standard_records()
     instance = bind(build(name, settings), records)
-    found = []
+    result = []
     for solver in solver_names(instance):
         for polish in (False, True):
             solution = solve(instance, solver=solver, polish=polish, throw=False)
@@ -77,9 +77,9 @@ def test_solvers_agree_within_their_certificates(name, settings, monkeypatch):
             assert np.isfinite(solution.certificate.output_radius)
             if polish:
                 assert solution.certified, (solver, solution.status)
-            found.append((solver, polish, solution))
-    for solver, polish, first in found:
-        for other, also, second in found:
+            result.append((solver, polish, solution))
+    for solver, polish, first in result:
+        for other, also, second in result:
             distance = output_distance(instance.program, first.value, second.value)
             allowed = first.certificate.output_radius + second.certificate.output_radius
             assert distance <= allowed, (solver, polish, other, also)
@@ -211,13 +211,13 @@ def test_extreme_settings_are_certified(name, settings):
 
 def _targets(n: int, names: Container[str] = programs()) -> list[Any]:
     """Size, program and settings that the target is stated for; settings between two others are slow."""
-    found = []
+    result = []
     for name in programs():
         rows = [row for row in SETTINGS[name] if not isinstance(row.get("regularizer"), UserRegularizer)]
         for row in rows if name in names else ():
             marks = () if row in (rows[0], rows[-1]) else pytest.mark.slow
-            found.append(pytest.param(n, name, row, id=f"{n}-{name}-{label(row)}", marks=marks))
-    return found
+            result.append(pytest.param(n, name, row, id=f"{n}-{name}-{label(row)}", marks=marks))
+    return result
 
 
 def _ten_covariates(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -240,8 +240,8 @@ def _radii(n: int, name: str, settings: dict[str, Any], *, conic: bool) -> dict[
         solvers += ["clarabel", "scs"]
         compiled = Compiled(instance.program.declare, instance.data, embed=True)
         solvers += ["osqp"] * compiled.problem.is_qp()
-    found = {solver: solve(instance, solver=solver, throw=False) for solver in solvers}
-    return {solver: solution.certificate.relative_radius for solver, solution in found.items()}
+    result = {solver: solve(instance, solver=solver, throw=False) for solver in solvers}
+    return {solver: solution.certificate.relative_radius for solver, solution in result.items()}
 
 
 @pytest.mark.parametrize(("n", "name", "settings"), _targets(400))

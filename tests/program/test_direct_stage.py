@@ -88,15 +88,15 @@ PROGRAMS = {"entropy": entropy(), "determinant": determinant()} | {
 )
 def test_every_solver_is_certified(name, solver):
     program = PROGRAMS[name].resolve(DOMAIN)
-    found = solve(program.instance(records()), solver=solver)
-    assert found.certified
-    assert found.certificate.basis == "multiplier residual"
+    result = solve(program.instance(records()), solver=solver)
+    assert result.certified
+    assert result.certificate.basis == "multiplier residual"
     floor, cap = program.box(Universe(DOMAIN, N, 2))
-    assert floor <= found.value.min() <= found.value.max() <= cap
-    assert found.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
+    assert floor <= result.value.min() <= result.value.max() <= cap
+    assert result.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
     error = program.certified_error(Universe(DOMAIN, N, 2))
     assert (error is None) == (name == "norm")
-    assert error is None or found.certificate.relative_radius <= error <= 1e-8
+    assert error is None or result.certificate.relative_radius <= error <= 1e-8
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -141,11 +141,11 @@ def test_a_misread_objective_is_refused(monkeypatch):
 
 def test_stated_bounds():
     n, l2 = 50, 0.1
-    found = Bound.from_l2(l2, w_max=3.0).at(n, 0.0, frozenset())
-    assert found.V == pytest.approx(7 * l2 + 6.0)
-    assert found.theorem == "stated bound"
+    result = Bound.from_l2(l2, w_max=3.0).at(n, 0.0, frozenset())
+    assert result.V == pytest.approx(7 * l2 + 6.0)
+    assert result.theorem == "stated bound"
     assert Bound.from_l2(100.0).at(n, 0.0, frozenset()).V == 2 * n
-    assert Bound.from_gradient(0.2, w_max=3.0).at(n, 2.0, frozenset()).V == pytest.approx(found.V)
+    assert Bound.from_gradient(0.2, w_max=3.0).at(n, 2.0, frozenset()).V == pytest.approx(result.V)
     with pytest.raises(CalibrationError, match="known strong convexity"):
         Bound.from_gradient(0.2).at(n, 0.0, frozenset())
 

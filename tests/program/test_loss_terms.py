@@ -58,17 +58,17 @@ def test_values_and_errors(loss, exact, S):
         value, slope, curvature = np.array([exact(mpmath.mpf(one)) for one in s]).T
         np.testing.assert_allclose(loss.value(s), value.astype(float), rtol=1e-12, atol=1e-15 * S**2)
         for relative in (0.0, 1e-15, 1e-9, 1e-3, 1.0, 50.0):
-            found = loss.at(s, relative * S * np.ones(len(s)))
-            np.testing.assert_allclose(found.value, loss.value(s), rtol=1e-13, atol=1e-13)
+            result = loss.at(s, relative * S * np.ones(len(s)))
+            np.testing.assert_allclose(result.value, loss.value(s), rtol=1e-13, atol=1e-13)
             for sign in (1.0, -1.0) if relative else (1.0,):
                 # where the loss is, and where it is taken to be
                 moved = np.array([exact(mpmath.mpf(one) + sign * mpmath.mpf(relative * S)) for one in s])
                 for slopes, curvatures in (
                     (loss.slope(s), loss.curvature(s)),
-                    (found.slope, found.curvature),
+                    (result.slope, result.curvature),
                 ):
-                    assert np.all(np.abs(moved[:, 1] - slopes) <= found.slope_error + 1e-310)
-                    assert np.all(np.abs(moved[:, 2] - curvatures) <= found.curvature_error + 1e-310)
+                    assert np.all(np.abs(moved[:, 1] - slopes) <= result.slope_error + 1e-310)
+                    assert np.all(np.abs(moved[:, 2] - curvatures) <= result.curvature_error + 1e-310)
                 assert np.all(loss.least_curvature(s, relative * S * np.ones(len(s))) <= moved[:, 2])
         rounded = np.abs(slope - loss.slope(s)).astype(float)
         assert np.all(rounded <= loss.rounding_units(np.inf) * 2.0**-53)

@@ -81,8 +81,8 @@ def _search(program: Any, domain: Domain, seed: int, rounds: int = ROUNDS) -> tu
         first, trace = _gradients(program, domain, pool[:, : P + 2], theta)
         second, _ = _gradients(program, domain, pool[:, P + 2 : 2 * (P + 2)], theta)
         half = 0.5 * np.linalg.norm(first - second, axis=1)
-        found = half.max(), trace.max(), np.linalg.norm(theta, axis=1).max()
-        best = [*map(max, best, found)]
+        result = half.max(), trace.max(), np.linalg.norm(theta, axis=1).max()
+        best = [*map(max, best, result)]
         order = np.argsort(-half)[:20]
         parents = pool[np.concatenate([order, rng.choice(order, COUNT - 20)])]
         moves = scale * rng.normal(size=parents.shape) * 10.0 ** rng.uniform(-2.5, 0, (COUNT, 1))

@@ -26,11 +26,11 @@ def releases():
     a = rng.choice(["A", "B"], n)
     y = 120 + 5.0 * (a == "A") + rng.normal(0, 6, n)
     questions = {"average": {}, "sex": {"by": "sex"}, "treated": {"estimand": "att"}}
-    found = {
+    result = {
         name: PrivateEffect(DOMAIN, Budget(2.0), seed=k, residual_scale=6.0, **settings).fit(X, a, y).release_
         for k, (name, settings) in enumerate(questions.items())
     }
-    return found | {"rule": PrivateRule(DOMAIN, Budget(1.0), seed=9).fit(X, a, y).release_}
+    return result | {"rule": PrivateRule(DOMAIN, Budget(1.0), seed=9).fit(X, a, y).release_}
 
 
 def test_joint_intervals_share_what_may_miss(releases):

@@ -44,10 +44,10 @@ def study(name, n, budget, kind, replicates, seed, second_scale=1.0):
     for start in range(0, replicates, 100):
         scores, mean = population(name, (min(100, replicates - start), n), rng)
         for row, released in zip(scores, releases(noise, scores, rng, second_scale), strict=True):
-            found = score_interval(noise, released, 0.0)
-            covered += found.low <= mean <= found.high
-            enough += found.standard_deviation >= row.std()
-            width += found.high - found.low
+            result = score_interval(noise, released, 0.0)
+            covered += result.low <= mean <= result.high
+            enough += result.standard_deviation >= row.std()
+            width += result.high - result.low
     return covered / replicates, enough / replicates, width / replicates
 
 
@@ -75,11 +75,11 @@ def test_second_moment_with_too_much_noise_is_caught():
 def test_parts_of_the_width(kind):
     noise = calibrate_sums(SumLaw.SCORE, B, 1000, Budget(1.0, 1e-6), kind)
     second = int(1.5 / noise.units[1])
-    found = score_interval(noise, (int(0.5 / noise.units[0]), second), 2.0)
-    assert found.estimate == pytest.approx(2.5)
-    half = (found.high - found.low) / 2
-    assert max(found.noise_half_width, found.sampling_half_width) < half
-    assert half < found.noise_half_width + found.sampling_half_width
+    result = score_interval(noise, (int(0.5 / noise.units[0]), second), 2.0)
+    assert result.estimate == pytest.approx(2.5)
+    half = (result.high - result.low) / 2
+    assert max(result.noise_half_width, result.sampling_half_width) < half
+    assert half < result.noise_half_width + result.sampling_half_width
     wider = score_interval(noise, (0, second), 2.0, level=0.99)
     assert wider.high - wider.low > 2 * half
     assert wider.level == 0.99

@@ -103,15 +103,15 @@ def parts(tree, path=()):
 
 
 def put(tree, path, value):
-    found = copy.deepcopy(tree)
-    place = found
+    result = copy.deepcopy(tree)
+    place = result
     for name in path[:-1]:
         place = place[name]
     if value is parts:  # nothing at all
         del place[path[-1]]
     else:
         place[path[-1]] = value
-    return found
+    return result
 
 
 def changes(tree):
@@ -161,13 +161,13 @@ def test_every_change_is_refuted_by_name(name, step):
                     with pytest.raises(DeclarationError, match=f"{path[0]} does not follow"):
                         type(release).from_json(json.dumps(tree))
                 continue  # an entry left out that has this default
-            found = verify(changed)
+            result = verify(changed)
         except Dp2ermError:  # the reader, or the plan, refused it
             telling.discard(place)
             continue
         prefix = "nothing follows from what is declared: "
-        names = [line.removeprefix(prefix).split(":")[0] for line in found.refuted]
-        if found.refuted:
+        names = [line.removeprefix(prefix).split(":")[0] for line in result.refuted]
+        if result.refuted:
             telling.discard(place)
             known = any(place.startswith(one) or one.startswith(place) for one in names)
             if not known and not among(place, (*RELEASED, *DECLARED)):

@@ -30,7 +30,7 @@ def rule() -> RuleRelease:
 
 @pytest.fixture(scope="module")
 def stages() -> dict[str, Release]:
-    found = {}
+    result = {}
     for name, second, intercept in (
         ("all", "itr", 0.0),
         ("constant", "itr_huber", 0.4),
@@ -39,8 +39,8 @@ def stages() -> dict[str, Release]:
     ):
         domain = Domain(1.2, 2.0, ranges=RANGES, intercept=intercept)
         model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1)
-        found[name] = model.fit(*data(3)).release_
-    return found
+        result[name] = model.fit(*data(3)).release_
+    return result
 
 
 def inside(release: RuleRelease | Release, n: int, seed: int) -> np.ndarray:
@@ -68,11 +68,11 @@ def test_decisions_inside_the_domain_are_the_same(rule, stages, kind, theta, see
     known, X = release.own_units, inside(release, 50, seed)
     assert known is not None
     expected = effects(release, X)
-    found = known.at(X[:, [release.columns.index(name) for name in known.columns]])
+    result = known.at(X[:, [release.columns.index(name) for name in known.columns]])
     rounding = 1e-10 * (1.0 + abs(known.constant) + sum(map(abs, theta)))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=rounding)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=rounding)
     clear = np.abs(expected) > rounding
-    np.testing.assert_array_equal(found[clear] > 0, expected[clear] > 0)
+    np.testing.assert_array_equal(result[clear] > 0, expected[clear] > 0)
 
 
 @pytest.mark.parametrize(("bound", "reached"), [(1.8, False), (3.0, True)])

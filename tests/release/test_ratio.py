@@ -21,12 +21,12 @@ COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))
 
 def records(model):
     """Every record (x, a, y), its probability, and its scores of both arms by a wrong outcome model."""
-    found = []
+    result = []
     for (e, *risks), a, y in product(COVARIATE, (0, 1), (0, 1)):
         p = 0.5 * (e if a else 1 - e) * (risks[a] if y else 1 - risks[a])
         scores = [model + (a == arm) * (y - model) / (e if arm else 1 - e) for arm in (0, 1)]
-        found.append((p, a, scores[1], scores[0], e, y))
-    return np.array(found).T
+        result.append((p, a, scores[1], scores[0], e, y))
+    return np.array(result).T
 
 
 def counts(p, n, replicates, seed):
@@ -56,7 +56,7 @@ def arm_study(n, budget, kind, replicates, seed):
         intervals = arms.difference(), arms.ratio(), arms.odds_ratio()
         # a ratio that is not stated does not miss
         pairs = zip(intervals, truth, strict=True)
-        covered += [found is None or found.low <= value <= found.high for found, value in pairs]
+        covered += [result is None or result.low <= value <= result.high for result, value in pairs]
     return covered / replicates
 
 
@@ -78,9 +78,9 @@ def silent_study(n, budget, kind, replicates, seed):
     covered, stated = np.zeros(3), np.zeros(3)
     for released in noised(noise, cells @ columns, rng):
         arms = ArmRisks(noise, [int(number) for number in released], (center, center))
-        for place, found in enumerate((arms.difference(), arms.ratio(), arms.odds_ratio())):
-            covered[place] += found is None or found.low <= truth[place] <= found.high
-            stated[place] += found is not None and math.isfinite(found.high - found.low)
+        for place, result in enumerate((arms.difference(), arms.ratio(), arms.odds_ratio())):
+            covered[place] += result is None or result.low <= truth[place] <= result.high
+            stated[place] += result is not None and math.isfinite(result.high - result.low)
     return covered / replicates, stated / replicates
 
 
@@ -96,8 +96,8 @@ def treated_study(n, budget, kind, replicates, seed):
     truth = center + float(p @ score) / float(p @ a)
     covered = 0
     for released in noised(noise, cells @ columns, rng):
-        found = part_interval(noise, [int(number) for number in released], center)
-        covered += found.low <= truth <= found.high
+        result = part_interval(noise, [int(number) for number in released], center)
+        covered += result.low <= truth <= result.high
     return covered / replicates
 
 
@@ -174,8 +174,8 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
         k = np.rint(np.where(a == 1, 0.9, 0.0) / noise.step)
         cells, rng = counts(p, n, 300, seed=5)
         columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
-        found = [part_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)]
-        return np.mean([interval.low <= 0.9 <= interval.high for interval in found])
+        result = [part_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)]
+        return np.mean([interval.low <= 0.9 <= interval.high for interval in result])
 
     assert covered() >= 0.91
     plain = Fieller._rejected
@@ -212,10 +212,10 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
             for level in (0.5, 0.95, 1.0 - 1e-12):
                 if len(sums) == 5:
                     arms = ArmRisks(noise, sums)
-                    found = [arms.difference(level), arms.ratio(level), arms.odds_ratio(level)]
+                    result = [arms.difference(level), arms.ratio(level), arms.odds_ratio(level)]
                 else:
-                    found = [part_interval(noise, sums, 0.0, level)]
-                for one in found:
+                    result = [part_interval(noise, sums, 0.0, level)]
+                for one in result:
                     if one is None:
                         continue
                     assert math.isfinite(one.estimate)

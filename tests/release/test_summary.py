@@ -65,13 +65,13 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
         e = 1 / (1 + np.exp(-(logit[0] + x @ logit[1:])))
         released = [Nuisance("propensity", "log odds of treatment", ("",) * (k + 1), tuple(logit))]
         for estimand, cut in (("ate", (e < 0.25) | (e > 0.75)), ("att", e > 0.75), ("overlap", e > 2)):
-            found = capped_share(estimand, 4.0, 2.0, released, 100)
-            assert found == pytest.approx(np.mean(cut), abs=0.01)
+            result = capped_share(estimand, 4.0, 2.0, released, 100)
+            assert result == pytest.approx(np.mean(cut), abs=0.01)
         spreads, normal = rng.random(k), rng.standard_normal((100_000, k))
         e = 1 / (1 + np.exp(-(logit[0] + (normal * spreads) @ logit[1:])))
         law = CovariateLaw(tuple(spreads), *[(0.0,) * k] * 3, tuple(range(k)))
-        found = capped_share("ate", 4.0, 2.0, released, 100, law)
-        assert found == pytest.approx(np.mean((e < 0.25) | (e > 0.75)), abs=0.01)
+        result = capped_share("ate", 4.0, 2.0, released, 100, law)
+        assert result == pytest.approx(np.mean((e < 0.25) | (e > 0.75)), abs=0.01)
     flat = [Nuisance("propensity", "log odds of treatment", ("", ""), (0.3, 0.0))]
     assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0
     counted = [Nuisance("rate", "treated records", ("number",), (7.0,))]

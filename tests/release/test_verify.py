@@ -63,8 +63,8 @@ def put(*path, value):
 
 
 def test_what_was_released_is_verified(release):
-    found = verify(type(release).from_json(release.to_json()))
-    assert found.holds
+    result = verify(type(release).from_json(release.to_json()))
+    assert result.holds
     assert verify(release, Domain.from_dict(release.domain)).holds
     assert not verify(release, replace(DOMAIN, outcome_bound=3.0)).holds
 
@@ -181,8 +181,8 @@ def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
             step["numerical"]["scale"] *= 100.0
 
     assert verify(rule).holds
-    found = verify(changed(rule, bend))
-    assert {line.split(".")[0] for line in found.refuted} == {"steps"}
+    result = verify(changed(rule, bend))
+    assert {line.split(".")[0] for line in result.refuted} == {"steps"}
 
 
 def test_delta_does_not_move_from_one_step_to_another(table):

@@ -133,17 +133,17 @@ def test_the_standing_leads(releases) -> None:
     ("at", "low", "high"), [(1.0, 0.5, 2.0), (-3e-7, -4e-7, 1e-9), (5.0, None, 9.0), (0.0, None, 3.0)]
 )
 def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
-    found = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
-    assert found is not None
-    assert 0 < found["zero"] < 100
-    for span, left, dot, right in found["drawn"]:
+    result = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
+    assert result is not None
+    assert 0 < result["zero"] < 100
+    for span, left, dot, right in result["drawn"]:
         assert 0 <= left <= dot <= right <= 100
         assert (left == 0) == (span.low is None)
-    assert 2 <= len(found["ticks"]) <= 8
-    labels = [float(label) for _, label in found["ticks"]]
+    assert 2 <= len(result["ticks"]) <= 8
+    labels = [float(label) for _, label in result["ticks"]]
     # the axis is linear
-    fit = np.polyfit([place for place, _ in found["ticks"]], labels, 1)
-    np.testing.assert_allclose(np.polyval(fit, found["zero"]), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
+    fit = np.polyfit([place for place, _ in result["ticks"]], labels, 1)
+    np.testing.assert_allclose(np.polyval(fit, result["zero"]), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
 
 
 def test_no_number_breaks_a_picture() -> None:

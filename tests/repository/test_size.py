@@ -66,15 +66,15 @@ def measured() -> dict[str, int]:
 
 def _words(tree: ast.AST) -> set[str]:
     """Every name, attribute and imported name of a file."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            result.add(node.id)
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            result.add(node.attr)
         elif isinstance(node, ast.ImportFrom):
-            found |= {alias.name for alias in node.names}
-    return found
+            result |= {alias.name for alias in node.names}
+    return result
 
 
 def test_the_house_only_gets_smaller() -> None:

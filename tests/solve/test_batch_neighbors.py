@@ -76,14 +76,14 @@ def named(case: tuple[str, dict[str, Any]]) -> str:
 def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(90, 3)
     chosen, made = replacements(records, 12), program(*case)
-    found = joined(Neighborhood(made, records).solve(chosen))
-    assert np.all(found.certified)
-    assert not np.any(found.by_single)
-    assert np.allclose(found.values[0].sum(axis=1), 90, rtol=1e-12)
+    result = joined(Neighborhood(made, records).solve(chosen))
+    assert np.all(result.certified)
+    assert not np.any(result.by_single)
+    assert np.allclose(result.values[0].sum(axis=1), 90, rtol=1e-12)
     for k in range(len(chosen)):
         single = solve(made.instance(chosen.neighbor(k)))
-        distance = float(np.sum(np.abs(single.value - found.values[0][k])))
-        assert distance <= found.radius[k] + single.certificate.output_radius
+        distance = float(np.sum(np.abs(single.value - result.values[0][k])))
+        assert distance <= result.radius[k] + single.certificate.output_radius
 
 
 @pytest.mark.parametrize("case", FAST[:-3], ids=named)
@@ -111,9 +111,9 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
         return lambda old, new: given(old, dataclasses.replace(new, a=1 - new.a))
 
     monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
-    found = joined(Neighborhood(made, records).solve(chosen))
-    assert np.all(found.by_single)
-    assert np.all(np.sum(np.abs(found.values[0] - right.values[0]), axis=1) <= found.radius + right.radius)
+    result = joined(Neighborhood(made, records).solve(chosen))
+    assert np.all(result.by_single)
+    assert np.all(np.sum(np.abs(result.values[0] - right.values[0]), axis=1) <= result.radius + right.radius)
 
 
 @pytest.mark.filterwarnings("error")
@@ -125,11 +125,11 @@ def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -
     made, certified = program(name, {"ridge": ridge}), 0
     for records in list(edge_records().values())[::4]:
         chosen = replacements(records, 2)
-        found = joined(Neighborhood(made, records).solve(chosen))
-        for k in np.flatnonzero(found.certified):
+        result = joined(Neighborhood(made, records).solve(chosen))
+        for k in np.flatnonzero(result.certified):
             single = solve(made.instance(chosen.neighbor(int(k))), throw=False)
-            distance = float(np.sum(np.abs(single.value - found.values[0][k])))
-            assert distance <= found.radius[k] + single.certificate.output_radius
+            distance = float(np.sum(np.abs(single.value - result.values[0][k])))
+            assert distance <= result.radius[k] + single.certificate.output_radius
             certified += 1
     assert certified > 0  # at ridges below the least none is
 
@@ -137,8 +137,8 @@ def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -
 def test_results_hide_the_records() -> None:
     records = make_records(30, 3)
     chosen = replacements(records, 4)
-    found = joined(Neighborhood(program("uniform", {}), records).solve(chosen))
-    assert repr(found) == "NeighborSolutions(first=0)"
+    result = joined(Neighborhood(program("uniform", {}), records).solve(chosen))
+    assert repr(result) == "NeighborSolutions(first=0)"
     assert repr(chosen) == "Replacements(n_neighbors=4)"
 
 
@@ -200,14 +200,14 @@ def test_readings_are_those_of_the_held_weights(
     monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
     records = make_records(90, 3)
     chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
-    (found,) = Neighborhood(made, records).solve(chosen, reading)
+    (result,) = Neighborhood(made, records).solve(chosen, reading)
     held = joined(Neighborhood(made, records).solve(chosen))
-    weights, both = reading.kept(30), found.radius + held.radius
-    assert np.all(found.certified)
-    assert not np.any(found.by_single)
+    weights, both = reading.kept(30), result.radius + held.radius
+    assert np.all(result.certified)
+    assert not np.any(result.by_single)
     assert np.all(np.sum(np.abs(weights - held.values[0]), axis=1) <= both)
     assert np.allclose(weights.sum(axis=1), 90, rtol=1e-12)
-    sums, largest, own = found.values
+    sums, largest, own = result.values
     assert np.allclose(sums[:, 0], np.sum(np.abs(weights - 1), axis=1), rtol=1e-12)
     assert np.array_equal(largest[:, 0], weights.max(axis=1))
     assert np.array_equal(own, weights[np.arange(30), chosen.index])
@@ -218,8 +218,8 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.Monk
     chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
     (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
-    (found,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
-    assert np.any(found.by_single)
-    assert np.all(found.certified)
-    assert np.all(np.abs(found.values[0] - right.values[0])[:, 0] <= found.radius + right.radius)
-    assert np.all(np.abs(found.values[2] - right.values[2]) <= found.radius + right.radius)
+    (result,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
+    assert np.any(result.by_single)
+    assert np.all(result.certified)
+    assert np.all(np.abs(result.values[0] - right.values[0])[:, 0] <= result.radius + right.radius)
+    assert np.all(np.abs(result.values[2] - right.values[2]) <= result.radius + right.radius)

@@ -184,8 +184,8 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
 
 
 def _direction(rng: np.random.Generator, d: int) -> Array:
-    found: Array = rng.normal(size=d)
-    return found / np.linalg.norm(found)
+    result: Array = rng.normal(size=d)
+    return result / np.linalg.norm(result)
 
 
 def check(seed: int, count: int) -> dict[str, float]:

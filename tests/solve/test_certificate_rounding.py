@@ -194,8 +194,8 @@ def test_a_gradient_by_few_features_is_within_its_error(alpha):
 def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, float]]:
     """Models whose Hessian jumps, a point and a distance that takes some margins across a jump."""
     rng = np.random.default_rng(seed)
-    found: list[tuple[Composite, Array, float]] = []
-    while len(found) < count:
+    result: list[tuple[Composite, Array, float]] = []
+    while len(result) < count:
         X = rng.uniform(-1, 1, (30, 2))
         records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(30) % 2, rng.uniform(-1, 1, 30))
         if name == "itr_huber":
@@ -206,8 +206,8 @@ def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, flo
             model = StableBalancingHard(tolerance=0.1).model(records)
             v = np.concatenate([rng.uniform(0.5, 2, 2), rng.normal(size=4) * (rng.uniform(size=4) < 0.5)])
         assert model is not None
-        found.append((model, v, 10 ** rng.uniform(-4, 0)))
-    return found
+        result.append((model, v, 10 ** rng.uniform(-4, 0)))
+    return result
 
 
 @pytest.mark.parametrize("name", ["itr_huber", "stable_balancing_hard"])

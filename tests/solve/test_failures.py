@@ -143,10 +143,10 @@ def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatc
 
 
 @pytest.mark.parametrize("found", [np.nan, np.inf])
-def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, found):
+def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, result):
     instance = bind(user(norm), RECORDS)
     point = solve(instance, solver="clarabel").point
-    raw = type("Raw", (), {"x": np.full(3, found), "z": np.full(3, found)})
+    raw = type("Raw", (), {"x": np.full(3, result), "z": np.full(3, result)})
     monkeypatch.setattr(
         cp.reductions.solvers.solving_chain.SolvingChain, "solve_via_data", lambda *_, **__: raw
     )
@@ -306,6 +306,6 @@ def test_a_curvature_without_a_bound_is_left_to_conic_solvers():
     for name in ("newton", "projected_gradient"):
         with pytest.raises(SolverError, match="has no bound: declare a finite radius"):
             solve(instance, solver=name)
-    found = solve(instance, tolerance=1e-5)
-    assert found.solver == "clarabel"
-    assert found.certified
+    result = solve(instance, tolerance=1e-5)
+    assert result.solver == "clarabel"
+    assert result.certified

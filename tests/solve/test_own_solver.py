@@ -48,19 +48,19 @@ def own(function):
 
 def test_an_own_solver_is_certified_as_any_other():
     exact = solve(WEIGHTS)
-    found = solve(WEIGHTS, solver=own(honest), polish=False, tolerance=1e-6)
-    assert found.certified
-    assert found.solver == "honest"
-    assert np.sum(np.abs(found.value - exact.value)) <= found.certificate.output_radius + 1e-9
+    result = solve(WEIGHTS, solver=own(honest), polish=False, tolerance=1e-6)
+    assert result.certified
+    assert result.solver == "honest"
+    assert np.sum(np.abs(result.value - exact.value)) <= result.certificate.output_radius + 1e-9
 
 
 @pytest.mark.parametrize("function", [sloppy, liar])
 def test_one_that_says_solved_and_is_not_is_refused(function):
-    found = solve(WEIGHTS, solver=own(function), polish=False, throw=False)
-    assert found.status == "solved"
-    assert not found.certified
+    result = solve(WEIGHTS, solver=own(function), polish=False, throw=False)
+    assert result.status == "solved"
+    assert not result.certified
     exact = solve(WEIGHTS).value
-    assert np.sum(np.abs(found.value - exact)) <= found.certificate.output_radius
+    assert np.sum(np.abs(result.value - exact)) <= result.certificate.output_radius
     with pytest.raises(CertificateError, match=function.__name__):
         solve(WEIGHTS, solver=own(function), polish=False)
     # a few steps of Newton mend either of them
@@ -105,16 +105,16 @@ def by_gap():
 @pytest.mark.parametrize("settings", [Clarabel(), SCS()])
 def test_a_gap_uses_the_solvers_own_dual_point_first(by_gap, settings, monkeypatch):
     monkeypatch.setattr("dp2erm_cvx.solve.certificate.own_dual", lambda instance: pytest.fail("not needed"))
-    found = solve(by_gap, solver=settings)
-    assert (found.certificate.basis, found.certificate.dual) == ("duality gap", settings.name)
+    result = solve(by_gap, solver=settings)
+    assert (result.certificate.basis, result.certificate.dual) == ("duality gap", settings.name)
 
 
 def test_where_the_solvers_dual_point_does_not_suffice_the_certificate_finds_its_own(by_gap):
-    found = solve(by_gap, solver=SCS(eps=3e-2), throw=False)
-    assert found.certificate.dual == "certificate"
+    result = solve(by_gap, solver=SCS(eps=3e-2), throw=False)
+    assert result.certificate.dual == "certificate"
     exact = solve(by_gap, solver=Clarabel(tol=1e-12)).value
-    assert np.sum(np.abs(found.value - exact)) <= found.certificate.output_radius
-    assert certify(by_gap, found.point).dual == "certificate"
+    assert np.sum(np.abs(result.value - exact)) <= result.certificate.output_radius
+    assert certify(by_gap, result.point).dual == "certificate"
 
 
 def test_the_gap_of_a_dual_point_is_never_below_that_of_the_optimum(by_gap):

@@ -99,9 +99,9 @@ def assert_not_stale(cache, old, new, solver):
     truth, stale = solve(new).value, solve(old).value
     apart = output_distance(old.program, stale, truth)
     for instance, right in ((old, stale), (new, truth), (old, stale)):
-        found = solve(instance, solver=solver, polish=False, throw=False).value
+        result = solve(instance, solver=solver, polish=False, throw=False).value
         assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
-        assert output_distance(old.program, found, right) < 0.01 * apart
+        assert output_distance(old.program, result, right) < 0.01 * apart
 
 
 @pytest.mark.parametrize("solver", ["clarabel", "scs"])
@@ -173,11 +173,11 @@ def test_the_smallest_tolerance_is_the_smallest(balance):
     least = caught.value.smallest_tolerance
     with pytest.raises(InfeasibleError):
         weights("stable_balancing_hard", data, balance=balance, tolerance=0.99 * least)
-    found = weights("stable_balancing_hard", data, balance=balance, tolerance=2 * least)
+    result = weights("stable_balancing_hard", data, balance=balance, tolerance=2 * least)
     g = balance(data.covariates)
     for arm in (0, 1):
         rows = data.a == arm
-        mean = found[rows] @ g[rows] / found[rows].sum()
+        mean = result[rows] @ g[rows] / result[rows].sum()
         assert np.max(np.abs(mean - g.mean(axis=0))) <= 2 * least * (1 + 1e-9)
     names = {name.split(" (")[0] for name in caught.value.covariates}
     assert names <= {"age", "weight", "age^2", "weight^2", "products[0]", "products[1]"}

@@ -47,11 +47,11 @@ class Pair:
 def solved(program: FirstStage, pair: Pair, domain: Domain = DISK) -> tuple[float, Array, Array]:
     """The coupled variation, no more than it is, and both vectors of weights (n,)."""
     first, second = pair.records(domain)
-    (found,) = resolve(
+    (result,) = resolve(
         program.resolve(domain), [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified"
     )
-    (w, _), (v, _) = found.solved
-    return found.movements[Quantity.V].low, w, v
+    (w, _), (v, _) = result.solved
+    return result.movements[Quantity.V].low, w, v
 
 
 def movement(program: FirstStage, pair: Pair, domain: Domain = DISK) -> float:

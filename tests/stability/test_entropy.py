@@ -27,7 +27,7 @@ def test_reference_values(mass, ridge, radius, floor, V):
 @pytest.mark.parametrize(("n", "mu", "radius"), [(7, 0.5, INF), (60, 0.05, 2.0), (100, 1.0, INF)])
 def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, radius):
     balance, constant = 0.8, 1.0
-    found = log_odds_excess(n, EntropyConstants(balance, constant, mu, radius, MASS[equal]), arm_cells(n, 0))
+    result = log_odds_excess(n, EntropyConstants(balance, constant, mu, radius, MASS[equal]), arm_cells(n, 0))
     xi = np.linspace(0, 40, 200_001)
     gap = 1 / (1 + (n - 1) * np.exp(-xi)) - 1 / n
     largest = 0.0
@@ -43,7 +43,7 @@ def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, r
         left = rad - gap * xi / mu
         right = np.minimum(ctr + cf * np.sqrt(np.maximum(left, 0)), radius * cf) * n / (n - 1)
         largest = max(largest, xi[(xi <= right) & (left >= 0)].max())
-    assert largest <= found <= largest + 3e-4
+    assert largest <= result <= largest + 3e-4
 
 
 @pytest.mark.parametrize("equal", [True, False])

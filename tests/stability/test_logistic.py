@@ -15,9 +15,9 @@ from tests.stability.movement import INF, Pair, ipw, solved
 def variance(margin, trim=INF):
     """C of Theorem 22 over margins up to this one."""
     weight = ipw_logistic(trim=trim).log_weight
-    found = margin_movement(400, 1e-6, 1.0, LOGISTIC, weight, radius=margin)
-    assert found.reach == margin
-    return found.variance
+    result = margin_movement(400, 1e-6, 1.0, LOGISTIC, weight, radius=margin)
+    assert result.reach == margin
+    return result.variance
 
 
 @pytest.mark.parametrize(("n", "ridge", "radius"), [(4, 0.003, 2.0), (400, 0.1, INF), (400, 1.0, 2.0)])

@@ -84,7 +84,7 @@ TABLE = re.findall(
 
 def rows() -> list[Row]:
     """Every row of the table of the page."""
-    found: list[Row] = []
+    result: list[Row] = []
     for label, n, setting, *_ in TABLE:
         name, domain = SCHEMES[label]
         values: dict[str, Any] = {"target": POINT} if "public" in label else {}
@@ -93,8 +93,8 @@ def rows() -> list[Row]:
             values |= {"kernel": KERNELS[part]} if part in KERNELS else {key: float(number[0])}
         universe = Domain(**{"covariate_bound": 1.0, "outcome_bound": 1.0} | domain)
         program = first_stages()[name](**values).resolve(universe)
-        found.append(Row(label, setting, int(n), program, universe))
-    return found
+        result.append(Row(label, setting, int(n), program, universe))
+    return result
 
 
 def main(solves: int) -> None:
@@ -120,8 +120,8 @@ def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
     apart, within = np.max(np.hypot(1 + u, 1 + v)), math.hypot(2 * varying, 2 * math.sqrt(np.min(far)))
     assert apart <= record_diameter(EXPONENTIAL, r, 1.0, varying) <= max(apart, within) * (1 + 1e-3)
     sigma = np.max(np.hypot(u / (1 + u), v / (1 + v)))
-    found = weight_diameter(INVERSE_PROPENSITY, r, clipped=False, varying=varying)
-    assert sigma <= found <= max(sigma * 1.001, logistic_diameter(r) * (1 + 1e-4))
+    result = weight_diameter(INVERSE_PROPENSITY, r, clipped=False, varying=varying)
+    assert sigma <= result <= max(sigma * 1.001, logistic_diameter(r) * (1 + 1e-4))
 
 
 def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
@@ -181,12 +181,12 @@ def test_the_matching_bound_is_that_of_the_page(ridge, signed):
         for floor in (2, n // 3):
             for relation in Neighboring:
                 keep = relation is KEEP
-                found = stability.kernel_mean_matching(
+                result = stability.kernel_mean_matching(
                     n, constants, public_target=False, arm_floor=floor, relation=relation
                 )
                 stated = stated_matching_bound(n, C, ridge, floor, keep=keep, signed=signed)
-                assert found.V == pytest.approx(stated, rel=1e-8)
-                assert found.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
+                assert result.V == pytest.approx(stated, rel=1e-8)
+                assert result.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
 
 
 # movements
@@ -218,9 +218,9 @@ CAUGHT = {
     "row", [row for row in ROWS if row.n == 400 and (row.scheme, row.setting) in CAUGHT], ids=label
 )
 def test_movements_from_structured_starts_exceed_half_of_the_bound_alone(row):
-    found = small(row).search(200)
-    assert not found.verdict("sharp").violated
-    assert found.verdict("half").violated
+    result = small(row).search(200)
+    assert not result.verdict("sharp").violated
+    assert result.verdict("half").violated
 
 
 @pytest.mark.slow
@@ -234,9 +234,9 @@ def test_movements_of_the_table_stay_within_the_bound(row):
 
 def test_the_table_of_the_page_states_these_bounds():
     assert len(ROWS) == 30
-    for (*_, found, bound), row in zip(TABLE, ROWS, strict=True):
+    for (*_, result, bound), row in zip(TABLE, ROWS, strict=True):
         assert float(bound) == pytest.approx(row.bound, rel=1e-3)
-        assert float(found) <= float(bound)
+        assert float(result) <= float(bound)
 
 
 if __name__ == "__main__":

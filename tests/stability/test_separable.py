@@ -117,15 +117,15 @@ def test_a_weight_beyond_floating_point_may_be_the_only_one():
     # flat up to a margin of .2: of rows of .49 and one of 1, that one has all the weight
     steep = LogWeight("sum", (LogWeight(), LogWeight("constant", number=-0.2))).times(-3e6)
     weight = LogWeight("minimum", (LogWeight().times(-0.01), steep)).times(-1.0)
-    found = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight)
-    assert (found.largest, found.bound.w_max, found.bound.V) == (1e6, 1e6, 2e6)
+    result = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight)
+    assert (result.largest, result.bound.w_max, result.bound.V) == (1e6, 1e6, 2e6)
 
 
 def test_a_slope_beyond_floating_point_bounds_no_weight():
     # of rows of 0 and one of 1 that one has 60 of 100: its margin is 5
     steep = Curve((Part(1.0, atom("exp"), -1e6), Part(1.0, atom("line"), -0.5)))
-    found = margin_movement(100, 1e-3, 1.0, steep, LogWeight(), radius=10.0)
-    assert min(found.largest, found.bound.w_max) > 100 * math.exp(5) / (99 + math.exp(5))
+    result = margin_movement(100, 1e-3, 1.0, steep, LogWeight(), radius=10.0)
+    assert min(result.largest, result.bound.w_max) > 100 * math.exp(5) / (99 + math.exp(5))
 
 
 MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0)))
@@ -144,10 +144,10 @@ MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", 
     ],
 )
 def test_overlap_weights_move_by_no_more_than_the_inverse_of_their_ridge(n, ridge, radius, V, w_max):
-    found = margin_movement(n, ridge, 1.0, LOGISTIC, OVERLAP, radius=radius).bound
-    assert 0.98 * V <= found.V <= V
-    assert found.w_max <= w_max
-    assert "22" in found.theorem
+    result = margin_movement(n, ridge, 1.0, LOGISTIC, OVERLAP, radius=radius).bound
+    assert 0.98 * V <= result.V <= V
+    assert result.w_max <= w_max
+    assert "22" in result.theorem
 
 
 def test_units_of_the_rows_change_nothing():
@@ -212,9 +212,9 @@ def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monke
 
 def test_where_the_loss_is_flat_theorem_3_is_left():
     flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))
-    found = margin_movement(200, 1.0, 1.0, flat, MATCHING)
-    assert math.isinf(found.variance)
-    assert found.bound.V <= 400
+    result = margin_movement(200, 1.0, 1.0, flat, MATCHING)
+    assert math.isinf(result.variance)
+    assert result.bound.V <= 400
 
 
 def test_weights_read_at_other_rows_have_theorem_3_alone():

@@ -45,9 +45,9 @@ def sums(plan, *raw):
 
 def test_a_replacement_moves_everything_by_two_records_at_most():
     own = [sums(planned(), record).ravel() for record in RECORDS]
-    for found in own:
-        assert found.min() >= 0
-        assert found.sum() == UNIT
+    for result in own:
+        assert result.min() >= 0
+        assert result.sum() == UNIT
     pairs = [one - other for one, other in itertools.combinations(own, 2)]
     assert max(int(np.abs(moved).sum()) for moved in pairs) == 2 * UNIT
     assert max(int(np.sum(moved**2)) for moved in pairs) == 2 * UNIT**2
@@ -103,10 +103,10 @@ def test_every_entry_gets_noise_of_its_own():
     plan = planned(0.5)
     rng = np.random.default_rng(0)
     records = DOMAIN.records(rng.normal(size=(N, 2)), np.zeros(N, dtype=int), np.zeros(N))
-    found = [
+    result = [
         plan.run(Inputs(None, records), {}, Execution("newton", 1e-9, seed)).released for seed in range(400)
     ]
-    drawn = (np.array(found) - np.array(plan.exact_sums(records, {}))) / UNIT
+    drawn = (np.array(result) - np.array(plan.exact_sums(records, {}))) / UNIT
     assert drawn.shape == (400, 4 * PARTITION.size)
     assert np.std(drawn, axis=0) == pytest.approx(math.sqrt(2) * 4.0, rel=0.3)
     assert np.abs(np.corrcoef(drawn.T) - np.eye(24)).max() < 0.25
@@ -138,10 +138,10 @@ def test_cuts_are_in_raw_units_and_belong_to_the_cell_above():
 def test_a_center_moves_no_cut():
     """Records were cut where the middle of the range scales to, and the release named the declared cut."""
     moved = replace(DOMAIN, covariate_bound=1e6, center={"u": 2.0, "v": -0.5})
-    found = Partition.declared(CUTS, Universe(moved, N, 2))
+    result = Partition.declared(CUTS, Universe(moved, N, 2))
     X = np.array([[1.99, -0.01], [2.01, -0.01], [4.99, 0.01], [5.01, 0.01]])
-    assert found.index(moved.features(X)).tolist() == [0, 2, 3, 5]
-    for own, cuts in zip(found.raw(moved), CUTS.values(), strict=True):
+    assert result.index(moved.features(X)).tolist() == [0, 2, 3, 5]
+    for own, cuts in zip(result.raw(moved), CUTS.values(), strict=True):
         np.testing.assert_allclose(own, cuts, rtol=1e-15, atol=1e-15)
 
 
@@ -150,9 +150,9 @@ def test_a_center_moves_no_cut():
 def test_the_cell_of_a_record_is_a_function_of_this_record(place, seed):
     x = np.random.default_rng(seed).normal(size=(N, 2))
     x[3] = place
-    found = PARTITION.index(x)
-    assert np.array_equal(found, [PARTITION.index(row[None])[0] for row in x])
-    assert 0 <= found.min() <= found.max() < PARTITION.size
+    result = PARTITION.index(x)
+    assert np.array_equal(result, [PARTITION.index(row[None])[0] for row in x])
+    assert 0 <= result.min() <= result.max() < PARTITION.size
 
 
 @pytest.mark.parametrize(

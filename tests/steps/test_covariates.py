@@ -162,15 +162,15 @@ def numbers(case, rate=0.3, epsilon=4.0):
         plan = make_plan(RuleStudy(Universe(DOMAINS[name], n, k), Budget(epsilon), declared=declared))
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     squares = np.full(max(len(plan.step("spread").numbers), 1), 0.3 * n * unit)
-    found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": squares}
+    result = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": squares}
     coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
     if name != case:
         coefficients["center"] = coefficients["rule"] = np.linspace(-0.3, 0.4, 1 + k)
-        found |= {
+        result |= {
             "sides": np.array([0.1, 0.2, 0.3, 0.4]) * n * unit,
             "arms": np.linspace(-0.3, 0.4, 2 + 2 * k),
         }
-    named = (found | coefficients).items()
+    named = (result | coefficients).items()
     return plan, {key: np.array(value, dtype=float) for key, value in named if plan.step(key) is not None}
 
 
@@ -219,14 +219,14 @@ def test_levels_of_a_column_exclude_each_other():
 
 def joint_loss(steps, domain, released):
     """The most that one replacement loses in rate, mean and spread together, at these released numbers."""
-    found = []
+    result = []
     for one in grid(domain):
         records, own = one, []
         for step in steps:
             own.append(exact(step, records, released) / step.calibration.scale)
             records = step.mapped(records, released)
-        found.append(np.concatenate(own))
-    return max(float(np.max(np.sum(np.abs(np.array(found) - own), axis=1))) for own in found)
+        result.append(np.concatenate(own))
+    return max(float(np.max(np.sum(np.abs(np.array(result) - own), axis=1))) for own in result)
 
 
 @pytest.mark.parametrize("name", ["box", "levels", "rule box", "rule levels"])
@@ -365,9 +365,9 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
         score = AverageScore(nuisances, 20.0, 50.0, 500.0)
         return theta[2:], estimated(score, records, {"center": theta})
 
-    common, found = effect(Arms.BALANCED)
+    common, result = effect(Arms.BALANCED)
     assert common == pytest.approx((1 - p) * slopes[1] + p * slopes[0], rel=1e-9)
-    assert found == pytest.approx(truth, abs=1e-9)
+    assert result == pytest.approx(truth, abs=1e-9)
     # planted: records that count alike
     bias = (1 - 2 * p) * float((slopes[1] - slopes[0]) @ delta)
     assert effect(Arms.ALIKE)[1] - truth == pytest.approx(bias, abs=1e-9)

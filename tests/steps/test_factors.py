@@ -28,8 +28,8 @@ def draw(n=200, seed=0):
 def test_formulas_in_exact_arithmetic(balance):
     x, a, _ = draw()
     lam = np.array([0.4, 3.0, -2.0])
-    found = Factors(RELEASED, balance, 4.0).of(x, a, {"propensity": lam})
-    for row, arm, factor in zip(x, a, found, strict=True):
+    result = Factors(RELEASED, balance, 4.0).of(x, a, {"propensity": lam})
+    for row, arm, factor in zip(x, a, result, strict=True):
         odds = mpmath.exp(lam[0] + mpmath.fdot(row.tolist(), lam[1:].tolist()))
         e = odds / (1 + odds)
         own = e if arm else 1 - e
@@ -55,8 +55,8 @@ def test_both_arms_have_the_same_mass_at_every_x(balance):
 def test_whatever_was_released_factors_are_between_0_and_1(balance, size):
     x, a, _ = draw()
     factor = Factors(RELEASED, balance)
-    found = factor.of(x, a, {"propensity": np.array([0.5, size, -size])})
-    assert np.all((found >= 0.0) & (found <= 1.0))
+    result = factor.of(x, a, {"propensity": np.array([0.5, size, -size])})
+    assert np.all((result >= 0.0) & (result <= 1.0))
 
 
 @pytest.mark.parametrize("balance", Balance)
@@ -78,11 +78,11 @@ def test_constants_of_factored_losses_hold_a_gradient_and_0():
         if name not in ("itr_saturating", "saturating_regression", "itr", "itr_huber", "itr_logistic"):
             continue
         loss = program(theta_set=L2Ball(1.0)).resolve(DOMAIN).loss_constants(universe)
-        found = loss.factored()
-        assert found.gradient_radius == max(loss.gradient_radius, loss.gradient_bound / 2)
-        assert found.hessian_trace == loss.hessian_trace
-        assert found.saturation == loss.saturation
-        assert found.response_bound is None
+        result = loss.factored()
+        assert result.gradient_radius == max(loss.gradient_radius, loss.gradient_bound / 2)
+        assert result.hessian_trace == loss.hessian_trace
+        assert result.saturation == loss.saturation
+        assert result.response_bound is None
     mean = programs()["arm_means"]().resolve(DOMAIN).loss_constants(universe)
     if mean.gradient_bound is None:
         with pytest.raises(CalibrationError, match="gradient"):
@@ -123,12 +123,12 @@ def test_gains_at_rates_by_side_are_off_by_the_slopes_alone(treats):
 
     def off(rates):
         score, fitted = gain_score(rates)
-        found = score.score(score.parts(records, rule))
-        return np.mean(side * (found - effect)), slopes - fitted
+        result = score.score(score.parts(records, rule))
+        return np.mean(side * (result - effect)), slopes - fitted
 
-    found, wrong = off(rates)
+    result, wrong = off(rates)
     share, own = side.mean(), rates[treats]
     apart = x[side & (a == 1)].mean(axis=0) - x[side & (a == 0)].mean(axis=0)
-    assert found == pytest.approx(share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13)
+    assert result == pytest.approx(share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13)
     common = float(a.mean())
-    assert abs(off((common, common))[0] - found) > 0.02
+    assert abs(off((common, common))[0] - result) > 0.02

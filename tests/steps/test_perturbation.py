@@ -102,8 +102,8 @@ def test_noise_too_far_from_the_ideal_makes_the_release_conditional(monkeypatch)
     sample = module.draw_within
 
     def worse(calibration, error, *, seed=None):
-        found = sample(calibration, error, seed=seed)
-        return Draw(found.value, 1e-6 * calibration.scale)
+        result = sample(calibration, error, seed=seed)
+        return Draw(result.value, 1e-6 * calibration.scale)
 
     monkeypatch.setattr(module, "draw_within", worse)
     assert fitted().release_.guarantee.standing is Standing.CONDITIONAL
@@ -196,8 +196,8 @@ def test_a_coefficient_whose_loss_falls_below_0_is_within_its_stated_norm() -> N
 
     program = leaning(ridge=0.001, radius=math.inf).private().resolve(DOMAIN)
     alike = DOMAIN.records(np.ones((50, 1)), np.ones(50, dtype=int), np.zeros(50))
-    found = solve(program.perturbed(alike, 0.0, np.zeros(1))).point
-    assert 299.0 < abs(found[0]) <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound < 301.0
+    result = solve(program.perturbed(alike, 0.0, np.zeros(1))).point
+    assert 299.0 < abs(result[0]) <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound < 301.0
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch) -> None:
@@ -266,7 +266,7 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
         plain = fitted(second_stage=plug_in_ate(), calibration=method, first_stage="uniform").plan(150, 3)
         large = fitted(second_stage=tenfold(), calibration=method, first_stage="uniform").plan(150, 3)
         assert large.main.calibration.scale == pytest.approx(10 * plain.main.calibration.scale)
-        grids = [found.main.precision.grid for found in (large, plain)]
+        grids = [result.main.precision.grid for result in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
 
 

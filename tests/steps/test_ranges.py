@@ -23,10 +23,10 @@ def released(columns, outcome, declared, epsilon=0.1, seed=0):
     plan = ColumnRanges(share=declared.share, public=declared).plan(universe, Budget(epsilon), {})
     data = Dataset.from_arrays(X, np.arange(len(outcome)) % 2, outcome)
     inputs = Inputs(data, universe.domain.records(data.X, data.a, data.y))
-    found = plan.run(inputs, {}, Execution("first_certified", 1e-6, seed))
-    assert found.released.shape == (X.shape[1] + 1, 2)
-    assert np.all(found.released[:, 0] < found.released[:, 1])
-    return found.released, plan.hand_on(inputs, {"ranges": found.released}).records
+    result = plan.run(inputs, {}, Execution("first_certified", 1e-6, seed))
+    assert result.released.shape == (X.shape[1] + 1, 2)
+    assert np.all(result.released[:, 0] < result.released[:, 1])
+    return result.released, plan.hand_on(inputs, {"ranges": result.released}).records
 
 
 def shares(records):
@@ -59,9 +59,9 @@ def test_an_outcome_of_any_shape_keeps_its_spread(kind):
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -1e3, 1e300, -1.7e308, 1e-300])
 def test_columns_without_any_spread(value):
-    found, records = released([np.full(N, value)], np.full(N, value), PrivateRanges(), epsilon=1.0)
-    assert np.all(np.isfinite(found))
-    assert np.all(np.abs(found) <= 1e8)
+    result, records = released([np.full(N, value)], np.full(N, value), PrivateRanges(), epsilon=1.0)
+    assert np.all(np.isfinite(result))
+    assert np.all(np.abs(result) <= 1e8)
     # one common value, wherever it is
     assert len(np.unique(records.X)) == len(np.unique(records.y)) == 1
 
@@ -69,8 +69,8 @@ def test_columns_without_any_spread(value):
 def test_public_ranges_are_not_released():
     y = np.random.default_rng(0).standard_normal(N)
     declared = PrivateRanges(ranges=[(-7.0, 3.0), None], outcome=(0.0, 1.0))
-    found, records = released([y, y], y, declared)
-    assert found[[0, 2]].tolist() == [[-7.0, 3.0], [0.0, 1.0]]
+    result, records = released([y, y], y, declared)
+    assert result[[0, 2]].tolist() == [[-7.0, 3.0], [0.0, 1.0]]
     assert np.array_equal(records.y, np.clip(y - 0.5, -0.5, 0.5))
 
 
@@ -118,12 +118,12 @@ def test_no_calibration_can_depend_on_what_is_released():
     seen = set()
     for size in (1.0, 1e4):
         data = Dataset.from_arrays(size * X, a, size * (X[:, 0] + a))
-        found = plan.run(data, Execution("first_certified", 1e-6, 1))
+        result = plan.run(data, Execution("first_certified", 1e-6, 1))
         assert plan == planned()
         for step in plan.steps[1:]:
             assert step.universe.domain.outcome_bound <= 4.0  # normalized, whatever the size
-        seen.add(float(found.released["ranges"][-1, 1]))
-        assert np.max(np.abs(found.inputs.records.y)) <= 1.0
+        seen.add(float(result.released["ranges"][-1, 1]))
+        assert np.max(np.abs(result.inputs.records.y)) <= 1.0
     assert max(seen) > 1e3 * min(seen)
 
 

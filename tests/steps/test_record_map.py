@@ -69,11 +69,11 @@ def test_one_record_changes_one_mapped_record(chosen, seed, place, released):
     for name in ("X", "a", "y"):
         assert np.array_equal(getattr(one, name)[kept], getattr(other, name)[kept])
     where = chosen.universe(UNIVERSE)
-    for found in (one, other):
-        assert found.domain == where.domain
-        assert found.X.shape == (N, where.n_columns)
-        assert np.all(np.linalg.norm(found.X, axis=1) <= where.domain.covariate_bound)
-        assert np.all(np.abs(found.y) <= where.domain.outcome_bound)
+    for result in (one, other):
+        assert result.domain == where.domain
+        assert result.X.shape == (N, where.n_columns)
+        assert np.all(np.linalg.norm(result.X, axis=1) <= where.domain.covariate_bound)
+        assert np.all(np.abs(result.y) <= where.domain.outcome_bound)
 
 
 @pytest.mark.parametrize("rows", list(Rows))
@@ -118,7 +118,7 @@ def score(terms=CENTER, rate=0.5, log_odds=LOG_ODDS, **changed):
 def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0):
     """The definition, one record at a time."""
     theta, lam = released["center"], released["propensity"]
-    found = []
+    result = []
     for x, a, y in zip(records.covariates, records.a, records.y, strict=True):
         m = [theta[arm] + sum(t * v for t, v in zip(theta[2:], x, strict=True)) for arm in (0, 1)]
         m = [min(max(value, -2.0), 2.0) for value in m]
@@ -128,19 +128,19 @@ def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0)
         g, weighted = m[1] - m[0] - center, r / e if a else -r / (1 - e)
         g = min(max(g, -score_bound), score_bound)
         room = score_bound - abs(g)
-        found.append(g + min(max(weighted, -room), room))
-    return np.array(found)
+        result.append(g + min(max(weighted, -room), room))
+    return np.array(result)
 
 
 def test_the_score_is_augmented_inverse_propensity_weighting():
     rng = np.random.default_rng(3)
     records = DOMAIN.records(*raw(1))
     released = {"center": rng.normal(size=2 + K), "propensity": 3 * rng.normal(size=1 + K)}
-    found, known = scores(score(), records, released), by_hand(records, released)
-    assert np.allclose(found, known, rtol=1e-12, atol=1e-12)
+    result, known = scores(score(), records, released), by_hand(records, released)
+    assert np.allclose(result, known, rtol=1e-12, atol=1e-12)
     # a residual that is clipped before the prediction is subtracted is another number
     early = y_clipped_first(records, released)
-    assert not np.allclose(found, early)
+    assert not np.allclose(result, early)
 
 
 def y_clipped_first(records, released):
@@ -190,9 +190,9 @@ def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkey
         assert kind.of(x, a).tobytes() == known.tobytes()
         arms = np.broadcast_to(a, (50,))
         for values in (theta, theta * 1e300, np.where(theta > 0, np.nan, theta)):
-            found = kind.predict(values, x, a)
+            result = kind.predict(values, x, a)
             alone = [kind.predict(values, x[k : k + 1], arms[k : k + 1]) for k in range(50)]
-            assert found.tobytes() == np.concatenate(alone).tobytes()
+            assert result.tobytes() == np.concatenate(alone).tobytes()
         inside = np.all(np.isfinite(x), axis=1)
         exact = [math.fsum(row) for row in (known * theta)[inside]]
         sizes = np.abs(known[inside]) @ np.abs(theta)

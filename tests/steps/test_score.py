@@ -30,9 +30,9 @@ def test_inverse_propensities_are_capped_and_what_is_no_number_is_a_half(kind, l
     x = logits[:, None]
     records = Records(x, np.zeros(5, int), np.zeros(5), Domain(covariate_bound=60.0, outcome_bound=1.0))
     score = kind(LinearNuisances((), 0.5, Term(Rows.POOLED, "propensity")), 5.0, 1.0, 4.0)
-    found = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
+    result = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
     exact = 1 / (1 + np.exp(-logits))
-    np.testing.assert_allclose(found, np.clip(exact, least, 0.8), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(result, np.clip(exact, least, 0.8), rtol=1e-12, atol=1e-15)
     broken = score.parts(records, {"propensity": np.array([np.inf, -np.inf])}).e
     assert set(broken) <= {0.5, 0.8, least}
 
@@ -118,8 +118,8 @@ def test_the_bias_among_the_treated_is_that_of_the_slopes_of_the_untreated(p):
     slope, line = np.array([1.0, -0.5]), np.array([0.4, 0.7, 0.3, 0.9])
     records, _, delta, truth = two_arms(p, lambda x: 0.2 + x @ slope, lambda x: 2.0 + np.sin(3 * x[:, 0]))
     score = TreatedScore(LinearNuisances((Term(Rows.COMMON, "center"),), p), 90.0, 50.0, 500.0)
-    found = estimated(score, records, {"center": line})
-    assert found - truth == pytest.approx(float((slope - line[2:]) @ delta), abs=1e-10)
+    result = estimated(score, records, {"center": line})
+    assert result - truth == pytest.approx(float((slope - line[2:]) @ delta), abs=1e-10)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
@@ -134,14 +134,14 @@ def test_controls_alone_make_it_exact_where_effects_vary(p):
         score = TreatedScore(LinearNuisances((Term(Rows.COMMON, "center"),), p), 90.0, 50.0, 500.0)
         return theta, estimated(score, records, {"center": theta})
 
-    theta, found = effect(Arms.CONTROLS)
+    theta, result = effect(Arms.CONTROLS)
     assert theta[2:] == pytest.approx(slopes[0], abs=1e-10)
     assert theta[1] == pytest.approx(np.mean(records.y[a == 1]), abs=1e-10)  # so no residual holds the effect
-    assert found == pytest.approx(truth, abs=1e-10)
+    assert result == pytest.approx(truth, abs=1e-10)
     # planted: slopes of both arms
-    theta, found = effect(Arms.ALIKE)
-    assert found - truth == pytest.approx(float((slopes[0] - theta[2:]) @ delta), abs=1e-10)
-    assert abs(found - truth) > 0.02
+    theta, result = effect(Arms.ALIKE)
+    assert result - truth == pytest.approx(float((slopes[0] - theta[2:]) @ delta), abs=1e-10)
+    assert abs(result - truth) > 0.02
 
 
 def whole_law(e, mu_0, mu_1):
@@ -158,12 +158,12 @@ def test_the_bias_of_overlap_is_a_product_of_errors_at_the_released_weights():
     # 0.2 and 0.7 lie beyond a cap of 2.5, which would be no weights that a file states
     nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), 0.5, Term(Rows.POOLED, "propensity"))
     score = OverlapScore(nuisances, 2.5, 50.0, 500.0)
-    found = estimated(score, whole_law(e, mu_0, mu_1), released)
+    result = estimated(score, whole_law(e, mu_0, mu_1), released)
     own = 1 / (1 + np.exp(-0.3 - 1.1 * x))
     h, off = np.minimum(own, 1 - own), [mu_0(x) - 0.3 + 0.4 * x, mu_1(x) - 0.8 + 0.4 * x]
     truth = np.sum(h * (mu_1(x) - mu_0(x))) / np.sum(h)
     bias = np.sum((e - own) * (h / own * off[1] + h / (1 - own) * off[0])) / np.sum(h)
-    assert found - truth == pytest.approx(bias, abs=1e-10)
+    assert result - truth == pytest.approx(bias, abs=1e-10)
     assert abs(bias) > 0.05
 
 

@@ -55,9 +55,9 @@ def test_means_of_both_arms_move_by_more_than_single_records_do():
     """The convex hull is not enough where squares of sum and difference are released."""
     noise = law_noise(SumLaw.ARMS, Noise.GAMMA)
     planted = replace(noise, law=SumLaw.COUNTED_ARMS)
-    found = movement(added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA)
+    result = movement(added(planted, means(records(SumLaw.COUNTED_ARMS, FEW, FEW_MARKS), 2)), Noise.GAMMA)
     # a person who falls silent attains what the noise of counted arms covers
-    assert found / noise.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
+    assert result / noise.sensitivity == pytest.approx(1 + (7 - 9 / 4) ** 2 / 16 / 46.875, abs=1e-5)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.78, 0.9, 1.0])
@@ -110,8 +110,8 @@ def test_shares_of_a_person_add_up_to_at_most_one_exactly():
         assert 1 - Fraction(1, 2**40) < sum(map(Fraction, one.tolist())) <= 1
         several = Unit("id", 2, 3).shared(np.ones(k), np.zeros(k, dtype=np.int64))[0]
         assert min(k, 3) / 3 - 2.0**-40 < sum(map(Fraction, several.tolist())) <= Fraction(min(k, 3), 3)
-    found = Unit("id", 3).shared(np.array([1.0, 0, 1, 1, 1, 0]), [0, 0, 1, -1, 0, 2])[0]
-    np.testing.assert_allclose(found, [0.5, 0, 1, 0, 0.5, 0], rtol=1e-15)
+    result = Unit("id", 3).shared(np.array([1.0, 0, 1, 1, 1, 0]), [0, 0, 1, -1, 0, 2])[0]
+    np.testing.assert_allclose(result, [0.5, 0, 1, 0, 0.5, 0], rtol=1e-15)
 
 
 def test_trace_of_several_records_is_covered_where_a_rank_of_one_is_not():
@@ -280,12 +280,12 @@ def test_rows_of_nobody_and_their_order_change_nothing():
     order = np.random.default_rng(0).permutation(N)
     moved = pd.concat([table[table.id == f"p{k}"] for k in order])
     strangers = GRID.assign(id=[None, "", " ", float("nan")] * 3)
-    found = []
+    result = []
     for one in (table, moved, pd.concat([strangers, table]), table.assign(id=" " + table.id + " ")):
         fitted = model("ate", seed=3).fit(one, one.arm, one.y)
-        found.append((fitted.release_.nuisances[0], fitted.effect_))
-    assert len({one[0] for one in found}) == 1
-    np.testing.assert_allclose([one[1] for one in found], found[0][1], rtol=1e-9)
+        result.append((fitted.release_.nuisances[0], fitted.effect_))
+    assert len({one[0] for one in result}) == 1
+    np.testing.assert_allclose([one[1] for one in result], result[0][1], rtol=1e-9)
 
 
 def test_a_table_without_rows_is_one_of_persons_without_records():
@@ -370,13 +370,13 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     def scores(rows):
         both = pd.concat([others, rows])
         data = Dataset.coded(declared, both, both.arm, both.y)
-        found = _counts_of_persons(data, public, grids)
-        assert found[1:] == [(), (), ()]
-        return [quantile_scores(one, rank) for one in filled(found[0])]
+        result = _counts_of_persons(data, public, grids)
+        assert result[1:] == [(), (), ()]
+        return [quantile_scores(one, rank) for one in filled(result[0])]
 
     def moved(tables):
-        found = np.array([scores(one) for one in tables])
-        return int(max(np.abs(found - one).max() for one in found))
+        result = np.array([scores(one) for one in tables])
+        return int(max(np.abs(result - one).max() for one in result))
 
     rows = GRID.assign(x=np.linspace(-2, 2, len(GRID)))
     tables = [rows.iloc[list(c)] for k in range(3) for c in itertools.combinations(range(len(rows)), k)]
@@ -386,8 +386,8 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     alone = Dataset.coded(declared, others, others.arm, others.y)
     one_each = others.drop_duplicates("id")
     data = Dataset.coded(declared, one_each, one_each.arm, one_each.y)
-    found = filled(_counts_of_persons(data, public, grids)[0])
-    assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in found)
+    result = filled(_counts_of_persons(data, public, grids)[0])
+    assert all(np.all(one % UNIT == 0) and one.sum() == N * UNIT for one in result)
     monkeypatch.setattr(Unit, "shared", whole)
     assert moved(three) == 3 * UNIT
     assert alone.n_samples == N
@@ -396,15 +396,15 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
 def test_ranges_of_persons_are_released_whatever_their_numbers_of_rows():
     table, book = frame(400, seed=1), domain(400).codebook
     declared = PrivateRanges(0.3, book.ranges({"x": None}), None, codebook=book)
-    found = []
+    result = []
     for one in (table, pd.concat([table, table])):
         fitted = PrivateEffect(declared, Budget(8.0), residual_scale=0.5, seed=2).fit(one, one.arm, one.y)
-        found.append(json.loads(fitted.release_.to_json()))
+        result.append(json.loads(fitted.release_.to_json()))
         assert verify(fitted.release_).holds
-    assert found[0]["ranges"] == found[1]["ranges"]
-    assert found[0]["steps"] == found[1]["steps"]
-    assert found[0]["n_samples"] == 400
-    assert found[0]["estimate"] == pytest.approx(found[1]["estimate"], abs=1e-6)
+    assert result[0]["ranges"] == result[1]["ranges"]
+    assert result[0]["steps"] == result[1]["steps"]
+    assert result[0]["n_samples"] == 400
+    assert result[0]["estimate"] == pytest.approx(result[1]["estimate"], abs=1e-6)
 
 
 def test_what_does_not_know_persons_refuses_them():

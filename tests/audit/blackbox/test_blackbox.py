@@ -47,11 +47,11 @@ def geometric(x, rng, epsilon=1.0):
 def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
     hits = np.unique(np.linspace(0, runs, 5).astype(int))
     for k, low, high in zip(hits, lower(hits, runs, risk), upper(hits, runs, risk), strict=True):
-        for side, found in (("greater", low), ("less", high)):
+        for side, result in (("greater", low), ("less", high)):
             test = stats.binomtest(int(k), runs, alternative=side)
             known = test.proportion_ci(confidence_level=1 - risk, method="exact")
             wanted = known.low if side == "greater" else known.high
-            assert found == pytest.approx(wanted, rel=1e-8, abs=2e-10)
+            assert result == pytest.approx(wanted, rel=1e-8, abs=2e-10)
         # what the definition asks for
         assert stats.binom.sf(k - 1, runs, low) <= risk or k == 0
         assert stats.binom.cdf(k, runs, high) <= risk or k == runs
@@ -134,18 +134,18 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
 )
 def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared):
     attacks = [Attack(240, takes_rng=True, seed=seed, events=events) for seed in range(4)]
-    found = [audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks]
-    assert not any(one.exceeds for one in found)
+    result = [audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks]
+    assert not any(one.exceeds for one in result)
     # and yet it sees that something leaks
-    assert np.mean([one.low for one in found]) > 0.05
+    assert np.mean([one.low for one in result]) > 0.05
 
 
 def test_less_noise_than_is_declared_is_found():
-    found = audit(laplace(0.5), events=CONTINUOUS)
-    assert found.exceeds
-    assert found.epsilon_low <= 2.0
-    assert "VIOLATED" in found._repr_html_()
-    assert not found.private
+    result = audit(laplace(0.5), events=CONTINUOUS)
+    assert result.exceeds
+    assert result.epsilon_low <= 2.0
+    assert "VIOLATED" in result._repr_html_()
+    assert not result.private
     # epsilon = 0 is a guarantee, too
     assert not audit(lambda x, rng: rng.normal(), epsilon=0.0).exceeds
     assert audit(laplace(0.5), epsilon=0.0).exceeds
@@ -158,9 +158,9 @@ def test_less_noise_than_is_declared_is_found():
 def test_noise_of_naive_floating_point_leaks_through_the_lowest_bits():
     """Half of 0 + noise lies off the grid that 1 + noise cannot leave (Mironov 2012)."""
     assert not audit(laplace(1.0), events=CONTINUOUS).exceeds
-    found = audit(laplace(1.0))
-    assert found.exceeds
-    assert "lowest set bit" in found.best.event
+    result = audit(laplace(1.0))
+    assert result.exceeds
+    assert "lowest set bit" in result.best.event
 
 
 def test_lowest_bits():
@@ -199,10 +199,10 @@ def selection(x, rng):
     ],
 )
 def test_a_leak_is_found_wherever_it_is(mechanism, settings, event):
-    found = audit(mechanism, **settings)
-    assert found.exceeds
-    assert event in found.best.event
-    assert mechanism is not interval_between_atoms or found.best.other_hits == 0
+    result = audit(mechanism, **settings)
+    assert result.exceeds
+    assert event in result.best.event
+    assert mechanism is not interval_between_atoms or result.best.other_hits == 0
 
 
 def leaks(make):
@@ -249,11 +249,11 @@ def test_a_refusal_leaks_and_is_counted():
             raise ValueError("an arm is empty")
         return rng.normal()
 
-    found = audit(refuse)
-    assert found.exceeds
-    assert "raised" in found.best.event
-    assert found.raised[0] == 0
-    assert 400 < found.raised[1] < 600
+    result = audit(refuse)
+    assert result.exceeds
+    assert "raised" in result.best.event
+    assert result.raised[0] == 0
+    assert 400 < result.raised[1] < 600
 
     def always(x, rng):
         raise ValueError("record 0")
@@ -332,15 +332,15 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
     X, a, y = np.zeros((4, 1)), np.ones(4, dtype=int), np.array([1.0, 1.0, -1.0, -1.0])
     pair = (X, a, y), (X, a, np.array([-1.0, 1.0, -1.0, -1.0]))
 
-    def found(arithmetic, mechanism, **attack):
+    def result(arithmetic, mechanism, **attack):
         model = release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")
         return audit_runs(mechanism(model), *pair, Declared(1.0), attack=Attack(**attack))
 
-    assumed = found("assumed", thetas, runs=300, takes_rng=True, seed=0)
+    assumed = result("assumed", thetas, runs=300, takes_rng=True, seed=0)
     assert assumed.exceeds
     assert "lowest set bit" in assumed.best.event
     # counted arithmetic takes no seed
-    assert not found(
+    assert not result(
         "counted", lambda model: lambda raw: model.fit(*raw).theta_, runs=60, confidence=1 - 1e-10
     ).exceeds
 
@@ -360,11 +360,11 @@ def test_noise_that_two_releases_share_is_caught(monkeypatch):
     model = release(MEAN, 0.25, calibration="output")
     pair = aligned(np.random.default_rng(0), 4, 1)
 
-    def found():
+    def result():
         # the two releases together are promised 2 epsilon
         attack = Attack(runs=80, events=CONTINUOUS, takes_rng=True, seed=0)
         return audit_runs(both(model), *pair, Declared(0.5), attack=attack)
 
-    assert not found().exceeds
+    assert not result().exceeds
     plant(monkeypatch, used_twice)
-    assert found().exceeds
+    assert result().exceeds

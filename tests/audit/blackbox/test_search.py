@@ -68,19 +68,19 @@ def search(mechanism, seed=0, universe=SMALL, **settings):
     ],
 )
 def test_what_is_planted_is_found(wrong):
-    found = search(wrong)
-    assert found.exceeds
-    assert "VIOLATED" in str(found)
-    assert not found.private
-    assert differing_rows(found.first, found.second).sum() == 1
+    result = search(wrong)
+    assert result.exceeds
+    assert "VIOLATED" in str(result)
+    assert not result.private
+    assert differing_rows(result.first, result.second).sum() == 1
 
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_who_keeps_the_word_is_not_flagged(seeds):
-    found = [search(noisy_sum, seed=seed) for seed in range(seeds)]
-    assert sum(one.exceeds for one in found) <= seeds // 10
+    result = [search(noisy_sum, seed=seed) for seed in range(seeds)]
+    assert sum(one.exceeds for one in result) <= seeds // 10
     # though four searches of five find a pair on which much is lost of what may be
-    assert sum(one.audit.epsilon_low <= 0.4 for one in found) <= seeds // 5
+    assert sum(one.audit.epsilon_low <= 0.4 for one in result) <= seeds // 5
 
 
 def test_pairs_stay_in_the_domain_and_its_relation():
@@ -91,33 +91,33 @@ def test_pairs_stay_in_the_domain_and_its_relation():
         seen.append(dataset)
         return rng.normal()
 
-    found = search(watched, universe=Universe(domain, 20, 3), evaluations=12)
+    result = search(watched, universe=Universe(domain, 20, 3), evaluations=12)
     for X, a, y in seen[::97]:
         assert X.shape == (20, 3)
         assert np.all(np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-12))
         assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
         assert 8 <= a.sum() <= 12
-    assert (found.first[1] == found.second[1]).all()
-    assert found.counts["screened"] >= 12
+    assert (result.first[1] == result.second[1]).all()
+    assert result.counts["screened"] >= 12
 
 
 def test_a_saved_pair_is_told_in_words_and_audited_again(tmp_path):
-    found = search(half_the_noise)
-    found.save(tmp_path / "pair")
+    result = search(half_the_noise)
+    result.save(tmp_path / "pair")
     finding = json.loads((tmp_path / "pair.json").read_text())["finding"]
     assert finding["mechanism"] == "half_the_noise"
-    assert finding["audit"]["epsilon_low"] == found.audit.epsilon_low
+    assert finding["audit"]["epsilon_low"] == result.audit.epsilon_low
     assert [kind["in"] for kind in finding["records"][:2]] == ["first only", "second only"]
     pair = Finding.load(tmp_path / "pair")
     if len(finding["records"]) > 2:
         assert sum(kind["times"] for kind in finding["records"][2:]) == 39
-    np.testing.assert_array_equal(pair.raw()[1][2], found.second[2])
+    np.testing.assert_array_equal(pair.raw()[1][2], result.second[2])
     attack = Attack(runs=800, takes_rng=True, seed=7, events=CONTINUOUS)
     assert replay(tmp_path / "pair", half_the_noise, attack=attack).exceeds
     assert not replay(tmp_path / "pair", noisy_sum, attack=attack).exceeds
     again = replay(tmp_path / "pair", half_the_noise)
-    assert again.runs == found.audit.runs
-    assert again.seed != found.audit.seed
+    assert again.runs == result.audit.runs
+    assert again.seed != result.audit.seed
 
 
 COUNTEREXAMPLES = Path(__file__).parents[3] / "docs/experiments/counterexamples"
@@ -131,8 +131,8 @@ def test_counterexamples_of_the_docs_say_what_they_count(path):
     assert audit["epsilon_low"] > audit["epsilon"]
     runs = audit["counted"][0]["runs"]
     bound = CountBound(runs, (1 - audit["confidence"]) / 4, audit["delta"])
-    found = [bound.one(way["hits"], way["other_hits"]) for way in audit["counted"]]
-    assert max(found) == pytest.approx(audit["epsilon_low"], rel=1e-12)
+    result = [bound.one(way["hits"], way["other_hits"]) for way in audit["counted"]]
+    assert max(result) == pytest.approx(audit["epsilon_low"], rel=1e-12)
     file, name = pair.facts["mechanism"].split(":")
     assert f"def {name}(" in (COUNTEREXAMPLES / file).read_text()
     page = (COUNTEREXAMPLES.parent / "audited_methods.md").read_text()

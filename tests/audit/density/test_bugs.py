@@ -125,10 +125,10 @@ def audits(bug, seeds):
 @pytest.mark.parametrize(("seeds", "missed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_caught(bug, seeds, missed):
-    found = audits(BUGS[bug], range(seeds))
-    assert sum(not audit.exceeds for audit in found) <= missed
+    result = audits(BUGS[bug], range(seeds))
+    assert sum(not audit.exceeds for audit in result) <= missed
     # these bugs show in theta itself
-    assert sum(not audit.theta_exceeds for audit in found) <= missed
+    assert sum(not audit.theta_exceeds for audit in result) <= missed
 
 
 @pytest.mark.parametrize("bug", COMPOSED)
@@ -136,14 +136,14 @@ def test_planted_bugs_are_caught_after_a_private_first_stage_and_nothing_without
     model, kind = COMPOSED[bug]
     assert all(audit.exceeds for audit in audits(COMPOSED[bug], range(1)))
     sound = PrivateTwoStageERM(**model.get_params(deep=False))
-    found = audit_density(sound, *kind(np.random.default_rng(0)), starts=1)
-    assert 0 < found.loss <= found.epsilon
+    result = audit_density(sound, *kind(np.random.default_rng(0)), starts=1)
+    assert 0 < result.loss <= result.epsilon
 
 
 def test_the_bound_without_flips_holds_without_flips():
     model, kind = BUGS["flip forgotten"]
-    found = audit_density(model, *kind(np.random.default_rng(0), flip=False))
-    assert not found.exceeds
+    result = audit_density(model, *kind(np.random.default_rng(0), flip=False))
+    assert not result.exceeds
 
 
 def test_half_the_gaussian_noise_is_caught():

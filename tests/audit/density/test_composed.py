@@ -45,12 +45,12 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
         solve(first.instance(DOMAIN.records(*data)), tolerance=1e-6).value @ effects(data) / N
         for data in pair
     ]
-    found = audit_density(model, *pair, starts=1)
+    result = audit_density(model, *pair, starts=1)
     expected = abs(means[0] - means[1]) / model.plan(N, 2).main.calibration.scale
-    assert found.loss == pytest.approx(expected, abs=2e-6)
-    assert found.theta_loss == found.loss <= found.epsilon <= 1.0
-    assert found.numerical_error < 1e-6
-    assert list(found.outputs) == ["theta"]
+    assert result.loss == pytest.approx(expected, abs=2e-6)
+    assert result.theta_loss == result.loss <= result.epsilon <= 1.0
+    assert result.numerical_error < 1e-6
+    assert list(result.outputs) == ["theta"]
 
 
 LINE = ipw_private(share=0.4, ridge=0.05, trim=2.5, radius=math.inf)
@@ -117,9 +117,9 @@ def test_the_joint_law_is_that_of_the_formula(scheme):
             theta = rng.normal(scale=3.0)
             # inside the ball and over the whole line the coordinates are the outputs themselves
             place = one.place(np.append(lam, theta))
-            found = one.log_density(place) - other.log_density(place)
+            result = one.log_density(place) - other.log_density(place)
             expected = [log_density(scheme, data, plan, lam, theta) for data in pair]
-            assert found == pytest.approx(expected[0] - expected[1], abs=1e-8)
+            assert result == pytest.approx(expected[0] - expected[1], abs=1e-8)
 
 
 @pytest.mark.parametrize("kind", [neighbors, heavy])
@@ -127,22 +127,22 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
     pair = kind(np.random.default_rng(2), N, 1)
     model = release(LINE)
     plan = model.plan(N, 1)
-    found = audit_density(model, *pair, starts=1)
+    result = audit_density(model, *pair, starts=1)
 
     def loss(lam, theta):
         one, other = (log_density("line", data, plan, np.array([lam]), theta) for data in pair)
         return one - other
 
-    side = 1 if found.direction == "first over second" else -1
-    assert found.loss == pytest.approx(
-        side * loss(*found.outputs["propensity"], *found.outputs["theta"]), abs=1e-8
+    side = 1 if result.direction == "first over second" else -1
+    assert result.loss == pytest.approx(
+        side * loss(*result.outputs["propensity"], *result.outputs["theta"]), abs=1e-8
     )
     grid = [t for k in range(-3, 3) for t in (10.0**k, -(10.0**k), 3 * 10.0**k, -3 * 10.0**k)]
-    assert max(abs(loss(lam, theta)) for lam in grid for theta in grid) <= found.loss + 1e-6
-    assert found.loss <= found.epsilon <= 1.0
-    assert found.theta_loss == -math.inf
-    assert not found.exceeds
-    assert not found.theta_exceeds
+    assert max(abs(loss(lam, theta)) for lam in grid for theta in grid) <= result.loss + 1e-6
+    assert result.loss <= result.epsilon <= 1.0
+    assert result.theta_loss == -math.inf
+    assert not result.exceeds
+    assert not result.theta_exceeds
 
 
 def test_the_joint_density_integrates_to_one():
@@ -160,17 +160,17 @@ def test_the_joint_density_integrates_to_one():
 
 
 def test_the_joint_law_nearly_spends_the_budget():
-    found = audit_density(release(LINE), *heavy(np.random.default_rng(0), 4, 1), starts=1)
-    assert 0.7 < found.loss <= found.epsilon
+    result = audit_density(release(LINE), *heavy(np.random.default_rng(0), 4, 1), starts=1)
+    assert 0.7 < result.loss <= result.epsilon
 
 
 def test_gaussian_noise_in_either_stage_is_sampled():
     pair = heavy(np.random.default_rng(0), N, 1)
     for settings in ({"noise": "gaussian"}, {"calibration": "renyi"}):
-        found = audit_density(release(LINE, delta=0.05, **settings), *pair, draws=100)
-        assert found.hockey_stick.low <= found.delta <= 0.05
-        assert not found.exceeds
-        assert len(found.outputs["propensity"]) == 1
+        result = audit_density(release(LINE, delta=0.05, **settings), *pair, draws=100)
+        assert result.hockey_stick.low <= result.delta <= 0.05
+        assert not result.exceeds
+        assert len(result.outputs["propensity"]) == 1
 
 
 class ThirdOfTheDiameter(overlap_private):
@@ -219,8 +219,8 @@ BUGS = {
 def test_planted_bugs_exceed_epsilon_and_the_same_pair_keeps_it_without_them(name):
     first, kind = BUGS[name]
     pair = kind(np.random.default_rng(8), 5, 2)
-    found = audit_density(release(first), *pair, starts=1)
-    assert found.exceeds, found
+    result = audit_density(release(first), *pair, starts=1)
+    assert result.exceeds, result
     scheme, fields = (overlap_private, ("share", "ridge", "radius"))
     if isinstance(first, tilting_private):
         scheme, fields = tilting_private, (*fields, "constant")

@@ -61,9 +61,9 @@ def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
     c, d = (2 * weighted(model, data) @ (2 * (2 * data[1] - 1) * data[2]) for data in pair)
     # no other term of the objective differs between the two datasets
     expected = abs(c - d) / model.plan(N, 2).main.calibration.scale
-    found = audit_density(model, *pair, seed=seed, starts=4)
-    assert found.loss == pytest.approx(expected, abs=1e-8)
-    assert found.theta_loss == pytest.approx(expected, abs=1e-8)
+    result = audit_density(model, *pair, seed=seed, starts=4)
+    assert result.loss == pytest.approx(expected, abs=1e-8)
+    assert result.theta_loss == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -90,8 +90,8 @@ def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
     for theta, ends in ((0.0, (-N * l1, N * l1)), (radius, (N * l1, 1e9)), (-radius, (-1e9, -N * l1))):
         roots = [c - slope * theta for slope, c in lines]
         expected += [loss(theta, v, 0) for v in (*ends, *roots) if ends[0] <= v <= ends[1]]
-    found = audit_density(model, *pair, seed=seed)
-    assert found.loss == pytest.approx(max(expected), abs=1e-6)
+    result = audit_density(model, *pair, seed=seed)
+    assert result.loss == pytest.approx(max(expected), abs=1e-6)
 
 
 def test_delta_of_a_normal_release_lies_in_its_interval():
@@ -100,11 +100,11 @@ def test_delta_of_a_normal_release_lies_in_its_interval():
     c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
     shift = abs(c - d) / model.plan(N, 2).main.calibration.scale
     assert shift > 0
-    found = audit_density(model, *pair, draws=500)
-    away = found.epsilon / shift
-    delta = stats.norm.cdf(shift / 2 - away) - math.exp(found.epsilon) * stats.norm.cdf(-shift / 2 - away)
-    assert found.hockey_stick.low <= delta <= found.hockey_stick.high
-    assert found.hockey_stick.theta_low == found.hockey_stick.low
+    result = audit_density(model, *pair, draws=500)
+    away = result.epsilon / shift
+    delta = stats.norm.cdf(shift / 2 - away) - math.exp(result.epsilon) * stats.norm.cdf(-shift / 2 - away)
+    assert result.hockey_stick.low <= delta <= result.hockey_stick.high
+    assert result.hockey_stick.theta_low == result.hockey_stick.low
 
 
 @pytest.mark.parametrize("second", [itr(L2Ball(0.5)), itr(L1Ball(0.6), ElasticNet(0.2, 0.1))], ids=repr)
@@ -128,16 +128,16 @@ def test_pure_releases_keep_epsilon(first, second):
     # either kind of pair meets every first and every second stage
     seed = (FIRST.index(first) + SECOND.index(second)) % 2
     kind = (neighbors, lone)[seed]
-    found = audit_density(release(first, second), *kind(np.random.default_rng(seed)), starts=2)
-    assert found.theta_loss <= found.loss <= 1.0
-    assert found.numerical_error < 1e-6
-    assert not found.exceeds
-    assert not found.theta_exceeds
+    result = audit_density(release(first, second), *kind(np.random.default_rng(seed)), starts=2)
+    assert result.theta_loss <= result.loss <= 1.0
+    assert result.numerical_error < 1e-6
+    assert not result.exceeds
+    assert not result.theta_exceeds
 
 
 def test_the_worst_pair_comes_near_epsilon():
-    found = audit_density(release(second="plug_in_ate"), *aligned(np.random.default_rng(0)))
-    assert 0.7 < found.theta_loss <= found.loss <= 1.0
+    result = audit_density(release(second="plug_in_ate"), *aligned(np.random.default_rng(0)))
+    assert 0.7 < result.theta_loss <= result.loss <= 1.0
 
 
 def test_gaussian_releases_keep_delta():
@@ -151,9 +151,9 @@ def test_gaussian_releases_keep_delta():
 
 def test_theorem_seven_is_audited_before_the_projection():
     model = release(second="itr", budget=APPROXIMATE, calibration="renyi")
-    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
-    assert found.hockey_stick.high <= 0.05
-    assert found.theta_loss == found.loss
+    result = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
+    assert result.hockey_stick.high <= 0.05
+    assert result.theta_loss == result.loss
 
 
 def test_equal_datasets_lose_nothing():

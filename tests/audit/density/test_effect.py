@@ -176,7 +176,7 @@ def test_the_density_is_that_of_the_formulas():
             lam = rng.uniform(-0.9, 0.9, 2)
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
-            found = log_density_ratio(one, other, one.place(u))
+            result = log_density_ratio(one, other, one.place(u))
             scale = square.size(integers)[2].item()
             shrunk.append(scale > 1.0)
             stretch = plan.main.score.nuisances.worked_out(integers | {"center": center}, N).stretch
@@ -199,7 +199,7 @@ def test_the_density_is_that_of_the_formulas():
                 sums.append(score_integers(data, theta, lam, plan.main.calibration, bound, rate))
             scale = plan.main.calibration.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
-            assert found == pytest.approx(expected, abs=1e-9)
+            assert result == pytest.approx(expected, abs=1e-9)
     assert any(shrunk)
 
 
@@ -221,12 +221,12 @@ def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, settings, l
     model = effect(shares, **settings)
     losses = []
     for pair in (FLIP, MOVED):
-        found = audit_density(model, *pair, starts=1)
+        result = audit_density(model, *pair, starts=1)
         fitted = [] if settings else ["rate", "propensity"]
-        assert list(found.outputs) == [*fitted[:1], "center", *fitted[1:], "score"]
-        assert found.loss <= found.epsilon <= 1.0
-        assert found.numerical_error < 1e-9
-        losses.append(found.loss)
+        assert list(result.outputs) == [*fitted[:1], "center", *fitted[1:], "score"]
+        assert result.loss <= result.epsilon <= 1.0
+        assert result.numerical_error < 1e-9
+        losses.append(result.loss)
     assert max(losses) > least
 
 
@@ -245,8 +245,8 @@ def test_every_kind_of_effect_is_audited(settings):
     model = effect(**settings)
     if model.estimand == "risks":
         model.domain = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
-    found = audit_density(model, *FLIP, starts=1)
-    assert 0.2 < found.loss <= found.epsilon <= 1.0
+    result = audit_density(model, *FLIP, starts=1)
+    assert 0.2 < result.loss <= result.epsilon <= 1.0
 
 
 def test_private_ranges_are_refused():
@@ -257,10 +257,10 @@ def test_private_ranges_are_refused():
 
 def test_gaussian_noise_is_sampled():
     budget = Budget(1.0, 0.05)
-    found = audit_density(effect(budget=budget, propensity=0.5), *FLIP, draws=100)
-    assert found.noise is Noise.GAMMA  # of the score of lines
-    assert found.hockey_stick.low <= found.delta <= 0.05
-    assert not found.exceeds
+    result = audit_density(effect(budget=budget, propensity=0.5), *FLIP, draws=100)
+    assert result.noise is Noise.GAMMA  # of the score of lines
+    assert result.hockey_stick.low <= result.delta <= 0.05
+    assert not result.exceeds
     plan = effect(budget=budget, rows=None, cells={0: [0.0]}, propensity="cells").plan(N, 1)
     assert not audit_density(plan, *FLIP, draws=100).exceeds
     assert audit_density(weaker(plan, "score", scale=0.1), *FLIP, draws=100).exceeds
@@ -271,9 +271,9 @@ def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     model = PrivateEffect(
         of_persons(), Budget(1.0), residual_scale=0.1, settings=settings, arithmetic="assumed"
     )
-    found = search_density(model, N, 1, search=SearchPlan(1), starts=1)
-    assert not found.exceeds
-    assert max(np.bincount(found.first[3])) > 1
+    result = search_density(model, N, 1, search=SearchPlan(1), starts=1)
+    assert not result.exceeds
+    assert max(np.bincount(result.first[3])) > 1
     # all records of all persons pull one way, and those of one person then the other
     person = np.repeat(np.arange(N), 3)
     x, a = np.ones((3 * N, 1)), np.ones(3 * N, dtype=int)
@@ -378,6 +378,6 @@ PLANTED = {
 def test_planted_errors_are_caught(name):
     wrong, settings, pair = PLANTED[name]
     plan = effect(**settings).plan(N, 1)
-    found = audit_density(wrong(plan), *pair, starts=1)
-    assert found.exceeds, found
-    assert found.epsilon <= 1.0
+    result = audit_density(wrong(plan), *pair, starts=1)
+    assert result.exceeds, result
+    assert result.epsilon <= 1.0

@@ -39,10 +39,10 @@ def test_the_law_of_every_step_is_that_of_the_fit(name):
     plan, data = model.prepared(*pair[0])
     _, (release, _) = audited_laws(plan, pair)
     for seed in range(3):
-        found, drawn = plan.run(data, Execution("newton", 1e-6, seed=seed)), 0
-        for step, own in found.steps.items():
+        result, drawn = plan.run(data, Execution("newton", 1e-6, seed=seed)), 0
+        for step, own in result.steps.items():
             if own.noise is not None:
-                law = release.conditional[step](found.released)
+                law = release.conditional[step](result.released)
                 theta = np.add(getattr(law, "center", 0.0), own.noise)
                 if isinstance(law, ObjectiveLaw):
                     place = law.place(law.at_noise(own.noise))

@@ -87,19 +87,19 @@ def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
             (-RADIUS, -7.0),
         ]:
             place = Place(np.array([theta]), np.array([v]), np.eye(1) * (v == 0.0))
-            found = one.log_density(place) - other.log_density(place)
+            result = one.log_density(place) - other.log_density(place)
             right = expected(weights[0], pair[0], theta, v) - expected(weights[1], pair[1], theta, v)
-            assert found == pytest.approx(right, abs=2e-7)
+            assert result == pytest.approx(right, abs=2e-7)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_pair_loses_more_than_epsilon(loss):
     for seed, kind in enumerate((neighbors, lone)):
         model = release(LOSSES[loss][0], first=("uniform", "entropy_balancing")[seed])
-        found = audit_density(model, *kind(np.random.default_rng(1 + seed), N, 1 + seed), starts=1)
-        assert found.loss <= found.epsilon <= 1.0
-        assert found.numerical_error < 1e-6
-        assert not found.exceeds
+        result = audit_density(model, *kind(np.random.default_rng(1 + seed), N, 1 + seed), starts=1)
+        assert result.loss <= result.epsilon <= 1.0
+        assert result.numerical_error < 1e-6
+        assert not result.exceeds
 
 
 def lone_record(y, other_y):
@@ -114,8 +114,8 @@ def test_a_saturating_loss_spends_all_of_epsilon():
     model = release(saturating_regression(slope=0.1))
     for other in (-1.0, 1.0):
         pair = lone_record(-other if other < 0 else 0.0, other)
-        found = audit_density(model, *pair, starts=4)
-        assert 0.9 < found.theta_loss <= found.epsilon <= 1.0
+        result = audit_density(model, *pair, starts=4)
+        assert 0.9 < result.theta_loss <= result.epsilon <= 1.0
     assert audit_density(model, *lone_record(1.0, -1.0), starts=4).loss > 0.99
 
 
@@ -144,9 +144,9 @@ class TakenForSaturating(huber_regression):
 
 
 def test_a_loss_that_keeps_its_curvature_is_caught():
-    found = audit_density(release(TakenForSaturating(slope=0.4)), *lone_record(0.9, -1.0), starts=4)
-    assert found.theta_exceeds
-    assert found.theta_loss > 1.2
+    result = audit_density(release(TakenForSaturating(slope=0.4)), *lone_record(0.9, -1.0), starts=4)
+    assert result.theta_exceeds
+    assert result.theta_loss > 1.2
 
 
 def test_gaussian_noise_of_a_margin_loss_is_sampled():
@@ -162,13 +162,13 @@ BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
 @pytest.mark.parametrize("second", [saturating_regression(slope=0.1), itr(L2Ball(0.5))], ids=str)
 def test_box_noise_keeps_epsilon_and_a_saturating_loss_spends_it(second):
     model = PrivateTwoStageERM(BOXED, Budget(1.0), "uniform", second, noise="box", arithmetic="assumed")
-    found = audit_density(model, *lone_record(1.0, -1.0), starts=2)
-    assert found.noise is Noise.BOX
-    assert found.loss <= found.epsilon <= 1.0
-    assert found.numerical_error < 1e-6
+    result = audit_density(model, *lone_record(1.0, -1.0), starts=2)
+    assert result.noise is Noise.BOX
+    assert result.loss <= result.epsilon <= 1.0
+    assert result.numerical_error < 1e-6
     if second.name == "itr":
         return
-    assert found.loss > 0.99
+    assert result.loss > 0.99
     plan = model.plan(N, 1)
     calibration = plan.main.calibration
     weak = weaker(plan, gamma=1 / 3)

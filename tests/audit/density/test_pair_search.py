@@ -61,18 +61,18 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
     ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
 )
 def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
-    found = search_density(
+    result = search_density(
         release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1
     )
-    assert found.exceeds
-    assert "EXCEEDED" in str(found)
+    assert result.exceeds
+    assert "EXCEEDED" in str(result)
 
 
 def test_a_saved_pair_is_replayed(tmp_path):
-    found = search_density(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
-    found.save(tmp_path / "worst")
+    result = search_density(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
+    result.save(tmp_path / "worst")
     again = replay(tmp_path / "worst", release(cls=HalfTheNoise))
-    assert again == found.audit
+    assert again == result.audit
     assert Finding.load(tmp_path / "worst").facts["audit"]["loss"] == again.loss
     # another solver of the same model, and the same pair without the bug
     other = replay(tmp_path / "worst.json", release(cls=HalfTheNoise, solver="clarabel"))

@@ -150,12 +150,12 @@ def public_propensity():
     ],
 )
 def test_every_kind_of_rule_keeps_the_budget(plan, pair, least):
-    found, epsilon = audit_density(plan, *pair, starts=1), plan.study.budget.epsilon
-    assert least * epsilon < found.loss <= found.epsilon <= epsilon
+    result, epsilon = audit_density(plan, *pair, starts=1), plan.study.budget.epsilon
+    assert least * epsilon < result.loss <= result.epsilon <= epsilon
     if plan.main.bound.V == 2.0 and pair is FLIP:  # noise for half of the bound that records are clipped to
         narrow = planned(0.1, 0.1, response_bound=1.0)
         wrong = changed(plan, "rule", calibration=narrow.main.calibration)
-        assert audit_density(wrong, *FLIP, starts=1).loss > 1.5 * found.loss
+        assert audit_density(wrong, *FLIP, starts=1).loss > 1.5 * result.loss
 
 
 def test_gaussian_steps_share_one_delta():
@@ -169,20 +169,20 @@ def test_gaussian_steps_share_one_delta():
     )
     plan = make_plan(study)
     assert plan.joint
-    found = audit_density(plan, *OPPOSED, draws=100)
-    assert found.hockey_stick.low <= found.delta <= 0.05
-    assert not found.exceeds
+    result = audit_density(plan, *OPPOSED, draws=100)
+    assert result.hockey_stick.low <= result.delta <= 0.05
+    assert not result.exceeds
     wrong = dataclasses.replace(plan, steps=tuple(step.relieved(4.0) for step in plan.steps))
     assert audit_density(wrong, *OPPOSED, draws=100).exceeds
 
 
 def weighted(pair, own, others=4.0):
     """The pair with sampling weights: the changed record has one and the other of ``own``."""
-    found = []
+    result = []
     for (X, a, y), weight in zip(pair, own, strict=True):
         wt = np.where(np.arange(N) == 0, weight, others)
-        found.append((pd.DataFrame({"x": X[:, 0], "wt": wt}), a, y))
-    return tuple(found)
+        result.append((pd.DataFrame({"x": X[:, 0], "wt": wt}), a, y))
+    return tuple(result)
 
 
 def test_records_with_sampling_weights_spend_epsilon_and_no_more():
@@ -226,8 +226,8 @@ class Normalized(RuleRows):
     """Its factors are divided by their mean."""
 
     def factors(self, records, released):
-        found = super().factors(records, released)
-        return N * found / max(found.sum(), 1e-300)
+        result = super().factors(records, released)
+        return N * result / max(result.sum(), 1e-300)
 
 
 class Uncapped(RuleRows):

@@ -125,11 +125,11 @@ def test_data_are_read_and_it_says_so():
     assert result.check.disagreement <= 1.0
     wrong = [Claim("too small", Quantity.V, 2.5)]
     for name in ("extreme", "flips", "each", "ascent", "held-out"):
-        found = audit_stability(
+        actual = audit_stability(
             IPW, some_data(), Domain(2.0, 1.0), bounds=wrong, strategies=[name], search=SearchPlan(60)
         )
-        assert found.violations, name
-        assert found.verdicts[0].worst.origin == name
+        assert actual.violations, name
+        assert actual.verdicts[0].worst.origin == name
 
 
 def facts(result):

@@ -71,16 +71,16 @@ def test_the_audit_in_memory_to_the_bit(name, raw, path):
     known = audited(program, raw)
     assert len(known.verdicts) > 2
     assert not known.violations
-    found = audited(program, dataset(path))
+    result = audited(program, dataset(path))
     # exponentials are taken less the largest margin of a block: these agree within what is certified
-    for one, other in zip(found.verdicts, known.verdicts, strict=True):
+    for one, other in zip(result.verdicts, known.verdicts, strict=True):
         assert one.movement == other.movement or name == "entropy_balancing"
         assert max(one.movement.low, other.movement.low) <= min(one.movement.high, other.movement.high)
-    assert found.check == known.check or name == "entropy_balancing"
-    assert found.resolved == known.resolved
-    assert found.check.datasets >= 2
-    assert found.check.disagreement <= 1
-    assert not found.private
+    assert result.check == known.check or name == "entropy_balancing"
+    assert result.resolved == known.resolved
+    assert result.check.datasets >= 2
+    assert result.check.disagreement <= 1
+    assert not result.private
 
 
 def test_a_bound_without_the_root_of_n_is_found_out(path):

@@ -58,11 +58,11 @@ def test_intervals_hold_the_exact_movement(seed, n, error):
         noise *= error / max(np.abs(noise).sum(), 1e-300) * rng.random()
         computed.append(np.maximum(exact_weights + noise, 0.0))
     j = int(rng.integers(n))
-    found = movements(computed[0], computed[1], j, error, error)
+    result = movements(computed[0], computed[1], j, error, error)
     for quantity, value in exact(w, v, j).items():
-        assert found[quantity].low <= value <= found[quantity].high
+        assert result[quantity].low <= value <= result[quantity].high
     if error == 0.0:
-        assert found[Quantity.V].high - found[Quantity.V].low < 1e-10
+        assert result[Quantity.V].high - result[Quantity.V].low < 1e-10
 
 
 @scheme(uneven=0.0)
@@ -117,9 +117,9 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     climbs = [(np.full(4, -0.5), 0.3, 6000), (np.zeros(3), 0.1, 3000), (np.zeros(3), 0.3, 100)]
     *ended, (_, nothing, _) = evolve(values, climbs, np.random.default_rng(3))
     assert sum(spent for *_, spent in ended) == sum(seen)
-    for (best, found, spent), (*_, most) in zip(ended, climbs, strict=False):
+    for (best, result, spent), (*_, most) in zip(ended, climbs, strict=False):
         assert spent <= most
-        assert found > -1e-3
+        assert result > -1e-3
         np.testing.assert_allclose(best, 1.0, atol=0.05)
     assert nothing == -math.inf
 
@@ -244,9 +244,9 @@ def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
     right = batch.minimize_together
 
     def wrong(*arguments, **more):
-        found = right(*arguments, **more)
-        found.points[1:] *= 1 + 1e-4  # the first of every batch is judged by itself
-        return found
+        result = right(*arguments, **more)
+        result.points[1:] *= 1 + 1e-4  # the first of every batch is judged by itself
+        return result
 
     monkeypatch.setattr(batch, "minimize_together", wrong)
     records = make_records(120, 3)
