@@ -54,7 +54,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         public = _public(options) if declared else None
         layout = reading.read_layout(options, None if declared else guessed_layout(data))
         book = library.Codebook(library.Treatment(options["treatment"] or None), options["outcome"] or None)
-        units = (book, None) if public is None else (public.codebook, public.ranges)
+        units = (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
         update, parts = screen.stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
         update("parts of the table", 0, len(parts))
@@ -85,6 +85,16 @@ def _public(options: dict[str, Any]) -> library.Domain | library.PrivateRanges:
     if "outcome" in declared or released:
         return reading.read_ranges(options | {"private_ranges": 0.1})
     return reading.read_domain(options)
+
+
+def _outcomes(options: dict[str, Any]) -> list[str]:
+    """Outcomes of their own that the questions of a study have."""
+    from dp2erm_cvx.domain_file import read_tables
+
+    tables = {} if options["domain"] is None else read_tables(options["domain"])
+    listed = [own for own in (tables.get(kind) for kind in ("effect", "rule")) if isinstance(own, list)]
+    asked = [one for own in listed for one in own if isinstance(one, dict)]
+    return [str(one["outcome_column"]) for one in asked if "outcome_column" in one]
 
 
 def _record_sums(

@@ -222,26 +222,34 @@ class TableCells:
     """Cells of the columns of a table, or of some of its rows, counted beside what is declared of them.
 
     ``counts`` are cells by kind, ``seen`` the labels and ``odd`` those that nothing declares, by column: at
-    most ``_KEPT`` different ones, so that no table is too long for them.
+    most ``_KEPT`` different ones, so that no table is too long for them. ``outcomes`` are those of all
+    questions that are asked.
     """
 
     book: Codebook
     ranges: Mapping[str, Any]
+    outcomes: Collection[str | None]
     counts: Mapping[str, Counter[str]]
     seen: Mapping[str, Counter[str]]
     odd: Mapping[str, Counter[str]]
     damage: Counter[str]
 
     @classmethod
-    def of(cls, table: Table, book: Codebook | None = None, ranges: object = None) -> TableCells:
-        """Cell counts of a table, by the codebook and the ranges that are declared."""
+    def of(
+        cls,
+        table: Table,
+        book: Codebook | None = None,
+        ranges: object = None,
+        outcomes: Collection[str] = (),
+    ) -> TableCells:
+        """Cell counts of a table, by the codebook, the ranges, and further outcomes that are declared."""
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
         logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
-        table = replace(table, column=book.read(table.cells))
-        counted = {name: _cells(table, name, book, named) for name in table.names}
+        table, asked = replace(table, column=book.read(table.cells)), {book.outcome, *outcomes}
+        counted = {name: _cells(table, name, book, named, asked) for name in table.names}
         counts, seen, odd = ({name: own[place] for name, own in counted.items()} for place in range(3))
-        return cls(book, named, counts, seen, odd, Counter(table.damage))
+        return cls(book, named, asked, counts, seen, odd, Counter(table.damage))
 
     def __add__(self, other: TableCells) -> TableCells:
         """Cell counts of the rows of both."""
@@ -278,7 +286,7 @@ class TableCells:
 
     def _column(self, name: str) -> dict[str, Any]:
         book, counts, odd = self.book, self.counts[name], self.odd[name]
-        declared, known, note = _declared(name, book, self.ranges)
+        declared, known, note = _declared(name, book, self.ranges, self.outcomes)
         facts = {"name": name, "declared": declared, "holds": self.holds(name), "missing": counts["missing"]}
         facts |= {"odd": counts["odd"], "outside": counts["outside"]}
         if declared == "-":
@@ -328,7 +336,9 @@ class TableCells:
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
-def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str, tuple[str, ...], str]:
+def _declared(
+    name: str, book: Codebook, ranges: Mapping[str, Any], outcomes: Collection[str | None]
+) -> tuple[str, tuple[str, ...], str]:
     """Declared kind of a column, the labels that it may hold, and what is said of any other cell."""
     arms, weights = book.treatment.labels[::-1], book.sampling_weights
     if name == book.treatment.column and name not in book.levels:
@@ -340,8 +350,8 @@ def _declared(name: str, book: Codebook, ranges: Mapping[str, Any]) -> tuple[str
         return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
     if weights is not None and name == weights.column:
         return "sampling weight", (), f"no number: counts as {weights.missing:g}"
-    if name in ranges or name == book.outcome:
-        kind = "outcome" if name == book.outcome else "number"
+    if name in ranges or name in outcomes:
+        kind = "outcome" if name in outcomes else "number"
         return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
     if book.unit is not None and name == book.unit.column:
         return "person", (), ""
@@ -353,7 +363,11 @@ def _as_numbers(name: str) -> str:
 
 
 def _cells(
-    table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]
+    table: Table,
+    name: str,
+    book: Codebook,
+    ranges: Mapping[str, Any],
+    outcomes: Collection[str | None],
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
     """Cells of a column by kind, its labels, and those that nothing declares."""
     texts = labels(cells := table.cells(name), name)
@@ -363,7 +377,7 @@ def _cells(
     counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
     counts["numbers"] = sum(seen[cell] for cell, number in numbers.items() if not np.isnan(number))
     counts["dates"] = sum(seen[cell] for cell in distinct if _DATE.fullmatch(cell))
-    declared, known, _ = _declared(name, book, ranges)
+    declared, known, _ = _declared(name, book, ranges, outcomes)
     if known:
         odd.update({cell: times for cell, times in seen.items() if cell not in known})
     elif declared not in ("-", "unit", "person"):
