@@ -93,8 +93,8 @@ def _outcomes(options: dict[str, Any]) -> list[str]:
 
     tables = {} if options["domain"] is None else read_tables(options["domain"])
     listed = [own for own in (tables.get(kind) for kind in ("effect", "rule")) if isinstance(own, list)]
-    asked = [one for own in listed for one in own if isinstance(one, dict)]
-    return [str(one["outcome_column"]) for one in asked if "outcome_column" in one]
+    questions = [one for own in listed for one in own if isinstance(one, dict)]
+    return [str(one["outcome_column"]) for one in questions if "outcome_column" in one]
 
 
 def _record_sums(

@@ -246,10 +246,10 @@ class TableCells:
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
         logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
-        table, asked = replace(table, column=book.read(table.cells)), {book.outcome, *outcomes}
-        counted = {name: _cells(table, name, book, named, asked) for name in table.names}
+        table, known = replace(table, column=book.read(table.cells)), {book.outcome, *outcomes}
+        counted = {name: _cells(table, name, book, named, known) for name in table.names}
         counts, seen, odd = ({name: own[place] for name, own in counted.items()} for place in range(3))
-        return cls(book, named, asked, counts, seen, odd, Counter(table.damage))
+        return cls(book, named, known, counts, seen, odd, Counter(table.damage))
 
     def __add__(self, other: TableCells) -> TableCells:
         """Cell counts of the rows of both."""

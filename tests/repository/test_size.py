@@ -20,12 +20,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 208,
-    "lines": 49_665,
-    "classes": 375,
-    "names that other files use": 770,
-    "names that one other file uses": 273,
-    "lines of tests": 35_676,
+    "files": 182,
+    "lines": 47_147,
+    "classes": 364,
+    "names that other files use": 743,
+    "names that one other file uses": 268,
+    "lines of tests": 35_310,
     "pages": 40,
     "words of pages": 43_385,
 }
