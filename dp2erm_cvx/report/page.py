@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.answers import answer_blocks, answers
-from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.release.record import BaseRelease, Standing
 from dp2erm_cvx.release.story import Span, story_of
 from dp2erm_cvx.release.words import declared_tables, promised, units_of
 
@@ -187,12 +187,24 @@ def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
     return parts
 
 
+#: What a promise may rest on, the weakest last.
+_WEAKER = (
+    Standing.PRIVATE,
+    Standing.FITTED_BEFORE,
+    Standing.CONDITIONAL,
+    Standing.NOT_PRIVATE,
+    Standing.UNPROVEN,
+)
+
+
 def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
     """Joint promise of several releases of the same data, by basic composition, where that is one promise."""
     first = releases[0]
-    kinds = {(r.guarantee.relation, r.guarantee.standing, units_of(r), r.n_samples) for r in releases}
-    if len(kinds) > 1:
-        return ["Each of these releases has a promise of its own: they are not about the same data."]
+    if len({(r.guarantee.relation, units_of(r), r.n_samples) for r in releases}) > 1:
+        return [
+            "Each of these releases has a promise of its own: number or kind of their records differ. Of "
+            "people in several of them the epsilons add up."
+        ]
     spent = [(r.guarantee.epsilon, r.guarantee.delta) for r in releases]
     epsilon, delta = (math.fsum(part) for part in zip(*spent, strict=True))
     numbers = [
@@ -204,4 +216,9 @@ def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
     # what a question took over from another one here is spent once
     twice = [r.step(step) for r, step, of in numbers if step in r.before and of in owned]
     epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
-    return promised(replace(first, guarantee=replace(first.guarantee, epsilon=epsilon, delta=delta)))
+    weakest = max((r.guarantee.standing for r in releases), key=_WEAKER.index)
+    assumed = tuple(dict.fromkeys(text for r in releases for text in r.guarantee.assumptions))
+    spent_by_all = {"epsilon": epsilon, "delta": delta, "standing": weakest, "assumptions": assumed}
+    floor = max((r.domain.get("arm_floor") or 0 for r in releases), default=0)
+    whole = replace(first, guarantee=replace(first.guarantee, **spent_by_all))
+    return promised(replace(whole, domain={**first.domain, "arm_floor": floor or None}))

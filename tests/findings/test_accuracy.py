@@ -45,7 +45,7 @@ def accuracy_by_mass(arm_mass, mean):
     return float(np.mean(result)), float(np.mean(a))
 
 
-@pytest.mark.parametrize(("mean", "found"), [(5.0, 0.785), (20.0, 0.515)])
+@pytest.mark.parametrize(("mean", "result"), [(5.0, 0.785), (20.0, 0.515)])
 def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
     proportional, treated = accuracy_by_mass("proportional", mean)
     equal, _ = accuracy_by_mass("equal", mean)
@@ -74,7 +74,7 @@ def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper", re
 
 
 @pytest.mark.parametrize(
-    ("calibration", "epsilon", "outcome_bound", "theta_set", "found"),
+    ("calibration", "epsilon", "outcome_bound", "theta_set", "result"),
     [
         ("paper", 0.5, 2.0, L1Ball(0.1), 0.62),
         ("paper", 10.0, 2.0, L1Ball(5.0), 0.86),
@@ -106,7 +106,7 @@ def test_uniform_weights_are_a_strong_baseline():
     assert reached(model, range(10)) == pytest.approx(0.98, abs=0.01)
 
 
-@pytest.mark.parametrize(("n", "replicates", "found"), [(400, 10, 0.52), (100_000, 1, 0.54)])
+@pytest.mark.parametrize(("n", "replicates", "result"), [(400, 10, 0.52), (100_000, 1, 0.54)])
 def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n, replicates, result):
     test = simulate("tree", 10_000, rng=777)
     reached = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Standing
+from dp2erm_cvx.release.record import FITTED_BEFORE
 from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page
@@ -78,10 +79,19 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> No
     assert len(outside.split()) <= 350
     for name, release in asked.items():
         assert f"{name}: {story_of(release).headline}" in outside
-    assert "they are not about the same data" in outside  # 900 records, and 300
+    assert "a promise of its own: number or kind of their records differ" in outside  # 900 records, and 300
     same = {name: releases[name] for name in ("effect", "risks", "rule")}
     promise = read(release_page(same))[1]
     assert "changes by a factor of at most 404 (epsilon = 6)" in promise  # e^2, e^2 and e^2
+    effect, assumed = same["effect"], "step scale of a Pipeline " + FITTED_BEFORE
+    guarantee = replace(effect.guarantee, standing=Standing.CONDITIONAL)
+    learned = replace(effect.guarantee, standing=Standing.FITTED_BEFORE, assumptions=(assumed,))
+    floor = replace(effect, guarantee=learned, domain={**effect.domain, "arm_floor": 20})
+    for one in (replace(effect, guarantee=guarantee), floor):  # the weaker standing is that of all
+        promise = read(release_page(same | {"again": one}))[1]
+        assert "(epsilon = 8)" in promise
+        assert "CONDITIONAL: what follows holds" in promise
+    assert "at least 20 records in each arm" in promise
     assert "groups: M" in outside
     seeded = release_page({"huber": releases["huber"], "itr": releases["itr"]})
     assert "huber: NOT PRIVATE" in seeded

@@ -142,7 +142,7 @@ def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatc
     assert not solve(instance, solver="clarabel", throw=False).certified
 
 
-@pytest.mark.parametrize("found", [np.nan, np.inf])
+@pytest.mark.parametrize("result", [np.nan, np.inf])
 def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, result):
     instance = bind(user(norm), RECORDS)
     point = solve(instance, solver="clarabel").point
