@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.calibration.numbers import analytic_delta
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.privacy import Budget
@@ -220,16 +221,18 @@ def _jointly(release: BaseRelease) -> bool:
 
 
 def _hides(step: StepStatement) -> bool:
-    """False where pure noise loses more than epsilon for certain: what it must hide, in scales."""
+    """False where noise loses more than is stated for certain: by what it must hide, in scales."""
     covered = step.numerical
     if covered is not None and not (covered.scale > 0.0 and 0.0 < covered.epsilon <= step.epsilon):
         return False
     moved = step.sensitivity
     if step.perturbed is not Perturbed.OUTPUT:
         moved = None if step.gradient_radius is None else step.gradient_radius * step.stability
-    return (
-        step.noise is Noise.GAUSSIAN or moved is None or 0.0 <= moved <= step.epsilon * step.scale * _ROUNDING
-    )
+    if not moved or step.noise is not Noise.GAUSSIAN:
+        return not moved or 0.0 <= moved <= step.epsilon * step.scale * _ROUNDING
+    # a shift alone loses that, whatever else is lost
+    ratio = moved / step.scale / _ROUNDING
+    return moved > 0.0 and analytic_delta(ratio, step.epsilon) <= step.delta * _ROUNDING
 
 
 def _refused(constant: str) -> Any:

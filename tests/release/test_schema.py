@@ -76,6 +76,7 @@ def test_what_no_file_states_is_refused_in_one_line(text, change, complaint) -> 
         (lambda plain: plain["steps"][0].update(epsilon=-0.1), "epsilon"),
         (lambda plain: plain["steps"][1].update(sensitivity=None), "sensitivity"),
         (lambda plain: plain["steps"][0].update(scale=1e-6), "too little noise"),
+        (lambda plain: plain["steps"][1].update(scale=plain["steps"][1]["scale"] / 3), "too little noise"),
         (lambda plain: plain["steps"][1].update(delta=0.0), "Gaussian noise is not pure"),
         (lambda plain: plain.update(parameters=["x"]), "a name for every value"),
     ],
