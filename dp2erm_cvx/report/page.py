@@ -188,13 +188,7 @@ def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
 
 
 #: What a promise may rest on, the weakest last.
-_WEAKER = (
-    Standing.PRIVATE,
-    Standing.FITTED_BEFORE,
-    Standing.CONDITIONAL,
-    Standing.NOT_PRIVATE,
-    Standing.UNPROVEN,
-)
+_WEAKER = (Standing.PRIVATE, Standing.FITTED_BEFORE, Standing.CONDITIONAL, *list(Standing)[3:])
 
 
 def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
@@ -218,7 +212,6 @@ def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
     epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
     weakest = max((r.guarantee.standing for r in releases), key=_WEAKER.index)
     assumed = tuple(dict.fromkeys(text for r in releases for text in r.guarantee.assumptions))
-    spent_by_all = {"epsilon": epsilon, "delta": delta, "standing": weakest, "assumptions": assumed}
-    floor = max((r.domain.get("arm_floor") or 0 for r in releases), default=0)
-    whole = replace(first, guarantee=replace(first.guarantee, **spent_by_all))
-    return promised(replace(whole, domain={**first.domain, "arm_floor": floor or None}))
+    whole = replace(first.guarantee, epsilon=epsilon, delta=delta, standing=weakest, assumptions=assumed)
+    floor = max(r.domain.get("arm_floor") or 0 for r in releases) or None
+    return promised(replace(first, guarantee=whole, domain={**first.domain, "arm_floor": floor}))
