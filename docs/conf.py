@@ -44,12 +44,12 @@ nitpicky = True
 nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
     ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|sklearn|types)\..*"),
-    ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|(np|pd)\..*"),
+    ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|arb|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),
     (
         "py:class",
-        r"ArmMass|Block|CausalSettings|Released|Statistic|dp2erm_cvx.(plan.shared.Earlier|tables.Table)|"
+        r"ArmMass|Block|CausalSettings|Released|Statistic|dp2erm_cvx.(plan.shared.Earlier|tables.Table|program.separable.BalancedProgram)|"
         r"TypeAliasForwardRef",
     ),
     ("py:class", r"0\.5"),

@@ -197,7 +197,7 @@ def calibrate_saturating(
     Gamma and box noise by Theorem 15: ``scale = M S V / epsilon`` (box noise: S V), and gamma is the least
     with ``a u + k h(u) <= a`` for all u in [0, 1], ``a = epsilon / V``, ``k = kappa M^2 / (n (gamma +
     mu_R))``. In a ball by Theorem 19: the least scale at a ``gamma``, by default that of
-    :func:`ball_gamma`. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more noise, and
+    ``ball_gamma``. Gaussian noise by Theorem 16, for the whole epsilon. Rounding goes to more noise, and
     gamma is at least ``1e-8`` of the bound on the trace. Raises CalibrationError where the loss is no such
     loss, the bound does not cover what is declared or floating point gives out; and DeclarationError.
     """

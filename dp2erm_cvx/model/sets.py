@@ -22,7 +22,7 @@ from dp2erm_cvx.text import Written
 class ConvexSet(Written, abc.ABC):
     """A choice of Theta: a set of R^p that a second stage may be constrained to."""
 
-    #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
+    #: Names of the scalar parameters that ``constraints`` asks for, in order.
     parameters: ClassVar[tuple[str, ...]] = ("radius",)
     #: Order of the norm.
     order: ClassVar[Any] = 2
