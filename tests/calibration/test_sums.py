@@ -70,6 +70,9 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
     stated, m = _ROWS[law].moved(largest, other, pure), noise.multipliers
     scores, counted = range(-largest, largest + 1), law is SumLaw.COUNTED_ARMS
     marks = [(0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.0, 0.0)] if counted else [(0.0,), (1.0,)]
+    closed = 2 * (largest + other) * (19 * largest - other) if pure else 32 * largest * (largest + other)
+    # edges of the octagon reach beyond its corners
+    assert stated == closed + (max(7 * largest - 9 * other, 0) ** 2 // 16 + 1 if pure and counted else 0)
     points = {
         noise.totals([k], [j], *([one] for one in mark))
         for k, j, mark in itertools.product(scores, scores, marks)
@@ -84,9 +87,8 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
         assert real[0].sensitivity <= real[1].sensitivity < 1.03 * real[0].sensitivity
         assert noise.totals([3.0, 3.0], [1.0, 1.0], [1, 0], [0.0, 0.0]) == (0,) * 6
         assert m[5] >= 13 * largest**2
-        if (
-            m[5] < m[0] * largest
-        ):  # nothing is left: were h to count any more, a silent record would be too much
+        # nothing is left: were h to count any more, a silent record would be too much
+        if m[5] < m[0] * largest:
             assert result > stated - 1 - stated * 1e-9
 
 

@@ -84,10 +84,10 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> No
     promise = read(release_page(same))[1]
     assert "changes by a factor of at most 404 (epsilon = 6)" in promise  # e^2, e^2 and e^2
     effect, assumed = same["effect"], "step scale of a Pipeline " + FITTED_BEFORE
-    guarantee = replace(effect.guarantee, standing=Standing.CONDITIONAL)
+    weak = replace(effect, guarantee=replace(effect.guarantee, standing=Standing.CONDITIONAL))
     learned = replace(effect.guarantee, standing=Standing.FITTED_BEFORE, assumptions=(assumed,))
     floor = replace(effect, guarantee=learned, domain={**effect.domain, "arm_floor": 20})
-    for one in (replace(effect, guarantee=guarantee), floor):  # the weaker standing is that of all
+    for one in (weak, floor):  # the weaker standing is that of all
         promise = read(release_page(same | {"again": one}))[1]
         assert "(epsilon = 8)" in promise
         assert "CONDITIONAL: what follows holds" in promise

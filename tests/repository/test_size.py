@@ -25,7 +25,7 @@ LIMITS = {
     "classes": 364,
     "names that other files use": 743,
     "names that one other file uses": 267,
-    "lines of tests": 35_321,
+    "lines of tests": 35_323,
     "pages": 40,
     "words of pages": 43_385,
 }
