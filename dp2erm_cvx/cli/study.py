@@ -89,11 +89,11 @@ def _public(options: dict[str, Any]) -> library.Domain | library.PrivateRanges:
 
 def _outcomes(options: dict[str, Any]) -> list[str]:
     """Outcomes of their own that the questions of a study have."""
-    from dp2erm_cvx.domain_file import read_tables
+    from dp2erm_cvx.domain_file import STUDY, read_tables
 
     tables = {} if options["domain"] is None else read_tables(options["domain"])
-    listed = [own for own in (tables.get(kind) for kind in ("effect", "rule")) if isinstance(own, list)]
-    questions = [one for own in listed for one in own if isinstance(one, dict)]
+    several = [own if isinstance(own, list) else [own] for own in map(tables.get, STUDY)]
+    questions = [one for own in several for one in own if isinstance(one, dict)]
     return [str(one["outcome_column"]) for one in questions if "outcome_column" in one]
 
 

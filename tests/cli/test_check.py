@@ -384,10 +384,10 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     Path("wards.toml").write_text("binary_outcome = true\n" + study + both)
     assert run("run", "wards.toml", *words).exit_code == 0  # the other outcome is of more values
     assert run("effect", *command).exit_code == 0
-    listed = done("check", words[0], "--domain", "wards.toml").stdout
-    assert [re.split("  +", line)[1] for line in listed.splitlines() if line.startswith("days ")] == [
-        "outcome"
-    ]
+    single = both.replace("[[effect]]\nname = 'event'\n", "").replace("[[effect]]", "[effect]")
+    for text in (both, single):
+        Path("wards.toml").write_text(study + text)
+        assert re.search(r"^days +outcome ", done("check", words[0], "--domain", "wards.toml").stdout, re.M)
 
 
 def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
