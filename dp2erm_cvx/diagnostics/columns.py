@@ -28,6 +28,8 @@ _KEPT = 10_000
 _IDENTIFIER = re.compile(
     r"(^|[_\W])(id|mrn|person|patient|subject|participant|case)(no|nr|id)?($|[_\W])", re.I
 )
+#: Numbers that files write where there is none: -1, -9, -88, 999.
+_CODE = re.compile(r"-[1789]|-?([789])\1+")
 _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 
@@ -311,9 +313,24 @@ class TableCells:
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:g}']"
             )
         notes += _spelled(odd, known)
-        if declared == "number" and name not in book.log and self._varies_by_factors(name):
+        if declared in ("number", "outcome") and (codes := self._codes(name)):
+            cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
+            line = f'[cells] {key(name)} = {{ synonyms = {{ "" = {json.dumps(codes)} }} }}'
+            notes.append(f"{cells}: far from the other numbers; if it stands for a missing one, {line}")
+        elif declared == "number" and name not in book.log and self._varies_by_factors(name):
             notes.append(f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that")
         return facts | {"notes": notes}
+
+    def _codes(self, name: str) -> list[str]:
+        """Labels that look like codes of a missing number: below 0, or far above, and alone there."""
+        labels = list(self.seen[name])
+        numbers = dict(zip(labels, numbers_or_nan(labels, "") if labels else (), strict=True))
+        codes = [label for label in numbers if _CODE.fullmatch(label) and self.seen[name][label] >= 5]
+        plain = [number for label, number in numbers.items() if label not in codes and number == number]
+        if len(plain) < 5:
+            return []
+        low, far = min(plain), max(plain) + (max(plain) - min(plain)) / 10
+        return sorted(code for code in codes if numbers[code] > far or numbers[code] < 0 <= low)
 
     def _varies_by_factors(self, name: str) -> bool:
         """True if numbers above 0 have a long tail that their logarithms lack, by the moment of skewness."""

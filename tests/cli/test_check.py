@@ -16,7 +16,7 @@ from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.tables import read_frame
+from dp2erm_cvx.tables import numbers_or_nan, read_frame
 from tests.command_line import done, refused, run
 
 HEADER = ("Patient", "Datum", "Alter", "Schwere", "Region", "Raucher", "Arm", "Punkte")
@@ -240,6 +240,28 @@ def test_a_report_of_a_frame():
     (logged,) = TableCells.of(read_frame(pd.DataFrame({"dose": dose})), book, declared).report()
     assert (logged["declared"], logged["notes"]) == ("number", [])
     assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "plain", "hinted"),
+    [
+        (-9, range(100), True),
+        (999, range(100), True),
+        (99, range(100), False),  # follows 98
+        (9, range(8), False),
+        (-9, range(-60, 60), False),
+        (-5, range(100), False),
+    ],
+)
+def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_says(code, plain, hinted):
+    table = read_frame(pd.DataFrame({"age": [*map(str, [*plain] * 2), *[str(code)] * 6]}))
+    (age,) = TableCells.of(table, None, {"age": (0, 100)}).report()
+    assert [f"{code} (6): far from the other numbers" in note for note in age["notes"]] == [True] * hinted
+    assert hinted is (f'[cells] age = {{ synonyms = {{ "" = ["{code}"] }} }}' in " ".join(age["notes"]))
+    book = Codebook(cells={"age": {"synonyms": {"": [str(code)]}}})
+    assert np.isnan(numbers_or_nan(book.read(table.cells)("age"), "age")[-6:]).all()
+    (read,) = TableCells.of(table, book, {"age": (0, 100)}).report()
+    assert (read["missing"], read["notes"]) == (6 + 2 * (code in plain), [])
 
 
 @pytest.mark.parametrize(
