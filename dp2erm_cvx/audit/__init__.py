@@ -17,7 +17,6 @@ from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, s
 from dp2erm_cvx.audit.finding import Declared, Finding, replay
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, Verdict, claims_of
 from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise, audit_repeats
-from dp2erm_cvx.audit.rounds import TightnessCell, tightness
 from dp2erm_cvx.audit.runs import Attack, Counted, RunsAudit, audit_runs, search_runs
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
@@ -39,7 +38,6 @@ __all__ = [
     "SearchPlan",
     "Split",
     "StabilityAudit",
-    "TightnessCell",
     "Verdict",
     "audit_additive",
     "audit_density",
@@ -54,5 +52,4 @@ __all__ = [
     "search_additive",
     "search_density",
     "search_runs",
-    "tightness",
 ]

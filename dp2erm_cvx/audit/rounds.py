@@ -1,14 +1,9 @@
-"""The looks of a stability audit: each tries one kind of neighbor; the worst pairs are solved in full.
-
-Short searches at other sizes and ridges say how tight a bound is there.
-"""
+"""The looks of a stability audit: each tries one kind of neighbor; the worst pairs are solved in full."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,13 +11,11 @@ import numpy as np
 
 from dp2erm_cvx.audit.movement import (
     Claim,
-    Interval,
     NeighborPair,
     Quantity,
     SolverCheck,
     Verdict,
     check,
-    claims_of,
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
@@ -30,10 +23,8 @@ from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
-from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.universe import Universe
 
 #: The name of the search over base datasets.
@@ -68,8 +59,8 @@ class Rounds:
 
     ``source`` draws the datasets whose neighbors are tried, None for the search over base datasets alone.
     ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves one in
-    so many neighbors again. ``few`` records are those that the declared problem takes. ``compare``: a fast
-    surrogate has to agree with full solves on a sample. ``digest`` is by what a checkpoint knows the data.
+    so many neighbors again. ``few`` records are those that the declared problem takes. ``digest`` is by what
+    a checkpoint knows the data.
     """
 
     program: FirstStage
@@ -81,7 +72,6 @@ class Rounds:
     seed: int = 0
     solver: str = ""
     few: bool = True
-    compare: bool = True
     digest: str | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +79,7 @@ class Rounds:
         # so many covariates as are given data, but a base dataset needs no more than three
         small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
         # a surrogate that is off wastes a search, but what is reported is solved in full
-        sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1])) if self.compare else None
+        sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         self.surrogate = Surrogate.of(self.program, small, sample) if BASE in self.names else None
         self._base: tuple[int, Base] | None = None
 
@@ -294,106 +284,3 @@ def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pa
 
     logs = np.log(np.maximum(start.count[0, active], 0.3))
     return np.append(start.X[0, rows].ravel() / bound, logs), pairs
-
-
-@dataclass(frozen=True)
-class TightnessCell:
-    """The largest V that a short search found with ``n_samples`` records and a ``ridge``.
-
-    ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
-    program has none; ``movement`` is None where there is no bound or no search, which ``refusal`` explains,
-    or where the search found no neighbors.
-    """
-
-    n_samples: int
-    ridge: float | None
-    bounds: dict[str, float]
-    movement: Interval | None
-    refusal: str | None = None
-
-    @property
-    def violations(self) -> tuple[str, ...]:
-        """The bounds that the certified movement exceeds, whatever the numerical error is."""
-        low = 0.0 if self.movement is None else self.movement.low
-        return tuple(name for name, bound in self.bounds.items() if low > bound)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {**asdict(self), "violations": list(self.violations)}
-
-
-#: Multiples of the declared n and of the declared ridge.
-SIZES, RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 1.0, 10.0)
-
-
-def tightness(
-    program: FirstStage,
-    universe: Universe,
-    *,
-    sizes: Iterable[float] | None = None,
-    ridges: Iterable[float] | None = None,
-    search: SearchPlan | None = None,
-) -> tuple[TightnessCell, ...]:
-    """Search at several n with the declared ridge, and at several ridges with the declared n.
-
-    No data are read. A public arm floor grows and shrinks with n, so that cells are comparable.
-
-    Parameters
-    ----------
-    sizes, ridges
-        Default: the multiples ``SIZES`` of n and ``RIDGES`` of the ridge; a program without a positive
-        setting ``ridge`` is searched over n alone.
-    search
-        Limits for every cell; default: 4,000 neighbors.
-
-    A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
-    Raises DeclarationError for an invalid argument.
-    """
-    search = SearchPlan(evaluations=4000) if search is None else search
-    program, n_samples = program.resolve(universe.domain), universe.n_samples
-    declared = getattr(program, "ridge", None) or None
-    if sizes is None:
-        sizes = sorted({max(2, round(n_samples * share)) for share in SIZES})
-    if ridges is None:
-        ridges = [] if declared is None else [declared * factor for factor in RIDGES]
-    elif declared is None:
-        raise DeclarationError(f"ridges: {program.name} has no ridge to vary")
-    places = [(whole_number("sizes", n, at_least=2), declared) for n in sizes]
-    places += [(n_samples, public_number("ridges", ridge, above=0.0)) for ridge in ridges]
-    alone = dataclasses.replace(search, workers=1, checkpoint=None, progress=None)
-    tasks = [(program, universe, *place, alone) for place in dict.fromkeys(places)]
-    cells: list[TightnessCell] = []
-    for cell in run_tasks(_cell, tasks, workers=search.workers):
-        cells.append(cell)
-        if search.progress is not None:
-            search.progress(len(cells) / len(tasks), len(cells), 0.0)
-    return tuple(cells)
-
-
-def _cell(
-    program: FirstStage, universe: Universe, n: int, ridge: float | None, search: SearchPlan
-) -> TightnessCell:
-    domain = universe.domain
-    if domain.arm_floor:
-        # rounded down, so that two such arms fit into n records
-        floor = max(1, math.floor(domain.arm_floor * n / universe.n_samples))
-        domain = dataclasses.replace(domain, arm_floor=floor)
-    if ridge is not None:
-        changed: Any = program
-        program = dataclasses.replace(changed, ridge=ridge)
-    universe, bounds = Universe(domain, n, universe.n_features), dict[str, float]()
-    try:
-        claims, refused = claims_of(program, universe)
-        # V <= W1, and a bound on V itself replaces the one on W1
-        kinds = (Quantity.W1, Quantity.V)
-        bounds = {one.name: one.bound for kind in kinds for one in claims if one.quantity is kind}
-        if not bounds:
-            return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
-        # every cell is small: comparing its surrogate with full solves would cost more than the search
-        rounds = Rounds(program, universe, claims, (BASE,), seed=search.seed, compare=False)
-        best = rounds.explored(search).best.get(Quantity.V, [])
-        pairs = [pair for _, one in best if (pair := rounds.pair(one)) is not None]
-        moved = resolve(program, pairs[:1])[0].movements[Quantity.V] if pairs else None
-    except Dp2ermError as error:
-        return TightnessCell(n, ridge, bounds, None, f"not searched: {error}" if bounds else str(error))
-    return TightnessCell(n, ridge, bounds, moved)

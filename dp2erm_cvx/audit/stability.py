@@ -26,7 +26,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds, TightnessCell
+from dp2erm_cvx.audit.rounds import BASE, Rounds
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
@@ -52,7 +52,7 @@ class StabilityAudit(Shown):
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
     certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
     where data were given: movements then depend on them. ``refused`` gives, by family, why it states no
-    bound. A report shows it under its ``title``, with short searches of :func:`tightness` beside it.
+    bound. A report shows it under its ``title``.
     """
 
     program: FirstStage
@@ -69,12 +69,11 @@ class StabilityAudit(Shown):
     check: SolverCheck
     private: bool
     title: str = ""
-    tightness: tuple[TightnessCell, ...] = ()
 
     @property
     def violated(self) -> bool:
-        """True if a bound was violated, by the audit itself or in a cell of its tightness."""
-        return bool(self.violations) or any(cell.violations for cell in self.tightness)
+        """True if a bound was violated."""
+        return bool(self.violations)
 
     @property
     def violations(self) -> tuple[Verdict, ...]:
@@ -132,7 +131,6 @@ class StabilityAudit(Shown):
             "searched": list(self.searched),
             "check": asdict(self.check),
             **{name: getattr(self, name) for name in names},
-            "tightness": [cell.to_dict() for cell in self.tightness],
             "proof": False,
         }
 

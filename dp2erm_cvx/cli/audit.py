@@ -51,7 +51,6 @@ _size_option = opt.field_option(
 @click.option("--plant", type=opt.Number(), help="Exit with 1 unless V over this is refuted.")
 @click.option("--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
-@click.option("--no-tightness", is_flag=True, help="Leave out searches at other n and ridges.")
 @opt.json_option
 @click.pass_context
 def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
@@ -59,9 +58,9 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
     too, for the data holder only. A search refutes a bound or says nothing. The exit code is 1 where a bound
-    is violated, and with --plant 2 also unless it refutes V/2 beside V. Short searches at other n and ridges
-    come on top. Without --program the sums of an effect are audited, at epsilon = 1, for a domain of persons
-    or of several arms: neighbors replace all records of a person.
+    is violated, and with --plant 2 also unless it refutes V/2 beside V. Without --program the sums of an
+    effect are audited, at epsilon = 1, for a domain of persons or of several arms: neighbors replace all
+    records of a person.
     """
     if options["replay"] is not None:
         return _replayed(data, program, options)
@@ -125,8 +124,7 @@ def _refuse_data(options: dict[str, Any], names: Sequence[str]) -> None:
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
     with screen.progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit import SearchPlan, audit_stability, tightness
-        from dp2erm_cvx.audit.stability import LARGEST_DECLARED
+        from dp2erm_cvx.audit import audit_stability
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.sampling import refuse
 
@@ -141,26 +139,19 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
             columns = whole_number("--n-features", columns, at_least=1)
             universe = library.Universe(domain, whole_number("--n", n, at_least=2), columns)
-        blocked = isinstance(records, BlockedDataset)
-        if blocked:  # the processes pass over these
+        if isinstance(records, BlockedDataset):  # the processes pass over these
             if options["save"] is not None:
                 raise DeclarationError("--save writes two whole datasets: read into memory by --blocks never")
             search = dataclasses.replace(search, workers=1)
         (task,) = bar.task_ids
 
-        def update(share: float, evaluations: int = 0, ratio: float = 0.0) -> None:
-            tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound" if evaluations else "tightness"
+        def update(share: float, evaluations: int, ratio: float) -> None:
+            tried = f"{evaluations:,} neighbors, up to {ratio:.0%} of a bound"
             bar.update(task, completed=100 * share, description=tried)
 
         long = dataclasses.replace(search, checkpoint=options["checkpoint"], progress=update)
         result = audit_stability(first, records, universe or domain, solver=options["checker"], search=long)
-        n = min(result.universe.n_samples, LARGEST_DECLARED) if blocked else result.universe.n_samples
-        small = library.Universe(domain, n, min(result.universe.n_features, 3))
-        few, seconds = search.evaluations, search.seconds
-        limits = few and max(1, few // 20), seconds and seconds / 20
-        short = SearchPlan(*limits, search.seed, search.workers, progress=lambda share, *_: update(share))
-        cells = () if options["no_tightness"] else tightness(first, small, search=short)
-    return dataclasses.replace(result, title=result.program.name, tightness=cells)
+    return dataclasses.replace(result, title=result.program.name)
 
 
 def _of_sums(options: dict[str, Any]) -> Finding:
@@ -204,10 +195,6 @@ def _show_verdicts(result: StabilityAudit) -> None:
         claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
         table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share)
     console.print(table)
-    for cell in result.tightness:
-        if cell.violations and cell.movement is not None:
-            place = f"n = {cell.n_samples}" + ("" if cell.ridge is None else f", ridge {cell.ridge:g}")
-            console.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")
     console.print(result.notes())
 
 

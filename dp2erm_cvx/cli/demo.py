@@ -97,7 +97,7 @@ def demo_command(
             "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
             "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
         )
-        words = "audit --program entropy_balancing --domain {rule} --n 400 --no-tightness"
+        words = "audit --program entropy_balancing --domain {rule} --n 400"
         words += " --workers -1 --output-dir {folder}" + " --no-page" * bool(missing())
         run(f"{words} --seconds {audit_seconds:g}")
 

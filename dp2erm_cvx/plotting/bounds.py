@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dp2erm_cvx.audit import TightnessCell, Verdict
+    from dp2erm_cvx.audit import Verdict
     from dp2erm_cvx.compare import BoundCurve
 
 
@@ -88,37 +88,6 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
 def _share(movement: float, verdict: Verdict) -> float:
     # a bound of next to nothing has no place on an axis
     return min(movement / max(verdict.claim.bound, 1e-12 * movement, 1e-300), _FARTHEST)
-
-
-def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: float | None) -> str:
-    """Largest V and bounds on V, over n at the declared ridge and over the ridge at the declared n."""
-    over_n = sorted((cell for cell in cells if cell.ridge == ridge), key=lambda cell: cell.n_samples)
-    over_ridge = sorted(
-        (cell for cell in cells if cell.n_samples == n_samples and cell.ridge is not None),
-        key=lambda cell: cell.ridge or 0.0,
-    )
-    panels = [("number of records n", [(float(cell.n_samples), cell) for cell in over_n])]
-    if len(over_ridge) > 1:
-        panels.append(("ridge", [(cell.ridge or 0.0, cell) for cell in over_ridge]))
-    figure = new_figure(4.2 * len(panels) + 0.6, 3.4)
-    for ax, (label, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        names = list(dict.fromkeys(name for _, cell in points for name in cell.bounds))
-        for color, name in zip(
-            _COLORS, sorted(names, key=lambda name: name not in ("sharp", "stated")), strict=False
-        ):
-            line = [(x, cell.bounds[name]) for x, cell in points if name in cell.bounds]
-            ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")
-        reached = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]
-        if reached:
-            ax.plot(*zip(*reached, strict=True), "o", color=_FOUND, markersize=5, label="largest found")
-        ax.set(xscale="log", yscale="log", xlabel=label, ylabel="V")
-        places = [x for x, _ in points]
-        ax.set_xticks(places, [f"{x:,.0f}" if x >= 10 else f"{x:.3g}" for x in places])
-        ax.set_xticks([], minor=True)
-        _plain(ax)
-    for text in figure.axes[0].legend(frameon=False, fontsize="small").get_texts():
-        text.set_parse_math(False)
-    return _svg(figure, "Largest V reached and bounds on V, over n and over the ridge")
 
 
 def _plain(ax: Axes) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
+from dp2erm_cvx.plotting.bounds import shares_figure
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.report.page import check_installed, rendered
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit import StabilityAudit, TightnessCell
+    from dp2erm_cvx.audit import StabilityAudit
     from dp2erm_cvx.audit.movement import NeighborPair
     from dp2erm_cvx.universe import Universe
 
@@ -43,32 +43,22 @@ def _title(audit: Audit) -> str:
 
 
 def _headline(audits: Sequence[Audit]) -> str:
-    """One line on what all audits and the short searches beside them come to."""
+    """One line on what all audits come to."""
     stability: list[StabilityAudit] = [audit for audit in audits if _is_stability(audit)]
     guarantees = [audit for audit in audits if not _is_stability(audit)]
     wrong = [verdict for audit in stability for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in stability)
     bounds = sum(len(audit.verdicts) for audit in stability)
-    elsewhere = [cell for audit in stability for cell in audit.tightness if cell.violations]
     known = [verdict.claim.name for verdict in wrong]
-    known += [name for cell in elsewhere for name in cell.violations]
     known += [_title(audit) for audit in guarantees if _violated(audit)]
     counted = [f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"] if stability else []
     counted += [f"{sum(map(_violated, guarantees))} of {len(guarantees)} guarantees"] if guarantees else []
     if known:
         names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
-        places = [_place(cell) for cell in elsewhere]
-        if places:
-            more = " and elsewhere" if places[3:] else ""
-            counted.append(f"by short searches at {'; '.join(places[:3])}{more}")
         return f"Violated: {names} ({'; '.join(counted)})"
     if not guarantees:
         return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
     return f"Nothing was violated ({'; '.join(counted)}): a search, not a proof"
-
-
-def _place(cell: TightnessCell) -> str:
-    return f"n = {cell.n_samples:,}" + ("" if cell.ridge is None else f", ridge {cell.ridge:.3g}")
 
 
 def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
@@ -141,14 +131,12 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
 
     drawn = []
     for audit, violated in zip(audits, wrong, strict=True):
-        shares, tight, facts = None, None, None
+        shares = facts = None
         if _is_stability(audit):
-            n, ridge = audit.universe.n_samples, getattr(audit.program, "ridge", None) or None
-            tight = Markup(tightness_figure(audit.tightness, n, ridge)) if audit.tightness else None
             shares = Markup(shares_figure(audit.verdicts))
         else:
             facts = list(_flat({key: fact for key, fact in _facts(audit).items() if key != "title"}))
-        drawn.append((audit, _title(audit), violated, shares, tight, facts))
+        drawn.append((audit, _title(audit), violated, shares, facts))
     return rendered(
         "audit.html.j2",
         neighbor_in_words=neighbor_in_words,

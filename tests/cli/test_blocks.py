@@ -44,7 +44,7 @@ def test_blocks_release_what_memory_does(words, monkeypatch):
 
 def test_blocks_are_audited():
     words = ["audit", "data.csv", *EFFECT[2:8], "--program", "ipw_logistic", "--ridge", "0.1"]
-    words += ["--solves", "100", "--no-tightness"]
+    words += ["--solves", "100"]
     result = done(*with_data(words, "many"))
     actual = json.loads(result.stdout)
     assert actual["check"]["solver"] == "first_certified"

@@ -77,7 +77,7 @@ def test_an_audit_of_a_file_and_its_worst_pair(workers):
         "--program", "weights.py", "--ridge", "0.2", "--covariate-bound", "1", "--n", "40", "--solves",
         "100",
     ]  # fmt: skip
-    words += ["--no-page", "--no-tightness", "--save", "pair", "--workers", workers]
+    words += ["--no-page", "--save", "pair", "--workers", workers]
     done("audit", *words)
     assert "unknown program 'my_weights'" in run("audit", "--replay", "pair").stderr
     assert "not violated" in done("audit", "--replay", "pair", "--program", "weights.py").stdout
@@ -185,7 +185,7 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
         "[dp2erm_cvx.problems]\nmatching = matching_weights\n", encoding="utf-8"
     )
     options = ["--program", "matching_plugin", "--ridge", "0.1", "--covariate-bound", "1"]
-    plain = ["--no-page", "--no-tightness", "--json"]
+    plain = ["--no-page", "--json"]
     commands = [
         ["programs", "--json"],
         ["check-program", "matching_plugin", "--solves", "20"],

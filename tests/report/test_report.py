@@ -22,11 +22,10 @@ from dp2erm_cvx.audit import (
     audit_runs,
     audit_stability,
     search_additive,
-    tightness,
 )
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Bound, kernel_stage, scheme
+from dp2erm_cvx.program import Bound, scheme
 from dp2erm_cvx.report import audit, audit_facts, audit_page
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
@@ -40,8 +39,7 @@ WRONG = "<script>alert(1)</script> & $half$"
 @pytest.fixture(scope="module")
 def held():
     result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=SearchPlan(200))
-    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=SearchPlan(60))
-    return dataclasses.replace(result, title="IPW of 60", tightness=cells)
+    return dataclasses.replace(result, title="IPW of 60")
 
 
 @scheme(cap=2.0)
@@ -111,7 +109,7 @@ def test_the_page_says_what_was_found_and_how_to_repeat_it(held):
     for verdict in held.verdicts:
         assert f"{verdict.claim.name}, {verdict.claim.quantity}" in text
     assert text.count(": no proof") == len(held.verdicts)
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 1
     assert page == audit_page([held], command="dp2erm audit --seed 0")
 
 
@@ -134,35 +132,9 @@ def test_the_facts_are_those_of_the_audits(held, violated):
     assert facts["versions"].keys() >= {"Python", "dp2erm-cvx", "cvxpy", "clarabel"}
     first, second = facts["audits"]
     assert first["verdicts"] == held.to_dict()["verdicts"]
-    assert [cell["n_samples"] for cell in first["tightness"]] == [30, 60, 60]
-    assert second["tightness"] == []
     assert all(verdict["violated"] for verdict in second["verdicts"])
     for sections in ([held], [held, violated]):
         assert audit_facts(sections)["headline"] in read(audit_page(sections))[1]
-
-
-def test_a_bound_violated_in_a_short_search_leads_too(held):
-    cell = dataclasses.replace(held.tightness[0], bounds={"sharp": 2.1, "universal": 60.0})
-    section = dataclasses.replace(held, tightness=(cell, *held.tightness[1:]))
-    assert not held.violated
-    assert section.violated
-    assert cell.violations == ("sharp",)
-    page = audit_page([section])
-    _, text = read(page)
-    assert 'class="headline bad"' in page
-    assert "Violated: “sharp”" in text
-    assert "by short searches at n = 30, ridge 0.1" in text
-    assert text.count("VIOLATED") == 1
-    assert audit_facts([section])["audits"][0]["tightness"][0]["violations"] == ["sharp"]
-
-
-def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
-    monkeypatch.setattr(kernel_stage, "_memory", lambda: 6 * 8 * 50.0**2)
-    universe = Universe(Domain(1, 1, arm_floor=10), 40, 2)
-    cells = tightness(reference_program("mmd", ridge=1.0), universe, search=SearchPlan(30))
-    assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}
-    for cell in cells:
-        assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
 
 
 def test_neighbors_are_told_without_values():
@@ -201,12 +173,9 @@ def test_a_page_serves_audits_of_every_kind_and_the_pairs_of_searches(held):
         audit_page([held, "an audit"])
 
 
-def test_a_page_needs_its_packages_and_an_audit_of_cells_that_there_are(held, monkeypatch):
+def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
     with pytest.raises(DeclarationError, match="nothing to report"):
         audit_page([])
-    for given in ({"sizes": [1]}, {"ridges": [0.0]}, {"sizes": [2.5]}):
-        with pytest.raises(DeclarationError):
-            tightness(IPW, Universe(UNIT, 40, 2), **given)
     monkeypatch.setattr(pages, "find_spec", lambda name: None if name == "jinja2" else object())
     with pytest.raises(DeclarationError, match="reports"):
         audit_page([held])
