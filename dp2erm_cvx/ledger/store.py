@@ -36,11 +36,14 @@ _SCHEMA = (
 def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
     """A transaction that no other writer can interleave: on disk when the block has ended, or undone.
 
-    Raises LedgerError where the file is missing (unless ``create``), is no ledger, stays locked or cannot be
-    written. Warns, by the name of the file, that it waits.
+    Raises LedgerError where the file is missing (unless ``create``), is no ledger, has a hard link, stays
+    locked or cannot be written. Warns, by the name of the file, that it waits.
     """
     if not create and not os.path.isfile(path):
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
+    if os.path.isfile(path) and os.stat(path).st_nlink > 1:
+        # SQLite's journal has the name of the file: the other name does not see, or later undoes, it
+        raise LedgerError(f"{path}: has another name (a hard link), so that charges get lost: leave one")
     mode = "rwc" if create else "rw"
     try:
         address = f"{path.as_uri()}?mode={mode}"

@@ -5,6 +5,7 @@ import multiprocessing
 import sqlite3
 import warnings
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -308,6 +309,26 @@ def test_curves_are_read_back_to_the_last_bit_and_a_damaged_one_stops_the_ledger
             with pytest.raises(LedgerError, match="damaged") as caught:
                 use()
             assert "\n" not in str(caught.value)
+
+
+def test_a_ledger_has_one_name(ledger, tmp_path):
+    """A journal has the name of its file: of a killed charge the other name knew nothing."""
+    other = Ledger(tmp_path / "other.db")
+    other.path.hardlink_to(ledger.path)
+    before = ledger.path.read_bytes()
+    for own in (ledger, other):
+        for use in (
+            partial(own.charge, "trial", Budget(0.1)),
+            partial(own.declare, "a", Budget(1.0)),
+            own.accounts,
+        ):
+            with pytest.raises(LedgerError, match="hard link"):
+                use()
+    assert ledger.path.read_bytes() == before
+    other.path.unlink()
+    other.path.symlink_to(ledger.path)  # whose journal is that of the file
+    other.charge("trial", Budget(0.1))
+    assert ledger.account("trial").spent.epsilon == 0.1
 
 
 def test_who_waits_says_so(ledger, monkeypatch):
