@@ -79,12 +79,6 @@ def column_sums(X: Array) -> Array:
     return blocked_rmatvec(X, np.ones(len(X)))
 
 
-def row_products(X: Array, *, v: Array) -> Array:
-    """``X @ v``, for passes that name v."""
-    product: Array = X @ v
-    return product
-
-
 def weighted_gram(X: Array, w: Array) -> Array:
     """``X.T @ diag(w) @ X`` for X (n, d), w (n,) within :func:`product_error` and one unit more."""
     d = X.shape[1]

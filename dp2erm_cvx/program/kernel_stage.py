@@ -6,7 +6,6 @@ import abc
 import math
 import os
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import ClassVar
@@ -14,12 +13,11 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sets import Simplices
-from dp2erm_cvx.model.sums import column_sums, row_products
+from dp2erm_cvx.model.sums import column_sums
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
@@ -38,8 +36,6 @@ _SECONDS, _LONG = 5e-10, 10.0
 DENSE = 2000
 #: Bytes that are taken to be there where the system does not say.
 _UNKNOWN = 16e9
-#: Of time, in seconds.
-_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,10 @@ class KernelFirstStage(FirstStage):
         seconds = _SECONDS * n**3
         if seconds < _LONG or self.takes_blocks(universe):
             return None
-        time = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
         return (
             f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
-            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {time} (as n^3), more "
-            "at a smaller ridge"
+            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {seconds:,.0f} seconds "
+            "(as n^3), more at a smaller ridge"
         )
 
     def model(self, records: Records) -> KernelModel:
@@ -157,10 +152,11 @@ class KernelFirstStage(FirstStage):
         settings = n * self.mu, self.feasible(records), 1.0 if self.pooled else 0.5
         error = kernel.entry_error(records.domain.features_bound, records.n_features)
         if k := self._few(n, records.n_features):
-            features = records.rows(self._features)
-            total = tree_sum(features.map(column_sums))
-            c = np.concatenate(features.map(partial(row_products, v=share * total)))
-            return FactoredKernelModel(records.rows(self._factored), c, *settings, error + _product_error(k))
+            F = np.concatenate(records.rows(self._features).each())
+            sign = np.where(np.concatenate(records.rows(attrgetter("a")).each()) == 1, 1.0, -1.0)[:, None]
+            # "1 within an arm, alpha - 1 across" has eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
+            G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
+            return FactoredKernelModel(G, F @ (share * column_sums(F)), *settings, error + _product_error(k))
         refuse_gram(n)
         K = kernel.cross(records.covariates, records.covariates)
         Q = np.where(records.a[:, None] == records.a, 1.0, self.alpha - 1.0) * K
@@ -176,12 +172,6 @@ class KernelFirstStage(FirstStage):
 
     def _features(self, records: Records) -> Array:
         return self.kernel.features(records.covariates)
-
-    def _factored(self, records: Records) -> Array:
-        """Rows G with the matrix ``1 within an arm, alpha - 1 across`` times K as ``G G'``."""
-        # eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
-        F, sign = self._features(records), np.where(records.a == 1, 1.0, -1.0)[:, None]
-        return np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
 
     @property
     def target_share(self) -> float:

@@ -9,7 +9,6 @@ import abc
 import hashlib
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import spatial
 from scipy.linalg import cho_factor, cho_solve
 
-from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import SimplexModel
 from dp2erm_cvx.model.sets import Simplices
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, row_products, sum_error
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import Written
@@ -224,23 +222,16 @@ class KernelModel(SimplexModel):
     def __init__(
         self, Q: Array, c: Array, ridge: float, feasible: Simplices, scale: float, error: float = ENTRY_ERROR
     ) -> None:
+        super().__init__(feasible)
+        self.c, self.scale, self.entry_error = c, scale, error
+        self.half_ridge, self.ridge = ridge, 2 * ridge
+        self.smoothness = 2 * self._hold(Q) * (1 + 1e-9) + self.ridge
+
+    def _hold(self, Q: Array) -> float:
+        """Keep the matrix; bound on its eigenvalues, by a Schur test the largest absolute row sum."""
         self.Q, self.row_sums = Q, np.asarray(np.sum(np.abs(Q), axis=1))
         self.sizes = np.sqrt(np.maximum(np.diag(Q), 0.0))
-        # a Schur test bounds the largest eigenvalue by the largest absolute row sum
-        self._declare(c, ridge, feasible, scale, error, float(np.max(self.row_sums)))
-
-    def _declare(
-        self, c: Array, ridge: float, feasible: Simplices, scale: float, error: float, largest: float
-    ) -> None:
-        """Set what does not depend on how Q is held; ``largest`` bounds its eigenvalues."""
-        super().__init__(feasible)
-        self.c, self.scale, self.entry_error, self.feasible = c, scale, error, feasible
-        self.half_ridge, self.ridge = ridge, 2 * ridge
-        self.smoothness = 2 * largest * (1 + 1e-9) + self.ridge
-
-    def matrix(self) -> Array:
-        """Q (n, n)."""
-        return self.Q
+        return float(np.max(self.row_sums))
 
     def product(self, v: Array) -> Array:
         """Q v (n,), summed in blocks."""
@@ -253,7 +244,7 @@ class KernelModel(SimplexModel):
         return np.asarray(2 * (self.product(v) - self.c) + self.ridge * v)
 
     def hessian(self, v: Array) -> Array:
-        hessian: Array = 2 * self.matrix()
+        hessian: Array = 2 * self.Q
         hessian[np.diag_indices(self.n)] += self.ridge
         return hessian
 
@@ -272,41 +263,22 @@ class KernelModel(SimplexModel):
 
 
 class FactoredKernelModel(KernelModel):
-    """Kernel weights of ``Q = G G'``, with the rows G (n, k) in memory or in blocks.
+    """Kernel weights of ``Q = G G'`` by the rows G (n, k), without Q.
 
     ``c = share F (F'1)``, with rows of F as long as those of G. An inner product of rows is off by at most
     ``error`` units of roundoff of their lengths, the features' own errors included.
     """
 
-    def __init__(
-        self,
-        rows: Array | Blocks[Array],
-        c: Array,
-        ridge: float,
-        feasible: Simplices,
-        scale: float,
-        error: float,
-    ) -> None:
-        self.blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
-        parts = self.blocks.map(_extent)
-        self.sizes, gram = (
-            np.concatenate([sizes for sizes, _ in parts]),
-            tree_sum([gram for _, gram in parts]),
-        )
-        rounded = (product_error(len(c)) + 64 * len(gram) * UNIT) * float(np.trace(gram))
-        largest = float(np.linalg.eigvalsh(gram)[-1]) + rounded
-        self._declare(c, ridge, feasible, scale, error, largest)
-
-    @cached_property
-    def G(self) -> Array:
-        """The rows (n, k), in memory."""
-        return np.concatenate(self.blocks.each())
-
-    def matrix(self) -> Array:
-        return np.asarray(self.G @ self.G.T)
+    def _hold(self, G: Array) -> float:
+        self.G, self.sizes, gram = G, np.linalg.norm(G, axis=1), G.T @ G
+        rounded = (product_error(len(G)) + 64 * len(gram) * UNIT) * float(np.trace(gram))
+        return float(np.linalg.eigvalsh(gram)[-1]) + rounded
 
     def product(self, v: Array) -> Array:
-        return np.concatenate(self.blocks.map(partial(row_products, v=self._sum(v))))
+        return np.asarray(self.G @ blocked_rmatvec(self.G, v))
+
+    def hessian(self, v: Array) -> Array:
+        return np.asarray(2 * (self.G @ self.G.T) + self.ridge * np.eye(self.n))
 
     def rounding(self, v: Array) -> float:
         # with s = G'v: |s| and the magnitudes summed in it are at most sum_i |v_i| |g_i|; each entry of G s
@@ -323,27 +295,16 @@ class FactoredKernelModel(KernelModel):
         it is the mean of ``move`` plus a centered y with ``step ridge y + 2 step C C'y = P (move - 2 step G
         (G'd_0))``, C the centered free rows of G and d_0 what is known of d: a system of k equations.
         """
-        free = self.feasible.free(trial)
-        # by the number of the group of a free coordinate, from 1; 0 for all others
-        group, known = np.zeros(self.n, dtype=np.int64), move.copy()
-        for number, members in enumerate(self.feasible.members(), start=1):
-            inside = members[free[members]]
-            if len(inside):
-                group[inside], known[inside] = number, np.mean(move[inside])
-        sums = tree_sum(self.blocks.map(partial(_group_sums, groups=number), group))
-        means = sums / np.maximum(np.bincount(group, minlength=number + 1), 1)[:, None]
-        pull = 2 * step * self._sum(known)
-        parts = self.blocks.map(partial(_centered, means=means, pull=pull), group, move - known)
-        right = np.concatenate([part for part, _, _ in parts])
-        inner = tree_sum([part for _, part, _ in parts])
+        free, known, C = self.feasible.free(trial), move.copy(), np.zeros_like(self.G)
+        for members in self.feasible.members():
+            if len(inside := members[free[members]]):
+                known[inside] = np.mean(move[inside])
+                C[inside] = self.G[inside] - np.mean(self.G[inside], axis=0)
+        right = np.where(free, move - known, 0.0) - C @ (2 * step * blocked_rmatvec(self.G, known))
+        inner = C.T @ C
         inner[np.diag_indices(len(inner))] += self.half_ridge
-        solved = cho_solve(cho_factor(inner), tree_sum([part for _, _, part in parts]))
-        spread = self.blocks.map(partial(_shares, means=means, coefficient=solved), group)
-        return np.asarray(known + (right - np.concatenate(spread)) / (step * self.ridge))
-
-    def _sum(self, v: Array) -> Array:
-        """G'v (k,)."""
-        return tree_sum(self.blocks.map(blocked_rmatvec, v))
+        solved = cho_solve(cho_factor(inner), C.T @ right)
+        return np.asarray(known + (right - C @ solved) / (step * self.ridge))
 
 
 class MatchingModel(KernelModel):
@@ -408,31 +369,3 @@ class PublicSample:
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release: its size and its digest, not its rows."""
         return {"rows": self.X.shape[0], "columns": self.X.shape[1], "sha256": self.digest}
-
-
-def _extent(rows: Array) -> tuple[Array, Array]:
-    return np.linalg.norm(rows, axis=1), rows.T @ rows
-
-
-def _group_sums(rows: Array, group: Index, *, groups: int) -> Array:
-    return np.array([rows[group == number].sum(axis=0) for number in range(groups + 1)])
-
-
-def _inside(rows: Array, group: Index, means: Array) -> Array:
-    """Free rows less the mean of their group; 0 for the others."""
-    centered = rows - means[group]
-    centered[group == 0] = 0.0
-    return centered
-
-
-def _centered(
-    rows: Array, group: Index, move: Array, *, means: Array, pull: Array
-) -> tuple[Array, Array, Array]:
-    """The right side (n,) of the centered system, the matrix C'C, and its product with the right side."""
-    C = _inside(rows, group, means)
-    right = np.where(group > 0, move, 0.0) - C @ pull
-    return right, C.T @ C, C.T @ right
-
-
-def _shares(rows: Array, group: Index, *, means: Array, coefficient: Array) -> Array:
-    return np.asarray(_inside(rows, group, means) @ coefficient)

@@ -51,7 +51,7 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
     assert "32 seconds" in many
     assert most is not None
     assert "19.2 GB" in most
-    assert "67 minutes" in most
+    assert "4,000 seconds" in most
     # no Gram matrix is formed where features are few
     assert PooledMMD(kernel=Linear()).cost(Universe(DOMAIN, 20_000, 2)) is None
     assert ipw_logistic().cost(Universe(DOMAIN, 20_000, 2)) is None
