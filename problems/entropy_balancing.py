@@ -28,6 +28,7 @@ the weights are. It is not private: no stability bound exists for hard constrain
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -132,9 +133,10 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model_as(ExponentialModel)
+        model: Any = instance.composite
         # the centered rows, because a solver meets sum(w) = n only approximately
-        return model.penalty.prox((model.target - model.Z.T @ values["weights"] / model.n) / self.mu, 1.0)
+        far = (model.target - model.Z.T @ values["weights"] / model.n) / self.mu
+        return np.asarray(model.penalty.prox(far, 1.0))
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model_as(ExponentialModel)
+        model: Any = instance.composite
         # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point

@@ -54,8 +54,8 @@ class MultinomialPropensity(Program):
         return Declaration(losses + penalties, {"theta": theta, "logits": logits}, constraints)
 
     def read(self, instance: Instance, values: Any, duals: Any) -> Array:
-        basis = instance.model_as(MultinomialModel).basis
-        return np.asarray((basis.T @ values["theta"]).ravel())
+        model: Any = instance.composite
+        return np.asarray((model.basis.T @ values["theta"]).ravel())
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the loss of a record, in the contrasts of the arms."""
@@ -76,7 +76,7 @@ class MultinomialPropensity(Program):
             noises = model.coefficients(noise)
             return {"Z": records.X, "chosen": chosen, "weights": weights, "curvature": ridge, "noise": noises}
 
-        return Instance(self, data, model, ridge)
+        return Instance(self, data, model)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that every solve is certified to, on whatever records."""

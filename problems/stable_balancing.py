@@ -19,6 +19,7 @@ exists for them, and whether they have a solution depends on the data as well.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -134,7 +135,7 @@ class StableBalancingHard(FirstStage):
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model_as(MarginModel)
+        model: Any = instance.composite
         # stationarity: w = max(0, B (below - above) / n)
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)

@@ -187,10 +187,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
             smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-            return Instance(program, lambda: data, None, declared, smooth)
+            return Instance(program, lambda: data, smooth, declared)
         read = _read(program, universe, data)
         model = DirectModel(read.at(read.vector(data)), public, floor, cap)
-        return Instance(program, lambda: data, model, model.ridge)
+        return Instance(program, lambda: data, model)
 
     def model(self, records: Records) -> Composite:
         model = self.instance(records).model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -79,9 +79,8 @@ class FirstStage(Program):
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
         program = self.resolve(records.domain)
-        model = program.model(records)
-        hard = program.targets(records)
-        return Instance(program, lambda: program.data(records), model, model.ridge, targets=hard)
+        model, hard = program.model(records), program.targets(records)
+        return Instance(program, lambda: program.data(records), model, targets=hard)
 
     def certified_error(self, universe: Universe) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is certified to.
@@ -206,7 +205,8 @@ class ClosedFormWeights(FirstStage):
         return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return np.array([2 * float(np.sum(values["weights"])) / instance.model_as(_ScaleModel).total])
+        model: Any = instance.composite
+        return np.array([2 * float(np.sum(values["weights"])) / model.total])
 
 
 class _ScaleModel(Composite):

@@ -303,9 +303,9 @@ class SecondStage(DeclaredProgram):
             linear=noisy_sum(records.rows(self._pulls).map(_weighted_sum, weights), exact),
         )
         if isinstance(net, ElasticNet):
-            return Instance(self, model.declared, model, model.ridge)
+            return Instance(self, model.declared, model)
         data = {"n_samples": float(n)}
-        return Instance(self, lambda: model.declared() | data, None, model.ridge, model)
+        return Instance(self, lambda: model.declared() | data, model, model.ridge)
 
     def _pulls(self, records: Records) -> Array | None:
         """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""

@@ -304,7 +304,7 @@ class PrivateFirstStage(SeparableFirstStage):
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
         model = program.model(records, gamma, noise, counted=True)
-        return Instance(program, model.declared, model, model.ridge)
+        return Instance(program, model.declared, model)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.

@@ -12,12 +12,11 @@ import dataclasses
 import enum
 import inspect
 import math
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
@@ -28,8 +27,6 @@ from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.public import check_settings, public_number, setting
 from dp2erm_cvx.universe import Universe
-
-M = TypeVar("M", bound=Composite)
 
 #: A number, or a formula of public numbers such as M and outcome_bound.
 Setting = float | str
@@ -268,17 +265,15 @@ def made_class(
 class Instance:
     """A program bound to data: what a solver solves and what a certificate judges.
 
-    ``data`` are those of the declaration; ``model`` is the exact smooth-plus-prox form, or None where
-    only the duality gap can judge, and then ``smooth`` is the program less its non-smooth term: Theta and a
-    scale for that certificate. ``strong_convexity`` is in the units of the declared objective; ``targets``
-    are hard constraints that may have no solution.
+    ``load`` makes the data of the declaration; ``composite`` is the exact smooth-plus-prox form. Where only a
+    duality gap can judge, that is the program less its non-smooth term, and ``gap_convexity`` the strong
+    convexity that it goes by. ``targets`` are hard constraints that may have no solution.
     """
 
     program: Program
     load: Callable[[], Mapping[str, Value]]
-    model: Composite | None
-    strong_convexity: float
-    smooth: Composite | None = None
+    composite: Composite
+    gap_convexity: float | None = None
     targets: MomentTargets | None = None
 
     @cached_property
@@ -287,21 +282,14 @@ class Instance:
         return self.load()
 
     @property
-    def composite(self) -> Composite:
-        """The model, or its smooth part. Raises ProgramError where a program has neither."""
-        model = self.model or self.smooth
-        if model is None:
-            raise ProgramError(f"{self.program.name}: its instance needs a model, or the smooth part of one")
-        return model
+    def model(self) -> Composite | None:
+        """The exact form; None where only a duality gap can judge."""
+        return self.composite if self.gap_convexity is None else None
 
-    def model_as(self, kind: type[M]) -> M:
-        """The model, of the class that a method is written for. Raises ProgramError for another."""
-        if not isinstance(self.model, kind):
-            raise ProgramError(
-                f"{self.program.name}: its instance has no {kind.__name__.strip('_')} for a model, which a "
-                "method of its base class is written for"
-            )
-        return self.model
+    @property
+    def strong_convexity(self) -> float:
+        """That of the declared objective, in its units."""
+        return self.composite.ridge if self.gap_convexity is None else self.gap_convexity
 
     @property
     def half_digits(self) -> bool:
@@ -326,30 +314,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_OPERATORS: dict[type, Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
+#: What a formula of a setting is made of.
+_FORMULA = (ast.Expression, ast.BinOp, ast.operator, ast.Constant, ast.Name, ast.Load)
 
 
 def _evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
     """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
     if not isinstance(formula, str):
         return formula
-
-    def value(node: ast.expr) -> float:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return float(node.value)
-        if isinstance(node, ast.Name) and node.id in known:
-            return known[node.id]
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, {', '.join(known)}, + - * / **")
-
     try:
-        return value(ast.parse(formula, mode="eval").body)
+        nodes = list(ast.walk(ast.parse(formula, mode="eval")))
     except SyntaxError:
         raise DeclarationError(f"{name} = {formula!r}: is no formula") from None
+    unknown = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
+    if unknown or not all(isinstance(node, _FORMULA) for node in nodes):
+        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, {', '.join(known)}, + - * / **")
+    return float(eval(formula, {"__builtins__": {}}, dict(known)))

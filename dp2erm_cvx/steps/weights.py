@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
-from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
@@ -112,7 +111,7 @@ def weights_at(
 ) -> Solution:
     """Weights at a released coefficient (p,), of which only the error of the arithmetic is left."""
     instance = program.instance(inputs.records)
-    model = instance.model_as(Composite)  # type: ignore[type-abstract]
+    model = instance.composite
     point = model.penalty.set.project(coefficient)
     # the relative radius is that of the weights on the grid
     radius, m = model.output_radius(point, 0.0), instance.strong_convexity

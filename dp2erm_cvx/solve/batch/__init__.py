@@ -9,7 +9,6 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
-from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -156,7 +155,7 @@ def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, go
 def _confirmed(program: FirstStage, part: Replacements, fast: Claims, k: int, tolerance: float) -> bool:
     """True if the judge of single instances agrees on the solution that the fast path certified."""
     instance, point = program.instance(part.neighbor(k)), fast.points[k]
-    model = instance.model_as(Composite)  # type: ignore[type-abstract]
+    model = instance.composite
     apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))
     judged = certify(instance, point)
     return bool(apart <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)
