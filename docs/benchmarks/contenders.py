@@ -30,7 +30,7 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
     constraints = []
     if isinstance(model, MarginModel) and model.loss == SQUARE:
         v = cp.Variable(model.dimension)
-        residual = cp.multiply(np.sqrt(model.multipliers), model.whole.offsets - model.Z @ v)
+        residual = cp.multiply(np.sqrt(model.whole.multipliers), model.whole.offsets - model.Z @ v)
         loss = cp.sum_squares(residual) + 0.5 * model.ridge * cp.sum_squares(v) + model.linear @ v
         constraints = [cp.norm(v, 1) <= model.penalty.set.radius]
     elif isinstance(model, MarginModel):

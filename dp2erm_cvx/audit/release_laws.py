@@ -158,7 +158,7 @@ def _mean(step: Step, side: _Side, released: Released) -> ShiftLaw:
     weights, error = side.weights(released)
     assert isinstance(step, Fit)
     model = _model(step.instance(side.records, weights))
-    weights, z = model.multipliers, model.whole.offsets
+    weights, z = model.whole.multipliers, model.whole.offsets
     mean = np.array([math.fsum(weights * z) / math.fsum(weights)])
     moved = error * float(np.max(np.abs(z))) / model.n
     return ShiftLaw(mean, step.calibration.scale, Noise.GAMMA, moved=moved, whole=False, last=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -15,7 +15,6 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
-    CACHED,
     UNIT,
     blocked_rmatvec,
     dot_error,
@@ -94,12 +93,12 @@ class MarginModel(Composite):
         weight: LogWeight | None = None,
         slopes: bool = False,
     ) -> None:
-        self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
+        blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
+        self.blocks = blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
         self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
-        self.n, self._multipliers = self.blocks.n_samples, multipliers
-        self._is_square = loss == SQUARE
-        parts = self._map(partial(_extent, squared=self._is_square, bent=not self.shifted))
-        norms, far, weight_norms, grams, plain, sizes = zip(*parts, strict=True)
+        self.n, self._is_square = blocks.n_samples, loss == SQUARE
+        parts = self.blocks.map(partial(_extent, squared=self._is_square, bent=not self.shifted))
+        norms, far, weight_norms, grams, weighted, sizes = zip(*parts, strict=True)
         gram, self.dimension = tree_sum(grams), len(grams[0])
         if self._is_square:
             self._sizes, self._pull = (tree_sum(column) for column in zip(*sizes, strict=True))
@@ -108,7 +107,7 @@ class MarginModel(Composite):
         self.spread = max(float(np.max(part, initial=0.0)) for part in norms) * (1 + 1e-12)
         self._weight_spread = max(weight_norms) * (1 + 1e-12)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
-        steps = (2 if self._multipliers is None and all(plain) else 4) * UNIT
+        steps = (4 if any(weighted) else 2) * UNIT
         shift = UNIT if max(far) else 0.0
         self._errors = _Errors(
             dot_error(self.dimension) + shift,
@@ -154,23 +153,18 @@ class MarginModel(Composite):
         """The rows z (n, d), in memory."""
         return self.whole.Z
 
-    @property
-    def multipliers(self) -> Array:
-        """The factors m (n,)."""
-        return self.whole.times(self._multipliers)
-
     def declared(self) -> dict[str, Value]:
         """Parameters of :func:`~dp2erm_cvx.program.margin_rows.MarginRows.declare`."""
-        Z, m, o, l1 = self.Z, self.multipliers, self.whole.offsets, self.penalty.l1
+        rows, l1 = self.whole, self.penalty.l1
+        Z, m, o = rows.Z, rows.multipliers, rows.offsets
         data: dict[str, Value] = {"curvature": self.ridge, "linear": self.linear}
         if isinstance(self.penalty.set, ConvexSet):
             data |= self.penalty.set.bounds()
         if np.any(l1):
             data["l1"] = l1
         if not self._is_square:
-            weighted = self._multipliers is not None or self.whole.factor is not None
-            data |= {"offset": o} if self.whole.offset is not None else {}
-            return data | {"Z": Z} | ({"multipliers": m} if weighted else {})
+            data |= {"offset": o} if rows.offset is not None else {}
+            return data | {"Z": Z} | ({"multipliers": m} if rows.factor is not None else {})
         eigenvalues, vectors = np.linalg.eigh((Z.T * m) @ Z)
         factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
@@ -202,7 +196,7 @@ class MarginModel(Composite):
 
     def lowest_within(self, v: Array, distance: float) -> float:
         ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
-        parts = self._map(ask, self.row_norms)
+        parts = self.blocks.map(ask, self.row_norms)
         gram, trace = tree_sum([part[0] for part in parts]), sum(part[1] for part in parts)
         if self.penalty.priced:
             # a multiplier at 0 whose price is not reached anywhere near stays there, whatever the others do
@@ -243,7 +237,7 @@ class MarginModel(Composite):
             return weights * (self.n / total) if total > 0 else np.ones(self.n)
         if self.weight is None:
             return v
-        logs = np.concatenate(self.blocks.map(partial(_log_weights, weight=self.weight, v=v)))
+        logs = self.weight.log(np.concatenate(self.blocks.map(partial(MarginRows.read_margins, v=v))))
         tilt: Array = np.exp(logs - np.max(logs))
         tilt *= self.n / exact_sum(tilt)
         return tilt
@@ -276,23 +270,16 @@ class MarginModel(Composite):
             return float(self.n)
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
 
-    def _map(self, function: Callable[..., R], *beside: Array) -> list[R]:
-        more = () if self._multipliers is None else (self._multipliers,)
-        return self.blocks.map(function, *beside, *more)
-
     def _at(self, v: Array, *, curved: bool = False) -> _Moments:
         """The sums at v, kept for the last few points."""
-        ask: Callable[..., _Moments]
-        if self._is_square:
-            ask, curved = partial(_square_moments, v=v), False
-        else:
-            ask = partial(
-                _moments, loss=self.loss, v=v, errors=self._errors, curved=curved, shifted=self.shifted
-            )
-        moments = self._moments.get(key := v.tobytes())
+        moments, curved = self._moments.get(key := v.tobytes()), curved and not self._is_square
         if moments is None or (curved and moments.hessian is None):
-            moments = _added(self._map(ask, *(() if self._is_square else (self.row_norms,))))
-            self._moments[key] = moments
+            if self._is_square:
+                parts = self.blocks.map(partial(_square_moments, v=v))
+            else:
+                known: dict[str, Any] = {"loss": self.loss, "errors": self._errors, "shifted": self.shifted}
+                parts = self.blocks.map(partial(_moments, v=v, curved=curved, **known), self.row_norms)
+            self._moments[key] = moments = _added(parts)
             if len(self._moments) > _KEPT:
                 del self._moments[next(iter(self._moments))]
         return moments
@@ -324,15 +311,14 @@ def _norms(rows: MarginRows) -> Array:
     return np.asarray(np.linalg.norm(rows.Z, axis=1))
 
 
-def _extent(rows: MarginRows, multipliers: Array | None = None, *, squared: bool, bent: bool) -> Any:
-    """Norms (n,), the largest offset and weight row, ``sum m z z'``, whether factors are 1, and sizes.
+def _extent(rows: MarginRows, *, squared: bool, bent: bool) -> Any:
+    """Norms (n,), the largest offset and weight row, ``sum m z z'``, whether there are factors, and sizes.
 
     These are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss, which needs no norms.
     """
     norms, grams, sizes = np.zeros(0 if squared else len(rows)), [], []
-    for begin in range(0, len(rows), CACHED):
-        part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
-        m = own.times(multipliers, part)
+    for part, own in rows.pieces():
+        m = own.multipliers
         grams.append(weighted_gram(own.Z, m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if squared:
             size = np.abs(own.Z)
@@ -341,19 +327,13 @@ def _extent(rows: MarginRows, multipliers: Array | None = None, *, squared: bool
             norms[part] = _norms(own)
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     largest = [float(np.max(np.abs(column), initial=0.0)) for column in (rows.offsets, u)]
-    return (
-        norms,
-        *largest,
-        tree_sum(grams),
-        rows.factor is None,
-        list(map(tree_sum, zip(*sizes, strict=True))),
-    )
+    summed = list(map(tree_sum, zip(*sizes, strict=True)))
+    return norms, *largest, tree_sum(grams), rows.factor is not None, summed
 
 
 def _moments(
     rows: MarginRows,
     norms: Array,
-    multipliers: Array | None = None,
     *,
     loss: Curve,
     v: Array,
@@ -362,10 +342,9 @@ def _moments(
     shifted: bool,
 ) -> _Moments:
     parts = []
-    for begin in range(0, len(rows), CACHED):
-        part = slice(begin, begin + CACHED)
-        own, size = rows.part(begin, begin + CACHED), norms[part]
-        m, s, error = own.times(multipliers, part), own.margins(v), errors.margin(own, size, v)
+    for part, own in rows.pieces():
+        m, size, s = own.multipliers, norms[part], own.margins(v)
+        error = errors.margin(own, size, v)
         top = float(np.max(s)) if shifted else 0.0
         if shifted:
             # capped, because a dual that diverges for lack of a ridge would overflow here
@@ -386,13 +365,12 @@ def _moments(
     return _added(parts)
 
 
-def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Array) -> _Moments:
+def _square_moments(rows: MarginRows, *, v: Array) -> _Moments:
     """``sum m s^2`` and its gradient, s the margins."""
     value, slopes = 0.0, []
-    for begin in range(0, len(rows), CACHED):
-        own = rows.part(begin, begin + CACHED)
+    for _, own in rows.pieces():
         s = own.margins(v)
-        pull = own.times(multipliers, slice(begin, begin + CACHED)) * s
+        pull = own.multipliers * s
         value += float(pull @ s)
         slopes.append(blocked_rmatvec(own.Z, pull))
     return _Moments(value, 2 * tree_sum(slopes), 0.0)
@@ -414,37 +392,22 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
 
 
 def _least(
-    rows: MarginRows,
-    norms: Array,
-    multipliers: Array | None = None,
-    *,
-    loss: Curve,
-    v: Array,
-    distance: float,
-    errors: _Errors,
+    rows: MarginRows, norms: Array, *, loss: Curve, v: Array, distance: float, errors: _Errors
 ) -> tuple[Array, float]:
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
-    steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
+    steep = rows.multipliers * loss.least_curvature(rows.margins(v), reach)
     return weighted_gram(rows.Z, steep), float(steep @ norms**2)
 
 
 def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -> tuple[float, float]:
     """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds up."""
-    s = _weight_margins(rows, v)
+    s = rows.read_margins(v)
     steep = weight.lipschitz
     if not steep <= 1.0:
         steep = min(steep, float(np.max(weight.enclose(s - reach, s + reach).steepest, initial=0.0)))
     return steep, float(np.max(weight.evaluated(s)[1], initial=1.0))
 
 
-def _weight_margins(rows: MarginRows, v: Array) -> Array:
-    return rows.margins(v) if rows.weight_rows is None else rows.weight_rows @ v
-
-
-def _log_weights(rows: MarginRows, *, weight: LogWeight, v: Array) -> Array:
-    return weight.log(_weight_margins(rows, v))
-
-
 def _largest(rows: MarginRows, *, local: LocalError) -> float:
-    return local.largest(rows.Z if rows.weight_rows is None else rows.weight_rows)
+    return local.largest(rows.read)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -13,7 +14,7 @@ from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, sum_error
 from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
@@ -37,18 +38,22 @@ class MarginRows:
     def __len__(self) -> int:
         return len(self.Z)
 
-    def part(self, begin: int, end: int) -> MarginRows:
-        """Some of the rows."""
-        if begin == 0 and end >= len(self):
-            return self
-        columns = vars(self).values()
-        return MarginRows(*(None if column is None else column[begin:end] for column in columns))  # type: ignore[arg-type]
+    def pieces(self) -> Iterator[tuple[slice, MarginRows]]:
+        """Rows that stay in a cache from one sum to the next, and their places."""
+        for begin in range(0, len(self), CACHED):
+            part = slice(begin, begin + CACHED)
+            columns: Any = (None if column is None else column[part] for column in vars(self).values())
+            yield part, MarginRows(*columns)
 
     @staticmethod
     def whole(blocks: Blocks[MarginRows]) -> MarginRows:
         """All rows of the blocks in memory."""
         columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
         return MarginRows(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
+    def weighed(self, weights: Array) -> MarginRows:
+        """Rows whose factors are multiplied by weights (n,)."""
+        return replace(self, factor=weights if self.factor is None else weights * self.factor)
 
     @staticmethod
     def declare(data: Params, name: str, loss: Curve, feasible: ConvexSet) -> Declaration:
@@ -92,11 +97,19 @@ class MarginRows:
         products: Array = self.Z @ v
         return products if self.offset is None else products - self.offset
 
-    def times(self, multipliers: Array | None, part: slice = slice(None)) -> Array:
-        """w_i c_i, (n,), the multipliers being a ``part`` of w."""
-        known = [None if multipliers is None else multipliers[part], self.factor]
-        present = [factor for factor in known if factor is not None]
-        return math.prod(present[1:], start=present[0]) if present else np.ones(len(self))
+    @property
+    def multipliers(self) -> Array:
+        """The factors (n,)."""
+        return np.ones(len(self)) if self.factor is None else self.factor
+
+    @property
+    def read(self) -> Array:
+        """The rows that weights are read at."""
+        return self.Z if self.weight_rows is None else self.weight_rows
+
+    def read_margins(self, v: Array) -> Array:
+        """Margins (n,) that weights are read at."""
+        return self.margins(v) if self.weight_rows is None else self.weight_rows @ v
 
 
 @dataclass(frozen=True)

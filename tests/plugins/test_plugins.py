@@ -111,7 +111,7 @@ def test_gradients_stay_within_the_derived_constants(program):
     for _ in range(30):
         theta = rng.normal(size=P + 1)
         theta *= size * rng.uniform() / np.linalg.norm(theta)
-        multiple = terms.times(None) * resolved.loss.slope(terms.margins(theta)) + (
+        multiple = terms.multipliers * resolved.loss.slope(terms.margins(theta)) + (
             0.0 if tilt is None else tilt
         )
         gradients = multiple[:, None] * terms.Z

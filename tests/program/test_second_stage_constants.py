@@ -63,7 +63,7 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
         return 2 * rows.Z * margin[:, None], 2 * squared
     threshold = getattr(resolved, "threshold", getattr(resolved, "slope", None))
     slope, curvature = _slopes(program.name, margin, threshold)
-    factor = rows.times(None)
+    factor = rows.multipliers
     return (factor * slope)[:, None] * rows.Z, factor * curvature * squared
 
 
