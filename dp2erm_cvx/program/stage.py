@@ -288,7 +288,7 @@ class Instance:
 
     @property
     def strong_convexity(self) -> float:
-        """That of the declared objective, in its units."""
+        """Strong convexity of the declared objective, in its units."""
         return self.composite.ridge if self.gap_convexity is None else self.gap_convexity
 
     @property
