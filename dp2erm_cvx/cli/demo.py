@@ -12,7 +12,7 @@ import click
 from dp2erm_cvx.cli.options import ESTIMATOR, Number, field_option
 from dp2erm_cvx.cli.screen import console, made_folder, write_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 
@@ -45,8 +45,8 @@ def demo_command(
         return
     from dp2erm_cvx.report import missing
 
-    if seed is not None and not isinstance(seed, int):
-        raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+    if seed is not None:
+        whole_number("seed", seed, at_least=0)
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
     files = _files(folder := Path(output_dir))
     seeded = "" if seed is None else f" --seed {seed}"

@@ -1,6 +1,5 @@
 """Data files in blocks on the command line: the same release, and what cannot be had is refused at once."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -20,7 +19,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files()
     parquet.write_table(csv.read_csv("data.csv"), "data.parquet", row_group_size=33)
-    Path("packed.csv").write_bytes(gzip.compress(b"x1,a,y"))
     Path("many").mkdir()
     for k in range(2):
         parquet.write_table(csv.read_csv("data.csv").slice(100 * k, 100), f"many/{k}.parquet")
@@ -69,25 +67,6 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     assert not asked
     assert run(*with_data(EFFECT, "data.parquet")).exit_code == 0
     assert asked
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (with_data(EFFECT, "data.csv.gz", "--blocks", "always"), "only Parquet and CSV files"),
-        (with_data(EFFECT, "packed.csv", "--blocks", "always"), "only plain lines are read in blocks"),
-        (with_data(FIT, "data.parquet", "--blocks", "always", "--balance"), "need all records in memory"),
-        (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
-        (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),
-        (with_data(EFFECT, "none.parquet"), "cannot be read"),
-        (with_data(EFFECT, 5000 * "x"), "cannot be read"),
-        (with_data(EFFECT, 5000 * "x" + ".parquet"), "too long"),
-    ],
-)
-def test_what_cannot_be_read_in_blocks(words, told):
-    result = run(*words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
 
 
 def test_every_pass_over_blocks_is_told_with_a_time_of_its_own(monkeypatch):

@@ -9,7 +9,7 @@ from dp2erm_cvx.compare import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, aga
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
 from dp2erm_cvx.universe import Universe
-from tests.command_line import done, refused, run
+from tests.command_line import done, run
 from tests.helpers import logistic_propensity
 
 IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
@@ -126,18 +126,3 @@ def test_the_same_command_draws_the_same_picture(tmp_path):
         done("bounds", *words, "--plot", tmp_path / name)
         drawn.append((tmp_path / name).read_bytes())
     assert drawn[0] == drawn[1]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["bounds", "--program", "uniform"], "covariate_bound"),
-        ([*IPW, "--second-stage", "arm_means"], "outcome_bound"),
-        ([*IPW, "--second-stage", "itr", "--outcome-bound", "1"], "--n-features"),
-        (["bounds", "--program", "uniform", "--covariate-bound", "1", "--plot", "one.xyz"], "one.xyz"),
-    ],
-)
-def test_bad_input_is_one_line(words, told, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert told in refused(*words)
-    assert not list(Path().iterdir())

@@ -264,22 +264,6 @@ def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_s
     assert (read["missing"], read["notes"]) == (6 + 2 * (code in plain), [])
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["check", "r.csv", "--draft", "r.csv"], "r.csv: is used by this command already"),
-        (["check", "r.csv", "--draft", "old.toml"], "--draft old.toml: must be a new file"),
-        (["check", "r.csv", "--draft", "d.toml", "--domain", "old.toml"], "and --domain left out"),
-        (["check", "r.csv", "--domain", "old.toml"], "old.toml: domain: unknown name 'colour'"),
-    ],
-)
-def test_bad_input_is_one_line(folder, words, message):
-    Path("r.csv").write_text("x,y\n1,2\n3,4\n")
-    Path("old.toml").write_text("colour = 1\n")
-    assert message in refused(*words)
-    assert not Path("d.toml").exists()
-
-
 def test_a_warning_says_what_raw_columns_become(folder):
     Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n1,9,0,0\n" * 20)
     common = ["--treatment", "a", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "2"]

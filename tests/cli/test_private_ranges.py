@@ -10,7 +10,7 @@ from dp2erm_cvx.cli.options import DOMAIN_FIELDS
 from dp2erm_cvx.cli.reading import read_ranges
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
-from tests.command_line import done, refused, run
+from tests.command_line import done, run
 
 EFFECT = ["effect", "data.csv", "--treatment", "a", "--outcome", "y", "--epsilon", "2"]
 
@@ -75,7 +75,3 @@ def test_the_file_and_the_flags_together(folder):
 def test_what_cannot_be_declared(folder, text, given, message):
     with pytest.raises(DeclarationError, match=message):
         read_ranges(options(text, **given))
-
-
-def test_too_little_epsilon_is_told_in_one_line(folder):
-    assert "need an epsilon of" in refused(*EFFECT[:-1], "0.1", "--private-ranges", "0.1")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from dp2erm_cvx.conformance import program_template
+from tests.hostile.refused import FILES
 from tests.hostile.releases import good
 
 _ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
@@ -27,8 +28,8 @@ GOOD = {
     "domain.toml": (_DOMAIN + _RANGES).encode(),
     "study.toml": _QUESTIONS.encode(),
     "own.py": _OWN.encode(),
-    "loss.py": program_template("mine_too", "loss").encode(),
-    "old.json": b"{}",
+    "release.json": json.dumps(good(0)).encode(),
+    **FILES,
 }
 
 _TOML = (
@@ -58,8 +59,10 @@ _TOML = (
     _DOMAIN + '[ranges]\nx1 = ["EDIT", "EDIT"]', "\ufeff" + _DOMAIN + _RANGES, "{}", "covariate_bound: 1.5",
 )  # fmt: skip
 
+#: Tables of fewer than two records.
+SHORT = (b"x1,x2,a,y\n", b"x1,x2,a,y\n0,0,1,1\n")
 _CSV = (
-    "", "\n\n", "x1,x2,a,y\n", "x1,x2,a,y\n0,0,1,1\n", "x1,x2,a,y,y\n" + _ROWS, "x1,x1,a,y\n" + _ROWS,
+    "", "\n\n", *(one.decode() for one in SHORT), "x1,x2,a,y,y\n" + _ROWS, "x1,x1,a,y\n" + _ROWS,
     "x1;x2;a;y\n" + _ROWS.replace(",", ";"), "x1\tx2\ta\ty\n" + _ROWS.replace(",", "\t"), _ROWS,
     '"x1,x2,a,y\n' + _ROWS, "x1,x2,a\n" + _ROWS, "X1,X2,A,Y\n" + _ROWS, "\x00\x00\x00", "{}",
     "x1,x2,a,y" + "z" * 140_000 + "\n" + _ROWS,
@@ -109,45 +112,6 @@ WRONG: dict[str, tuple[bytes, ...]] = {
     "book.db": (b"no database at all, only text " * 40, b"SQLite format 3\x00" + b"\x00" * 200),
     "own.py": (*(one.encode() for one in _PYTHON), b"\xff\xfe"),
 }
-
-#: Command and what is put behind its good line.
-CONTRADICTIONS = (
-    ("effect", "--noise gaussian"),
-    ("effect", "--output data.csv"), ("effect", "--output book.db"), ("effect", "--output domain.toml"),
-    ("effect", "--output old.json"), ("fit", "--love-plot new.json"), ("fit", "--love-plot love.txt"),
-    ("fit", "--ridge 1 --set ridge=2"), ("fit", "--degree 2 --set balance=2"),
-    ("fit", "--calibration auto --split 0.5"),
-    ("fit", "--calibration output"),
-    ("fit", "--program entropy_balancing_hard"), ("fit", "--program mmd"),
-    ("fit", "--second-set theta_set=whole"),
-    ("fit", "--calibration renyi"), ("fit", "--program uniform --ridge 1"),
-    ("fit", "--split 2"), ("fit", "--numerical-share 2"),
-    ("fit", "--epsilon 100"),
-    ("effect", "--epsilon 100"), ("rule", "--epsilon 100"), ("rule", "--noise gaussian"),
-    ("effect", "--set propensity=2"), ("effect", "--set propensity=0"), ("effect", "--set cap=1"),
-    ("effect", "--set cap=5 --set cap=6"), ("effect", "--set rows=some"), ("effect", "--private-ranges 2"),
-    ("effect", "--private-ranges 0.2 --intercept 1"), ("effect", "--cells x1:3 --cells x1:4"),
- ("effect", "--dataset nobody"), ("effect", "--ledger no.db"),
-    ("effect", "--ledger other.db"), ("effect", "--ledger data.csv"), ("effect", "--ledger folder"),
-    ("rule", "--expected rain"), ("rule", "--set propensity=2"), ("rule", "--set value_share=2"),
-    ("rule", "--outcome-scale 0"),
-    ("check", "--draft new.toml"), ("check", "--draft data.csv"),
-    ("ledger", "--composition renyi"), ("ledger", "--dataset trial"), ("ledger", "--relation add-remove"),
-    ("fit", "--plan 1e400"), ("fit", "--plan 1"), ("effect", "--plan -3"), ("rule", "--plan many"),
-    ("bounds", "--plot no/plot.png"), ("bounds", "--n 1"),
-    ("certify", "--n 1e18"), ("certify", "--program nobody"), ("certify", "--solver nobody"),
-    ("certify", "--program mmd --ridge -1"),
-    ("audit", "--replay nobody"), ("audit", "--replay data.csv"), ("audit", "--checkpoint folder"),
-    ("audit", "--n 1"),
-    ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
-    ("audit", "--solves 0"),
-    ("audit", "--plant 1"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
-    ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
-    ("new-program", "--output mine.txt"),
-    ("new-program", "--output no/mine.py"), ("predict", "--second-stage own.py"),
-    ("predict", "--output data.csv"),
-    ("predict", "--separator ;"), ("verify", "--domain data.csv"),
-)  # fmt: skip
 
 
 def releases() -> Iterator[bytes]:

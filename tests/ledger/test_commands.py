@@ -42,24 +42,6 @@ def test_commands(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--output", "old.json"], "old.json: exists: choose another file, or --force"),
-        (["--love-plot", "old.png"], "old.png: exists"),
-        (["--love-plot", "plot.txt"], "plot.txt: figures are .png, .svg or .pdf"),
-        (["--output", "no/where.json"], "cannot be written"),
-    ],
-)
-def test_what_could_not_be_written_is_not_charged(folder: Path, words: list[str], told: str) -> None:
-    for name in ("old.json", "old.png"):
-        Path(name).write_text("kept")
-    refused = run(*CHARGED, *words)
-    assert refused.exit_code == 2
-    assert told in refused.stderr
-    assert (spent(), Path("old.json").read_text()) == (0.0, "kept")
-
-
-@pytest.mark.parametrize(
     ("words", "extra"), [(["--love-plot", "love.png"], "[plots]"), (["--arithmetic", "counted"], "secure")]
 )
 def test_a_missing_extra_is_named_before_the_charge(
@@ -89,30 +71,6 @@ def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: 
     assert (failed.exit_code, failed.stdout, spent()) == (70, "", 3.0)
     assert "nothing was released, and the charge stays" in failed.stderr
     assert not Path("new.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["ledger", "none.db"], "no such ledger"),
-        (["ledger", "none.db", "--declare-epsilon", "1"], "needs both"),
-        (["ledger", "none.db", "--dataset", "a", "--relation", "replace-one"], "needs both"),
-        (["ledger", "none.db", "--dataset", "a", "--declare-epsilon", "nan"], "epsilon"),
-        (["ledger", "n.db", "--dataset", "a", "--declare-epsilon", "1", "--composition", "x"], "composition"),
-        (["ledger", "data.csv", "--dataset", "a", "--declare-epsilon", "1"], "not a database"),
-        ([*FIT, "--ledger", "none.db"], "go together"),
-        ([*FIT, "--ledger", "none.db", "--dataset", "a"], "no such ledger"),
-        ([*FIT, "--ledger", "none.db", "--dataset", "a", "--output", "none.db"], "used by this command"),
-    ],
-)
-def test_commands_refuse_in_one_line(arguments: list[str], message: str, folder: Path) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    *before, _ = result.stderr.splitlines()
-    assert all(line.startswith("NOT PRIVATE, for the data holder only: 200 records") for line in before)
-    assert len(before) == (message == "no such ledger" and arguments[0] == "fit")
-    assert not Path("none.db").exists()
 
 
 def test_the_commands_of_the_page_run(folder: Path) -> None:
