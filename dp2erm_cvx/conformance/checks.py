@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
-from dp2erm_cvx.audit.movement import movements
-from dp2erm_cvx.audit.pairs import Pairs, next_pair
+from dp2erm_cvx.audit.movement import NeighborPair
+from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.surrogates import Surrogate
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,
@@ -47,12 +47,23 @@ class CheckStatus(enum.StrEnum):
 #: What a check says of a program: whether it passed, and the numbers or the reason in words.
 Judgment = tuple[CheckStatus, str]
 
+passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTED
+
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
 #: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
 LARGER = (500, 5000)
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
+#: Records of the datasets that the audit searches, whose balance is compared, and whose certificate is asked
+#: for in advance.
+_AUDITED, _BALANCED, _REACHED = 40, 200, 400
+#: What a solve raises that ends without a certified solution.
+UNSOLVED = (InfeasibleError, SolverError, CertificateError)
+#: Weights may miss their sum by this share.
+_SUM = 1e-12
+#: In place of a setting that is infinite, which cannot be halved.
+_FINITE = 1.5
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,28 @@ class Subject:
     larger: tuple[int, ...] = LARGER
 
     @property
+    def first(self) -> FirstStage:
+        """The program, where it is a first stage."""
+        assert isinstance(self.program, FirstStage)
+        return self.program
+
+    @property
     def derived(self) -> bool:
         """True if all that sets noise follows from the declaration: no bound of an author's, none by hand.
 
         What a release calls its author's word is searched for, and so are the library's own classes.
         """
         return "_made" in vars(type(self.program)) and self.program.own_data() is not None
+
+    @property
+    def public_error(self) -> float | None:
+        """Public bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
+        universe = check_universe(_REACHED)
+        domain, resolved = universe.domain, self.program.resolve(universe.domain)
+        if isinstance(resolved, SecondStage | PrivateFirstStage):
+            return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
+        assert isinstance(resolved, FirstStage)
+        return resolved.certified_error(universe)
 
     def bind(self, records: Records) -> Instance:
         """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
@@ -83,8 +110,11 @@ class Subject:
         n = records.n_samples
         noise = np.random.default_rng(2).normal(size=self.program.n_parameters(check_universe(n)))
         raw = np.random.default_rng(1).uniform(0.2, 3.0, n)
-        weights = raw * (n / math.fsum(raw))
-        return self.program.instance(records, weights, gamma=0.05, noise=noise)
+        return self.program.instance(records, raw * (n / math.fsum(raw)), gamma=0.05, noise=noise)
+
+    def certified(self, records: Records) -> Solution:
+        """By whatever solver certifies first. Raises what is ``UNSOLVED``."""
+        return solve(self.bind(records), solver="first_certified")
 
 
 #: What the theorems assume of a program, searched for violations. May raise: a program may do anything.
@@ -124,50 +154,23 @@ def edge_records(domain: Domain | None = None) -> dict[str, Records]:
     constant, separable = X.copy(), X.copy()
     constant[:, 1] = 0.7
     separable[:, 0] = np.where(half == 1, 0.9, -0.9)
-    return {
-        "two records": domain.records(X[:2], [0, 1], y[:2]),
-        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
-        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
-        "constant column": domain.records(constant, half, y),
-        "separable arms": domain.records(separable, half, y),
-        "no treated": domain.records(X, np.zeros(12), y),
-        "no control": domain.records(X, np.ones(12), y),
-        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
-        "zero covariates": domain.records(np.zeros((12, N_FEATURES)), half, y),
-        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
+    columns: dict[str, tuple[Any, Any, Any]] = {
+        "two records": (X[:2], [0, 1], y[:2]),
+        "two records of one arm": (X[:2], [1, 1], y[:2]),
+        "three records": (X[:3], [0, 1, 1], y[:3]),
+        "constant column": (constant, half, y),
+        "separable arms": (separable, half, y),
+        "no treated": (X, np.zeros(12), y),
+        "no control": (X, np.ones(12), y),
+        "duplicate rows": (np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
+        "zero covariates": (np.zeros((12, N_FEATURES)), half, y),
+        "outcome at its bound": (X, half, np.where(half == 1, 99.0, -99.0)),
     }
+    return {name: domain.records(*each) for name, each in columns.items()}
 
 
-def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
-    """Pairs as audits draw them: they differ in record 0, and each arm keeps the floor in both.
-
-    In every third pair the other records are all different and well inside, and the changed one alone becomes
-    the longest or the shortest, and that of the largest or the smallest outcome.
-    """
-    universe, rng = check_universe(n_samples), np.random.default_rng([seed, 7])
-    domain = universe.domain
-    for index in range(count):
-        pair = next_pair(universe, None, rng)
-        if index % 3 == 1:
-            X, a, y, order = pair.kinds()
-            kinds, side = np.concatenate([[0, 1], order]), 1 - 2 * (index % 2)
-            X, y = 0.2 * X[kinds], 0.2 * y[kinds]
-            X += 0.1 * domain.features_bound * rng.uniform(-1, 1, X.shape)
-            X[1] = domain.features_bound / math.sqrt(N_FEATURES) if side < 0 else 0.0
-            y[1] = side * domain.outcome_bound
-            pair = Pairs.single(domain.inside(X), a[kinds], y, np.arange(2, n_samples + 1))
-        first, second = (domain.records(*columns) for columns in pair.raw(domain))
-        yield first, second
-
-
-passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTED
-
-#: What a solve raises that ends without a certified solution.
-UNSOLVED = (InfeasibleError, SolverError, CertificateError)
-#: Weights may miss their sum by this share.
-_SUM = 1e-12
-#: Records whose balance is compared, and whose certificate is asked for in advance.
-_BALANCED, _REACHED = 200, 400
+def _samples() -> dict[str, Records]:
+    return {**edge_records(), **{f"random {seed}": standard_records(25, seed) for seed in range(5)}}
 
 
 def _derived(detail: str = "") -> Judgment:
@@ -177,6 +180,11 @@ def _derived(detail: str = "") -> Judgment:
 def _no_bound(program: Program, error: Exception) -> Judgment:
     hint = "; a program without one has relations = frozenset()"
     return failed(f"no bound: {error}{hint}") if program.relations else noted(f"no bound: {error}")
+
+
+def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
+    """True for a bound that no weights of sum n exceed."""
+    return V >= 2 * n and w_max >= n
 
 
 def declaration(subject: Subject) -> Judgment:
@@ -205,13 +213,13 @@ def assumed(subject: Subject) -> Judgment:
 
 def feasibility(subject: Subject) -> Judgment:
     """Every dataset of the universe has a certified solution: a refusal would depend on private records."""
-    first, error = isinstance(subject.program, FirstStage), _public_error(subject.program)
+    first, error = isinstance(subject.program, FirstStage), subject.public_error
     if error is not None and math.isfinite(error):
         return _derived("every dataset is certified by design")
     missed, samples = list[str](), _samples()
     for name, records in samples.items():
         try:
-            w, n = certified(subject, records).value, records.n_samples
+            w, n = subject.certified(records).value, records.n_samples
         except UNSOLVED as refused:
             if subject.program.relations:
                 return failed(f"{name}: {refused}")
@@ -229,26 +237,15 @@ def feasibility(subject: Subject) -> Judgment:
 
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets, or what a release says without one."""
-    program = subject.program
+    program, error = subject.program, subject.public_error
     with suppress(CalibrationError):
         if isinstance(program, FirstStage) and _universal(
             program.stability(check_universe(_REACHED)).V, _REACHED
         ):
             return passed("V = 2n covers all weights of sum n: they need no certificate")
-    error = _public_error(program)
     if error is None or not math.isfinite(error):
         return noted("no public bound on the numerical error: releases are conditional")
     return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")
-
-
-def _public_error(program: Program) -> float | None:
-    """Public bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
-    universe = check_universe(_REACHED)
-    domain, resolved = universe.domain, program.resolve(universe.domain)
-    if isinstance(resolved, SecondStage | PrivateFirstStage):
-        return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
-    assert isinstance(resolved, FirstStage)
-    return resolved.certified_error(universe)
 
 
 def balance(subject: Subject) -> Judgment:
@@ -257,23 +254,16 @@ def balance(subject: Subject) -> Judgment:
     Noted only: it is no matter of privacy, and a scheme may have another target.
     """
     records = standard_records(_BALANCED)
-    w = certified(subject, records).value
-    if min(float(np.sum(w[records.a == arm])) for arm in (0, 1)) < 1e-9 * _BALANCED:
+    w, differences = subject.certified(records).value, []
+    arms = [records.a == arm for arm in (0, 1)]
+    if min(float(np.sum(w[arm])) for arm in arms) < 1e-9 * _BALANCED:
         return noted("one arm has no weight")
-    before, after = _difference(records, np.ones(_BALANCED)), _difference(records, w)
+    for weights in (np.ones(_BALANCED), w):
+        means = [np.average(records.covariates[arm], axis=0, weights=weights[arm]) for arm in arms]
+        differences.append(float(np.max(np.abs(np.subtract(*means)))))
+    before, after = differences
     text = f"largest difference of covariate means between arms: {before:.3f} before, {after:.3f} after"
     return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
-
-
-def _difference(records: Records, w: Array) -> float:
-    X, a = records.covariates, records.a
-    control, treated = (np.average(X[a == arm], axis=0, weights=w[a == arm]) for arm in (0, 1))
-    return float(np.max(np.abs(treated - control)))
-
-
-def certified(subject: Subject, records: Records) -> Solution:
-    """By whatever solver certifies first. Raises InfeasibleError, SolverError and CertificateError."""
-    return solve(subject.bind(records), solver="first_certified")
 
 
 def eigenvalue_floor(subject: Subject) -> Judgment:
@@ -301,36 +291,29 @@ def _parts(e: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def _samples() -> dict[str, Records]:
-    return {**edge_records(), **{f"random {seed}": standard_records(25, seed) for seed in range(5)}}
-
-
-#: Records of the datasets that the audit searches.
-_AUDITED = 40
-
-
 def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
-    """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
+    """V and the largest weight over certified solves of the pairs that audits draw, with flips."""
     program, largest, pairs, compared, theorem = subject.program, 0.0, 0, set[int](), ""
     if subject.derived:
         return _derived()
-    assert isinstance(program, FirstStage)
+    program = subject.first
     many = min(max((subject.search.evaluations or 400) // 10, 3), 40)
     # pairs of records may make a matrix: thousands of records then take long
     larger = subject.larger[: 1 if program.kind is Kind.QUADRATIC else None]
     try:
         for n in (*subject.sizes, *larger):
-            bound = program.stability(check_universe(n))
+            universe, rng = check_universe(n), np.random.default_rng([subject.search.seed, 7])
+            bound = program.stability(universe)
+            # what no weights of sum n exceed needs no search, only solves that are certified
             universal = _universal(bound.V, n, bound.w_max)
             if universal and n in subject.larger:
                 continue
             compared.add(n)
-            # what no weights of sum n exceed needs no search, only solves that are certified
-            few = universal or n in subject.larger
-            for pair in neighbors(3 if few else many, n, subject.search.seed):
-                one, two = (certified(subject, records) for records in pair)
-                radii = one.certificate.output_radius, two.certificate.output_radius
-                moved = movements(one.value, two.value, 0, *radii)
+            for _ in range(3 if universal or n in subject.larger else many):
+                ends = next_pair(universe, None, rng).records(universe.domain)
+                solved = [subject.certified(records) for records in ends]
+                weights = [(one.value, one.certificate.output_radius) for one in solved]
+                moved = NeighborPair(*ends, 0, "").moved(*weights).movements
                 for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
                     reached = moved[quantity].low
                     if reached > declared * (1 + 1e-9):
@@ -345,22 +328,17 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
     return passed(f"{text}: V at most {largest:.0%} of the bound of {theorem}")
 
 
-def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
-    """True for a bound that no weights of sum n exceed."""
-    return V >= 2 * n and w_max >= n
-
-
 def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
-    program, universe = subject.program, check_universe(_AUDITED)
+    universe = check_universe(_AUDITED)
     if subject.derived:
         return _derived()
-    assert isinstance(program, FirstStage)
     try:
-        bound = program.stability(universe)
+        bound = subject.first.stability(universe)
         if _universal(bound.V, _AUDITED, bound.w_max):
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
-        audit = audit_stability(program, None, universe, bounds=[bound], search=_plan(subject, universe))
+        search = _shorter(subject, universe)
+        audit = audit_stability(subject.first, None, universe, bounds=[bound], search=search)
     except (CalibrationError, DataError) as error:
         return noted(f"nothing to audit: {error}")
     if audit.violations:
@@ -373,19 +351,14 @@ def short_audit(subject: Subject) -> Judgment:
     return passed(f"{seen}: {claim.quantity} at most {moved.ratio:.0%} of its bound {claim.bound:.4g}")
 
 
-def _plan(subject: Subject, universe: Universe) -> SearchPlan:
+def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
-    evaluations, program = subject.search.evaluations, subject.program
-    assert isinstance(program, FirstStage)
-    exact = Surrogate.of(program.resolve(universe.domain), universe).exact
-    slow = 40 if exact else 8 if _public_error(program) is None else 1
+    evaluations = subject.search.evaluations
+    exact = Surrogate.of(subject.first.resolve(universe.domain), universe).exact
+    slow = 40 if exact else 8 if subject.public_error is None else 1
     if evaluations is None or slow == 1:
         return subject.search
     return replace(subject.search, evaluations=max(evaluations // slow, min(evaluations, 40)))
-
-
-#: In place of a setting that is infinite, which cannot be halved.
-_FINITE = 1.5
 
 
 def other_settings(subject: Subject) -> Judgment:
@@ -393,12 +366,11 @@ def other_settings(subject: Subject) -> Judgment:
 
     A bound may be right at the defaults and wrong elsewhere.
     """
-    program, tried = subject.program, dict[str, list[str]]()
-    assert isinstance(program, FirstStage)
+    tried: dict[str, list[str]] = {}
     if subject.derived:
         return _derived()
     few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
-    for name, value, other in _variations(program):
+    for name, value, other in _variations(subject.first):
         smaller = replace(subject, program=other, sizes=(8,), larger=(), search=few)
         # settings that nobody asked for may be hard to solve
         status, detail = movement(smaller, unsolved=noted)
@@ -407,25 +379,23 @@ def other_settings(subject: Subject) -> Judgment:
         tried.setdefault(name, []).append(f"{value:.4g}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
     text = f"{text}: nothing found" if text else "no other values were tried"
-    alone = [field.name for field in fields(program) if field.name not in tried]  # type: ignore[arg-type]
+    alone = [field.name for field in fields(cast(Any, subject.program)) if field.name not in tried]
     return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
 
 
 def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
-    universe = check_universe(40)
+    universe, known = check_universe(_AUDITED), cast(Any, program)
     resolved = program.resolve(universe.domain)
-    for field in fields(program):  # type: ignore[arg-type]
+    for field in fields(known):
         value = getattr(resolved, field.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         for other in (_FINITE,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
-            try:
-                changed: FirstStage = replace(program, **{field.name: other})  # type: ignore[type-var]
+            with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
+                changed = replace(known, **{field.name: other})
                 changed.stability(universe)
-            except (Dp2ermError, TypeError, ValueError):
-                continue  # a setting that the program refuses
-            yield field.name, other, changed
+                yield field.name, other, changed
 
 
 #: Every check by name, with the programs that it concerns.

@@ -12,8 +12,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,7 @@ from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Su
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
+from dp2erm_cvx.public import json_types
 from dp2erm_cvx.registry import programs
 
 
@@ -49,49 +51,34 @@ class ConformanceReport(Shown):
     proved: str
     outcomes: tuple[CheckOutcome, ...]
 
-    @property
-    def passed(self) -> bool:
-        """True if no check failed."""
-        return not self.failures
-
-    def _that(self, status: CheckStatus) -> tuple[CheckOutcome, ...]:
+    def of(self, status: CheckStatus) -> tuple[CheckOutcome, ...]:
+        """The checks that ended so: a reader has to judge what is ``NOTED``."""
         return tuple(outcome for outcome in self.outcomes if outcome.status is status)
 
     @property
-    def failures(self) -> tuple[CheckOutcome, ...]:
-        """The checks that failed."""
-        return self._that(CheckStatus.FAILED)
-
-    @property
-    def notes(self) -> tuple[CheckOutcome, ...]:
-        """The checks that neither passed nor failed, for a reader to judge."""
-        return self._that(CheckStatus.NOTED)
+    def passed(self) -> bool:
+        """True if no check failed."""
+        return not self.of(CheckStatus.FAILED)
 
     @property
     def conclusion(self) -> str:
         """In one line; what a reader has to judge is no pass."""
-        notes, derived = self.notes, len(self._that(CheckStatus.SKIPPED))
-        if self.failures:
-            return f"{len(self.failures)} failed"
+        failures, notes, derived = map(self.of, (CheckStatus.FAILED, CheckStatus.NOTED, CheckStatus.SKIPPED))
+        if failures:
+            return f"{len(failures)} failed"
         if not notes:
-            return "all checks passed" + (f", {derived} of {len(self.outcomes)} derived" if derived else "")
+            return "all checks passed" + (
+                f", {len(derived)} of {len(self.outcomes)} derived" if derived else ""
+            )
         count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
         return f"no check failed; {count} to read: {', '.join(note.check for note in notes)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {
-            "program": self.program,
-            "settings": self.settings,
-            "kind": self.kind,
-            "proved": self.proved,
-            "passed": self.passed,
-            "conclusion": self.conclusion,
-            "outcomes": [asdict(o) | {"status": o.status.value} for o in self.outcomes],
-        }
+        return dict(json_types(asdict(self) | {"passed": self.passed, "conclusion": self.conclusion}))
 
     def __str__(self) -> str:
-        verdict = "FAILED" if self.failures else self.conclusion
+        verdict = self.conclusion if self.passed else "FAILED"
         checks = [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
         return "\n".join([f"{self.program}: {verdict} ({self.kind}: {self.proved})", *checks])
 
@@ -144,22 +131,19 @@ def parametrize(*classes: type[Program], search: SearchPlan = SEARCH) -> Callabl
     """
     import pytest
 
-    def item(cls: type[Program], settings: Mapping[str, Any], name: str, check: Check) -> Any:
-        def assert_passed(program: Program) -> None:
-            outcome = outcome_of(name, check, Subject(program, search))
-            assert outcome.status is not CheckStatus.FAILED, f"{name}: {outcome.detail}"
-            if outcome.status is not CheckStatus.PASSED:
-                pytest.skip(outcome.detail)
-
-        chosen = "-".join(f"{key}={value}" for key, value in settings.items())
-        label = "-".join(part for part in (str(cls.name), chosen, name) if part)
-        return pytest.param(cls(**settings), assert_passed, id=label)
+    def assert_passed(name: str, check: Check, program: Program) -> None:
+        outcome = outcome_of(name, check, Subject(program, search))
+        assert outcome.status is not CheckStatus.FAILED, f"{name}: {outcome.detail}"
+        if outcome.status is not CheckStatus.PASSED:
+            pytest.skip(outcome.detail)
 
     items = []
     for cls in classes:
         for index, settings in enumerate(cls.examples):
-            checks = checks_of(cls, first=index == 0)
-            items += [item(cls, settings, name, check) for name, check in checks.items()]
+            chosen = [str(cls.name), *(f"{key}={value}" for key, value in settings.items())]
+            for name, check in checks_of(cls, first=index == 0).items():
+                one = partial(assert_passed, name, check)
+                items.append(pytest.param(cls(**settings), one, id="-".join([*chosen, name])))
     return pytest.mark.parametrize(("program", "check"), items)
 
 
