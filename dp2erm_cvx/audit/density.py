@@ -140,8 +140,7 @@ def audit_density(
     parts, whole = [step.calibration for step in plan.steps], plan.guarantee
     epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
     delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
-    rng = np.random.default_rng(seed)
-    both, stick = ((one, other), (other, one)), None
+    rng, both, stick = np.random.default_rng(seed), ((one, other), (other, one)), None
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
         peaks = [_largest_ratio(*pair, points, inside=False) for pair in both]
@@ -152,8 +151,13 @@ def audit_density(
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
-        samples = [_sampled(*pair, draws, rng) for pair in both]
-        peaks, within = ([_highest(sample, inside) for sample in samples] for inside in (False, True))
+        # each output is judged while the laws given it are kept
+        samples = [[_peak(*pair, pair[0].draw(rng)) for _ in range(draws)] for pair in both]
+        regular = [[peak for peak in sample if peak.regular] for sample in samples]
+        peaks, within = (
+            [max(some, key=lambda peak: peak.ratio, default=_NOWHERE) for some in each]
+            for each in (samples, regular)
+        )
         stick = _hockey_stick(samples, epsilon)
         searched = f"{draws} outputs of each dataset"
     # either search may find what the other missed
@@ -213,45 +217,33 @@ def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
 
 def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
     """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v."""
-    best = _NOWHERE
+    best, units = _NOWHERE, one.units
 
-    def height(u: Array) -> float:
+    def depth(u: Array) -> float:
         nonlocal best
         outputs = one.place(u)
         if inside and not _Peak(0.0, 0.0, outputs).regular:
-            return -np.inf
+            return math.inf
         ratio = log_density_ratio(one, other, outputs)
         # far out, a ratio can be larger by nothing but its rounding
         if ratio > best.certain and (peak := _peak(one, other, outputs)).certain > best.certain:
             best = peak
-        return ratio
+        return -ratio
 
-    def depth(u: Array) -> float:
-        return min(-height(u), 1e300)
+    def finite_depth(u: Array) -> float:
+        return min(depth(u), 1e300)
 
-    heights, units = np.array([height(u) for u in starts]), one.units
-    for index in np.argsort(-heights)[:ASCENTS] if len(units) else ():
-        if np.isfinite(heights[index]):
+    depths = np.array([depth(u) for u in starts])
+    for index in np.argsort(depths)[:ASCENTS] if len(units) else ():
+        if np.isfinite(depths[index]):
             start = starts[index]
             # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
             reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
-            limits: Any = {
-                "initial_simplex": np.vstack([start, start + np.diag(reach)]),
-                "maxfev": _EVALUATIONS * len(start),
-                "xatol": 1e-9,
-                "fatol": 1e-9,
-            }
-            minimize(depth, start, method="Nelder-Mead", options=limits)
+            simplex = np.vstack([start, start + np.diag(reach)])
+            limits: Any = {"initial_simplex": simplex, "maxfev": _EVALUATIONS * len(start)}
+            limits |= {"xatol": 1e-9, "fatol": 1e-9}
+            minimize(finite_depth, start, method="Nelder-Mead", options=limits)
     return best
-
-
-def _sampled(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> list[_Peak]:
-    """Outputs of ``one``, each judged while the laws given it are kept."""
-    return [_peak(one, other, one.draw(rng)) for _ in range(draws)]
-
-
-def _highest(sample: list[_Peak], inside: bool) -> _Peak:
-    return max((p for p in sample if p.regular or not inside), key=lambda p: p.ratio, default=_NOWHERE)
 
 
 def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
@@ -350,7 +342,7 @@ def search_density(
         return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
 
     call = [_facts_of(model)[0], n_samples, n_features, seed]
-    state = explore(look, search, highest=highest, wave=4, call=call, read=Pairs.of_plain)
+    state = explore(look, search, highest=highest, wave=4, call=call, kinds=[Pairs])
     # the best pairs with all starts, and the very best as the search audited it, too
     best, options = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
     audits = [(audited(pair, options), options, pair) for pair in best[:3]]
@@ -378,7 +370,7 @@ def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) 
         _, (one, other) = audited_laws(plan, pair)
         ways = ((one, other), (other, one))
         if not one.pure:
-            losses = [[peak.ratio for peak in _sampled(*way, _LOOK, rng)] for way in ways]
+            losses = [[log_density_ratio(a, b, a.draw(rng)) for _ in range(_LOOK)] for a, b in ways]
             return max(float(np.quantile(sample, 0.95)) for sample in losses)
         points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
         points = points[:: 1 + len(points) // _LOOK]

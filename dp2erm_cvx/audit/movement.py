@@ -76,33 +76,34 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
     resolved = program.resolve(universe.domain)
-    claims: list[Claim] = []
-    refused: dict[str, str] = {}
-
-    def collect(name: str, compute: Callable[[], StabilityBound]) -> StabilityBound | None:
-        try:
-            bound = compute()
-        except CalibrationError as error:
-            refused[name] = str(error)
-            return None
-        claims.extend(Claim.of(name, bound))
-        return bound
-
-    authored = resolved.own_data() is None  # neither this package's nor derived
-    sharp = collect("stated" if authored else "sharp", lambda: resolved.stability(universe))
-    alone = None
+    # neither this package's nor derived: its author's
+    name = "stated" if resolved.own_data() is None else "sharp"
+    families: dict[str, Callable[[], StabilityBound]] = {name: lambda: resolved.stability(universe)}
     if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
         same = dataclasses.replace(universe.domain, relation=keep, codebook=None)
-        plain = dataclasses.replace(universe, domain=same)
-        alone = collect("paper, printed", lambda: resolved.printed_bound(plain))
-    if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
-        claims.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
-    collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
-    largest = max((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
-    collect("universal", lambda: stability.universal_corollary(universe.n_samples, max(1.0, largest)))
-    return tuple(dict.fromkeys(claims)), refused
+        families["paper, printed"] = lambda: resolved.printed_bound(
+            dataclasses.replace(universe, domain=same)
+        )
+    families["paper, usable"] = lambda: resolved.stability(universe, BoundFamily.PAPER)
+    claims, refused, heaviest = list[Claim](), dict[str, str](), list[float]()
+    for name, compute in families.items():
+        try:
+            bound = compute()
+        except CalibrationError as error:
+            refused[name] = str(error)
+            continue
+        known = Claim.of(name, bound)
+        if name == "paper, printed":
+            norm = math.inf if bound.L2 is None else bound.L2
+            known = [Claim(name, Quantity.L2, norm, bound.theorem)] if math.isfinite(norm) else []
+        if name != "paper, usable":
+            heaviest.append(bound.w_max)
+        claims += known
+    largest = max(heaviest, default=math.inf)
+    universal = stability.universal_corollary(universe.n_samples, max(1.0, largest))
+    return tuple(dict.fromkeys([*claims, *Claim.of("universal", universal)])), refused
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,11 @@ class Interval:
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"
+
+    def apart(self, other: Interval) -> float:
+        """How far the middles lie apart, over what both allow: at most 1 where both hold one value."""
+        widths = (self.high - self.low) + (other.high - other.low)
+        return abs((self.low + self.high) - (other.low + other.high)) / max(widths, 1e-300)
 
 
 class Movement(Reading):
@@ -183,17 +189,6 @@ class Movement(Reading):
         }
 
 
-def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
-    """Every movement between computed weights ``w``, ``v`` (n,), as intervals that hold the exact ones.
-
-    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm. ``changed`` is the
-    record that differs.
-    """
-    reading = Movement(w, w_radius, v_radius)
-    (sums,), (largest,) = reading.of(v[None, :], w)
-    return reading.intervals(sums, largest, (float(w[changed]), float(v[changed])), v_radius)
-
-
 def _error(n: int, radius: float) -> float:
     # weights have sum n, and what is added up of them has no more than 2 n terms
     return radius * (1 + 1e-9) + 16 * n * UNIT * 2 * n
@@ -222,15 +217,13 @@ class NeighborPair:
         """Sum of both certified errors of the weights, in the 1-norm."""
         return sum(radius for _, radius in self.solved)
 
-    def apart(self, other: dict[Quantity, Interval]) -> float:
-        """How far V lies from another, over what both intervals allow: at most 1 where both hold it."""
-        a, b = self.movements[Quantity.V], other[Quantity.V]
-        return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
-
     def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
-        """A copy of the pair with its weights."""
+        """A copy with both weights (n,), each within its radius of the exact ones in the 1-norm."""
         (w, w_radius), (v, v_radius) = solved
-        moves = movements(w, v, self.changed, w_radius, v_radius)
+        reading = Movement(w, w_radius, v_radius)
+        (sums,), (largest,) = reading.of(v[None, :], w)
+        ends = float(w[self.changed]), float(v[self.changed])
+        moves = reading.intervals(sums, largest, ends, v_radius)
         return dataclasses.replace(self, movements=moves, solved=solved)
 
 
@@ -312,33 +305,21 @@ class SolverCheck:
             f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}{unsolved}"
         )
 
-    def plus(self, other: SolverCheck) -> SolverCheck:
-        """Both counts together."""
-        added = {name: getattr(self, name) + getattr(other, name) for name in ("datasets", "unsolved")}
-        most = {name: max(getattr(self, name), getattr(other, name)) for name in ("disagreement", "radius")}
-        return SolverCheck(self.solver, **added, **most)
-
 
 def resolve(
-    program: FirstStage, pairs: list[NeighborPair], solver: str | Solver | None = None
+    program: FirstStage, pairs: list[NeighborPair], solver: str | Solver = "first_certified"
 ) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    ``solver`` is by default the first one that certifies. Raises SolverError where it returns no point.
+    Raises SolverError where ``solver`` returns no point.
     """
-    chosen = "first_certified" if solver is None else solver
-    ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     solved: dict[int, tuple[Array, float]] = {}
-    for key, records in ends.items():
+    for key, records in {id(end): end for pair in pairs for end in (pair.first, pair.second)}.items():
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
-            solution = solve(program.instance(records), solver=chosen, throw=False)
+            solution = solve(program.instance(records), solver=solver, throw=False)
             solved[key] = solution.value, solution.certificate.output_radius
-    resolved = []
-    for pair in pairs:
-        w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
-        if w is not None and v is not None:
-            resolved.append(pair.moved(w, v))
-    return resolved
+    ends = [(pair, solved.get(id(pair.first)), solved.get(id(pair.second))) for pair in pairs]
+    return [pair.moved(w, v) for pair, w, v in ends if w is not None and v is not None]
 
 
 def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: bool = True) -> SolverCheck:

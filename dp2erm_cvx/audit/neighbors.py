@@ -39,15 +39,6 @@ class Replacement:
     origin: str
     base: int = 0
 
-    def plain(self) -> dict[str, Any]:
-        """In plain JSON types."""
-        return {**vars(self), "covariates": self.covariates.tolist()}
-
-    @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> Replacement:
-        """Inverse of :meth:`plain`."""
-        return cls(**{**plain, "covariates": np.array(plain["covariates"], dtype=np.float64)})
-
 
 class Base:
     """One dataset, its weights, and the directions in which its fitted coefficient points."""
@@ -94,10 +85,8 @@ class Base:
 
     def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""
-        if not self._stays(change):
-            return None
-        _, one = self._replacements([change])
-        return NeighborPair(self.records, one.neighbor(0), change.index, change.origin)
+        inside, one = self._replacements([change])
+        return NeighborPair(self.records, one.neighbor(0), change.index, change.origin) if inside else None
 
     def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
         """Changes with their certified movements, solved side by side; no weights are held.

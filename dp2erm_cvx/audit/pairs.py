@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,18 +108,6 @@ class Pairs:
         """Both datasets as records of the domain."""
         first, second = (records_at(domain, *columns) for columns in self.datasets())
         return first, second
-
-    def plain(self) -> dict[str, Any]:
-        """In plain JSON types."""
-        arrays = {name: value for name, value in vars(self).items() if value is not None and name != "lists"}
-        return {"lists": self.lists, **{name: value.tolist() for name, value in arrays.items()}}
-
-    @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> Pairs:
-        """Inverse of :meth:`plain`."""
-        order = np.array(plain["order"], dtype=np.int64) if "order" in plain else None
-        X, y, count = (np.array(plain[name], dtype=np.float64) for name in ("X", "y", "count"))
-        return cls(X, np.array(plain["a"], dtype=np.int64), y, count, order, plain.get("lists"))
 
     def admissible(self, domain: Domain) -> bool:
         """True if both datasets of a single pair keep the arm floor."""

@@ -88,6 +88,20 @@ class _Side:
             return model.output(coefficient), model.output_radius(coefficient, 0.0)
         return self._solved
 
+    def bound(self, fit: Fit, released: Released) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
+        """The objective without noise; the error of its weights, if any, with the objective at weights 1."""
+        records, error = self.at(released), 0.0
+        weights: Array | None
+        if fit.weighted:
+            weights, error = self.weights(released)
+        else:
+            records, weights = fit.mapped(records, released)
+        quiet = np.zeros(fit.calibration.n_parameters)
+        model = _model(fit.instance(records, weights, quiet))
+        if error == 0.0:
+            return model, None
+        return model, (error, _model(fit.instance(records, np.ones(records.n_samples), quiet)))
+
     @cached_property
     def _weights(self) -> Instance:
         assert self.weighting is not None
@@ -134,17 +148,17 @@ def _remembered(step: Step, sides: Sequence[_Side], last: bool) -> Callable[[Rel
 
 
 def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool) -> tuple[Law, ...]:
-    if step.integers is not None:
-        assert isinstance(step, IntegerSums)
-        sums = [step.exact_sums(side.at(released), released) for side in sides]
-        centers = [np.array(one, dtype=np.float64) for one in sums]
+    if isinstance(step, IntegerSums):
+        assert step.integers is not None
+        sums = [np.array(step.exact_sums(side.at(released), released), dtype=np.float64) for side in sides]
         scale, noise = step.integers.scale, step.integers.noise
-        return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in centers)
-    if step.perturbed is Perturbed.OUTPUT:
-        return tuple(_mean(step, side, released) for side in sides)
+        return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in sums)
     calibration = step.calibration
+    assert isinstance(step, Fit)
     assert isinstance(calibration, Calibration)
-    bound = [_bound(step, side, released) for side in sides]
+    bound = [side.bound(step, released) for side in sides]
+    if step.perturbed is Perturbed.OUTPUT:
+        return tuple(_mean(model, weights, calibration.scale) for model, weights in bound)
     # one step for both datasets, of the size at which theta and its multiplier weigh the same
     size = 1.0 / math.sqrt(math.prod(model.smoothness for model, _ in bound))
     unscaled = np.ones(calibration.n_parameters)
@@ -153,33 +167,12 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool)
     return tuple(ObjectiveLaw(model, calibration, size, unscaled, weights) for model, weights in bound)
 
 
-def _mean(step: Step, side: _Side, released: Released) -> ShiftLaw:
+def _mean(model: MarginModel, weights: tuple[float, MarginModel] | None, scale: float) -> ShiftLaw:
     """The law of a weighted mean: an error e of the weights in l1, of sum n, moves it by e max |z| / n."""
-    weights, error = side.weights(released)
-    assert isinstance(step, Fit)
-    model = _model(step.instance(side.records, weights))
-    weights, z = model.whole.multipliers, model.whole.offsets
-    mean = np.array([math.fsum(weights * z) / math.fsum(weights)])
-    moved = error * float(np.max(np.abs(z))) / model.n
-    return ShiftLaw(mean, step.calibration.scale, Noise.GAMMA, moved=moved, whole=False, last=True)
-
-
-def _bound(
-    fit: Step, side: _Side, released: Released
-) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
-    """The objective without noise; the error of its weights with the objective at weights 1."""
-    records, error = side.at(released), 0.0
-    assert isinstance(fit, Fit)
-    weights: Array | None
-    if fit.weighted:
-        weights, error = side.weights(released)
-    else:
-        records, weights = fit.mapped(records, released)
-    quiet = np.zeros(fit.calibration.n_parameters)
-    model = _model(fit.instance(records, weights, quiet))
-    if error == 0.0:
-        return model, None
-    return model, (error, _model(fit.instance(records, np.ones(records.n_samples), quiet)))
+    w, z = model.whole.multipliers, model.whole.offsets
+    mean = np.array([math.fsum(w * z) / math.fsum(w)])
+    moved = 0.0 if weights is None else weights[0] * float(np.max(np.abs(z))) / model.n
+    return ShiftLaw(mean, scale, Noise.GAMMA, moved=moved, whole=False, last=True)
 
 
 def _model(instance: Instance) -> MarginModel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
-from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore, in_json
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DataError
@@ -43,14 +42,8 @@ _AGAIN = (False, True)
 
 #: Draws a dataset.
 Source = Callable[[np.random.Generator], Records]
-
-
 #: A pair that is kept: of few kinds of records, or a change of one dataset.
 Kept = Pairs | Replacement
-
-
-def _read(plain: dict[str, Any]) -> Kept:
-    return Replacement.of_plain(plain) if "origin" in plain else Pairs.of_plain(plain)
 
 
 @dataclass(eq=False)
@@ -104,8 +97,8 @@ class Rounds:
             "search": [*self.names, self.seed, self.solver],
             "data": self.digest,
         }
-        limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4}
-        return explore(self.look, plan, most=most, highest=self._highest, call=call, read=_read, **limits)
+        limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4, "kinds": (Pairs, Replacement)}
+        return explore(self.look, plan, most=most, highest=self._highest, call=call, **limits)
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
         """The pairs kept, by movement over bound; that of one weight counts where nothing else is claimed."""
@@ -132,9 +125,8 @@ class Rounds:
         assert self.surrogate is not None
         # mostly V, which every release consumes; the other quantities claimed in turn
         claimed = list(dict.fromkeys(claim.quantity for claim in self.claims))
-        with_v = Quantity.V in claimed
-        quantity = claimed[(number // 4 if with_v else number) % len(claimed)]
-        quantity = Quantity.V if with_v and number % 4 < 3 else quantity
+        turns = [*[Quantity.V] * 3, None] if Quantity.V in claimed else [None]
+        quantity = turns[number % len(turns)] or claimed[number // len(turns) % len(claimed)]
         known = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
         with np.errstate(all="ignore"):
             ends, spent = _climb(self.surrogate, quantity, known, room, rng)
@@ -165,7 +157,10 @@ class Rounds:
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
         alone = base.resolved([change for change, _ in some])
         again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
-        apart = [pair.apart(movement) for (_, movement), pair in zip(some, alone, strict=False)]
+        apart = [
+            pair.movements[Quantity.V].apart(movement[Quantity.V])
+            for (_, movement), pair in zip(some, alone, strict=False)
+        ]
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
         gain = Gain(tried, counts=counts, largest=largest)
@@ -206,10 +201,10 @@ class Rounds:
         tops = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
         rest = [pair for _, pair in self._ranked(state)] if self.few else []
-        chosen = {json.dumps(one.plain()): one for one in tops}
+        chosen = {in_json(one): one for one in tops}
         for one in rest:
             if len(chosen) < KEPT:
-                chosen.setdefault(json.dumps(one.plain()), one)
+                chosen.setdefault(in_json(one), one)
         pairs = [pair for one in chosen.values() if (pair := self.pair(one)) is not None]
         if not pairs:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
@@ -218,10 +213,15 @@ class Rounds:
         for claim in self.claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
-        counts = {name: int(state.counts.get(name, 0)) for name in ("datasets", "unsolved")}
-        checked = SolverCheck(self.solver, **counts, **state.largest)  # type: ignore[arg-type]
-        if self.few:  # else the solver is that which has just solved them
-            checked = checked.plus(check(self.program, resolved, self.solver))
+        # above few records the solver is that which has just solved them
+        last = check(self.program, resolved if self.few else [], self.solver)
+        checked = SolverCheck(
+            self.solver,
+            int(state.counts.get("datasets", 0)) + last.datasets,
+            max(state.largest.get("disagreement", 0.0), last.disagreement),
+            max(state.largest.get("radius", 0.0), last.radius),
+            int(state.counts.get("unsolved", 0)) + last.unsolved,
+        )
         return tuple(verdicts), tuple(resolved), checked
 
 

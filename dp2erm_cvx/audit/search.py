@@ -125,7 +125,7 @@ def explore(
     apart: float = 0.0,
     wave: int = 1,
     call: object = None,
-    read: Callable[[Any], Any] | None = None,
+    kinds: Sequence[type] = (),
 ) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
@@ -133,13 +133,13 @@ def explore(
     ``room`` evaluations, ``most(number)`` at most, and depends on nothing else. ``highest`` is the largest
     ratio to a bound so far. ``keep`` pairs are kept, their heights no less than ``apart``. ``wave`` looks
     start from the same best pairs, whoever takes them: no result depends on the workers. ``call`` is what a
-    checkpoint belongs to, and ``read`` gives a pair from its ``plain()``; None for a search without
-    checkpoints. One is written wherever the search could go on after a stop.
+    checkpoint belongs to, and ``kinds`` the classes of pairs in it; a search without has no checkpoints. One
+    is written wherever the search could go on after a stop.
 
     Raises DataError for a checkpoint of another search.
     """
-    path = None if plan.checkpoint is None or read is None else Path(plan.checkpoint)
-    state = State() if path is None or read is None or not path.exists() else _loaded(path, call, read)
+    path = None if plan.checkpoint is None or not kinds else Path(plan.checkpoint)
+    state = State() if path is None or not path.exists() else _loaded(path, call, kinds)
     limits = plan.evaluations or math.inf, plan.seconds or math.inf
     began, whole = time.time(), True
     while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
@@ -166,21 +166,37 @@ def explore(
     return state
 
 
+def in_json(value: object) -> str:
+    """A pair, or anything of pairs, arrays and plain types, as JSON."""
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"$array": value.tolist(), "dtype": value.dtype.name}
+    return float(value) if isinstance(value, np.number) else {"$pair": type(value).__name__, **vars(value)}
+
+
 def _save(path: Path, call: object, state: State) -> None:
-    best = {name: [(high, pair.plain()) for high, pair in pairs] for name, pairs in state.best.items()}
     # whole or not at all, and a file of this process alone: another may work in the same folder
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps({"call": call, **vars(state), "best": best}, default=float), encoding="utf-8")
+    part.write_text(in_json({"call": in_json(call), **vars(state)}), encoding="utf-8")
     part.replace(path)
 
 
-def _loaded(path: Path, call: object, read: Callable[[Any], Any]) -> State:
+def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:
+    known = {kind.__name__: kind for kind in kinds}
+
+    def read(plain: dict[str, Any]) -> Any:
+        if "$array" in plain:
+            return np.array(plain["$array"], dtype=plain["dtype"])
+        return known[plain.pop("$pair")](**plain) if "$pair" in plain else plain
+
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain.pop("call") != json.loads(json.dumps(call, default=float)):
+        plain = json.loads(path.read_text(encoding="utf-8"), object_hook=read)
+        if plain.pop("call") != in_json(call):
             raise DataError(f"{path}: the state of another audit")
-        best = {name: [(high, read(pair)) for high, pair in ends] for name, ends in plain.pop("best").items()}
-        return State(**plain, best=best)
+        return State(**plain)
     except DataError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +275,9 @@ def records_of(data: Data, domain: Domain) -> Records:
             raise DeclarationError("the records were mapped into another domain")
         return data
     if isinstance(data, BlockedDataset):
-        return data.declared(domain).records(partial(_inside, domain=domain), domain)
-    return _inside(data if isinstance(data, Dataset) else Dataset.from_arrays(*data), domain)
-
-
-def _inside(data: Dataset, domain: Domain) -> Records:
-    return domain.records(data.X, data.a, data.y)
+        return data.declared(domain).records(lambda part: domain.records(part.X, part.a, part.y), domain)
+    held = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
+    return domain.records(held.X, held.a, held.y)
 
 
 def _hashed(records: Records) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.movement import movements
+from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import evolve
@@ -58,7 +58,7 @@ def test_intervals_hold_the_exact_movement(seed, n, error):
         noise *= error / max(np.abs(noise).sum(), 1e-300) * rng.random()
         computed.append(np.maximum(exact_weights + noise, 0.0))
     j = int(rng.integers(n))
-    result = movements(computed[0], computed[1], j, error, error)
+    result = NeighborPair(None, None, j, "").moved(*((one, error) for one in computed)).movements
     for quantity, value in exact(w, v, j).items():
         assert result[quantity].low <= value <= result[quantity].high
     if error == 0.0:
