@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.design import PublicData, tune_privately
-    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.domain import Domain, Universe
     from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
-    from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
 

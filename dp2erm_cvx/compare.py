@@ -14,7 +14,7 @@ from dp2erm_cvx import registry, stability
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import (
     CalibrationError,
     DeclarationError,
@@ -28,7 +28,6 @@ from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBoun
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
-from dp2erm_cvx.universe import Universe
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
@@ -21,7 +21,6 @@ from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.stability import margin_movement
-from dp2erm_cvx.universe import Universe
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
 BOUNDED_INFLUENCE = {

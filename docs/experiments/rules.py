@@ -22,7 +22,7 @@ from common import Cell, Design, Row, as_text, budget_of, cells, each, grid, run
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.datasets import Simulation
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.mechanism import simulate_noise
@@ -34,7 +34,6 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.step import Execution
-from dp2erm_cvx.universe import Universe
 
 Scheme = dict[str, Any]
 #: Fits without noise, and the family with a bounded-influence loss in place of squared loss over a ball.

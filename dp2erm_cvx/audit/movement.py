@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
@@ -21,7 +21,6 @@ from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.solve import Solver, solve
 from dp2erm_cvx.solve.batch import Reading
-from dp2erm_cvx.universe import Universe
 
 
 class Quantity(enum.StrEnum):

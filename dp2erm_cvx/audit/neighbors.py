@@ -16,12 +16,11 @@ from dp2erm_cvx.audit.movement import Interval, Movement, NeighborPair, Quantity
 from dp2erm_cvx.audit.pairs import records_at
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.blocks import tree_sum
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE
-from dp2erm_cvx.universe import Universe
 
 #: Records that the direction of largest spread is taken from.
 _SPREAD = 100_000

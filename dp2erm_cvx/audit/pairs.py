@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.finding import Columns, unscaled
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.universe import Universe
 
 #: Common kinds of records of the pairs that are drawn by the hundred.
 CLUSTERS = 4

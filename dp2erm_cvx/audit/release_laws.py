@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.finding import Columns, differing_units
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Released, ReleaseLaw, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
@@ -29,7 +29,6 @@ from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Execution, Step
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.steps.weights import solve_weights
-from dp2erm_cvx.universe import Universe
 
 #: Pairs of laws that are kept for outputs seen before.
 _KEPT = 64

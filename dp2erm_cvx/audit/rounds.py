@@ -21,10 +21,9 @@ from dp2erm_cvx.audit.neighbors import Base, Replacement
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore, in_json
 from dp2erm_cvx.audit.surrogates import Surrogate
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.universe import Universe
 
 #: The name of the search over base datasets.
 BASE = "base"

@@ -23,12 +23,11 @@ from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Fin
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import check_settings, public_fraction, setting, whole_number
-from dp2erm_cvx.universe import Universe
 
 #: Families of events, and what each is called in a report.
 FAMILIES = {

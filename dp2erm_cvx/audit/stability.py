@@ -30,13 +30,12 @@ from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
-from dp2erm_cvx.universe import Universe
 
 #: Records up to which a declared CVXPY problem is solved for a check: seconds each.
 LARGEST_DECLARED = 100_000

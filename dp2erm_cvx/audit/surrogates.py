@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
@@ -27,7 +27,6 @@ from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.universe import Universe
 
 Arms = NDArray[np.int64]
 

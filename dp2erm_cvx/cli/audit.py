@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from dp2erm_cvx.compare import BoundRow, CertificateRow
 
 _size_option = opt.field_option(
-    "universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), show_default="400 without DATA"
+    "domain.universe:Universe.n_samples",
+    "--n",
+    "n_samples",
+    type=opt.Number(),
+    show_default="400 without DATA",
 )
 
 
@@ -38,7 +42,7 @@ _size_option = opt.field_option(
 @reading.block_options
 @_size_option
 @opt.field_option(
-    "universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
+    "domain.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
 )
 @opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="60 without --solves")
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
@@ -230,7 +234,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 
 @click.command("bounds", cls=opt.Command, short_help="Every stability bound of a first stage, side by side.")
 @opt.program_option(required=True)
-@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
 @opt.setting_options
 @opt.domain_options
 @opt.field_option(
@@ -238,7 +242,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     show_default="a loss of gradient radius 1",
     beside=" Or FILE.py; noise is for its loss.",
 )
-@opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("domain.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), default=1.0)
 @opt.delta_option
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")

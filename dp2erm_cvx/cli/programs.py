@@ -161,8 +161,8 @@ def _send_by_value(named: Callable[..., Any]) -> None:
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
 @click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
-@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
-@opt.field_option("universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
+@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option("domain.universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
 @opt.field_option("domain.domain:Domain.covariate_bound", type=opt.Number(), default=1.0)
 @opt.field_option("domain.domain:Domain.outcome_bound", type=opt.Number(), default=1.0)
 @opt.json_option

@@ -229,12 +229,12 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     short_help="Which pipeline to take, by simulation from a guess.",
 )
 @click.argument("study", metavar="STUDY.toml")
-@opt.field_option("universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
+@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
 @opt.field_option("design.request:DesignRequest.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
 @opt.delta_option
-@opt.field_option("universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("domain.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
 @opt.field_option("design.request:DesignRequest.replicates", type=opt.Number(), default=50)
 @opt.field_option("design.request:DesignRequest.public", metavar="FILE")
 @opt.field_option("design.samples:PublicData.source", metavar="TEXT")

@@ -15,7 +15,7 @@ from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.surrogates import Surrogate
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,
@@ -28,7 +28,6 @@ from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Pr
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.universe import Universe
 
 
 class CheckStatus(enum.StrEnum):

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.samples import DesignSample, PublicData, SimulatedRun
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import public_covariates
 from dp2erm_cvx.privacy import Budget
@@ -29,7 +29,6 @@ from dp2erm_cvx.public import (
 )
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.nuisances import Confounding
-from dp2erm_cvx.universe import Universe
 
 #: Strengths of confounding by name: standard deviations of the log odds of treatment.
 CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
@@ -144,7 +143,7 @@ class DesignRequest:
     domain, budget
         What is public about the records, and what may be spent on them.
     n_samples, n_features
-        As in :class:`~dp2erm_cvx.universe.Universe`.
+        As in :class:`~dp2erm_cvx.domain.Universe`.
     goal
         "effect", an average effect with an interval; "rule", whom to treat.
     scenario

@@ -1,6 +1,18 @@
 """The public record universe: what a record may look like, and the fixed rule that puts it there."""
 
 from dp2erm_cvx.domain.domain import Domain
-from dp2erm_cvx.domain.records import LARGEST, Array, Curves, Make, NumbersOf, Records, cleaned, clip_norm
+from dp2erm_cvx.domain.records import LARGEST, Array, Make, NumbersOf, Records, cleaned, clip_norm
+from dp2erm_cvx.domain.universe import Curves, Universe
 
-__all__ = ["LARGEST", "Array", "Curves", "Domain", "Make", "NumbersOf", "Records", "cleaned", "clip_norm"]
+__all__ = [
+    "LARGEST",
+    "Array",
+    "Curves",
+    "Domain",
+    "Make",
+    "NumbersOf",
+    "Records",
+    "Universe",
+    "cleaned",
+    "clip_norm",
+]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp2erm_cvx.domain import Array, Curves, Domain
+from dp2erm_cvx.domain import Array, Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice
@@ -22,7 +22,6 @@ from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.rule import RuleRelease, effects, make_rule, recommend
-from dp2erm_cvx.universe import Universe
 
 
 @dataclass(eq=False, repr=False)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, built
@@ -26,7 +26,6 @@ from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
-from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True, repr=False)

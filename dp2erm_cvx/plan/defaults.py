@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
@@ -20,7 +20,6 @@ from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, Two
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
 from dp2erm_cvx.plan.defaults import (
@@ -44,7 +45,6 @@ from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import EffectScore, MeanScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import ColumnRanges, TreatmentRate
-from dp2erm_cvx.universe import Universe
 
 #: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
 #: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.

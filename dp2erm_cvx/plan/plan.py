@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset, refuse_undeclared
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
@@ -34,7 +34,6 @@ from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import RecordMap, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.settings import CausalSettings

@@ -16,7 +16,7 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect import EffectStudy
@@ -28,7 +28,6 @@ from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Rows, RuleRows, Term
 from dp2erm_cvx.steps.step import RELEASED, Step
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import (
     NORM,
@@ -37,7 +38,6 @@ from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, R
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SideCounts
-from dp2erm_cvx.universe import Universe
 
 #: Public guess of what factors below 1 add up to, in n: their sum is private.
 MASS = 0.6

@@ -17,13 +17,13 @@ import numpy as np
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.step import Step, StepResult
-from dp2erm_cvx.universe import Universe
 
 #: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
 _PLACING = ("norm_bound", "mean_share", "spread_share", "rate_share")

@@ -1,6 +1,6 @@
 """Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
@@ -17,7 +17,6 @@ from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.program.weights import scheme, second_stage
 from dp2erm_cvx.public import setting
 from dp2erm_cvx.stability import Bound
-from dp2erm_cvx.universe import Universe
 
 __all__ = [
     "Array",

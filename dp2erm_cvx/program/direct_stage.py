@@ -13,7 +13,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
@@ -26,7 +26,6 @@ from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, Kind
 from dp2erm_cvx.stability import Bound
-from dp2erm_cvx.universe import Universe
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
 _STEPS, _TURNS = 30, 40

@@ -13,7 +13,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import CLOSED_FORM, LocalError, Penalty, Sizes
@@ -28,7 +28,6 @@ from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import Kind, RowNeighbors, Setting, declared_choice
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability.balancing import ArmMass
-from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
@@ -21,7 +21,6 @@ from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice
 from dp2erm_cvx.public import public_size, setting
-from dp2erm_cvx.universe import Universe
 
 
 class FirstStage(Program):

@@ -13,7 +13,7 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sets import Simplices
@@ -25,7 +25,6 @@ from dp2erm_cvx.program.kernels import BalanceKernel, FactoredKernelModel, Kerne
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
-from dp2erm_cvx.universe import Universe
 
 #: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
 #: and two products.

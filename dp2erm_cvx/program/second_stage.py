@@ -13,7 +13,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
@@ -28,7 +28,6 @@ from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, declared_choice
 from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
-from dp2erm_cvx.universe import Universe
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
 #: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.

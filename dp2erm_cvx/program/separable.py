@@ -14,7 +14,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
@@ -38,7 +38,6 @@ from dp2erm_cvx.program.stage import (
 from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
-from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
@@ -26,7 +26,6 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.public import check_settings, public_number, setting
-from dp2erm_cvx.universe import Universe
 
 #: A number, or a formula of public numbers such as M and outcome_bound.
 Setting = float | str

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions
@@ -22,7 +22,6 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Function, Program, Setting, made_class
 from dp2erm_cvx.public import public_number, setting
-from dp2erm_cvx.universe import Universe
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
@@ -32,7 +32,6 @@ from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.text import written_members
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.record import BaseRelease

@@ -14,7 +14,7 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, SumLaw
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.data import covariate_table
-from dp2erm_cvx.domain import Array, Domain, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Universe, clip_norm
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, RuleStudy
@@ -30,7 +30,6 @@ from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.sums import SideCounts
-from dp2erm_cvx.universe import Universe
 
 #: What the value of a rule is compared with.
 _OTHERS = ("treating nobody", "treating everybody")

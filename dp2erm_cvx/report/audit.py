@@ -19,7 +19,7 @@ from dp2erm_cvx.report.page import check_installed, rendered
 if TYPE_CHECKING:
     from dp2erm_cvx.audit import StabilityAudit
     from dp2erm_cvx.audit.movement import NeighborPair
-    from dp2erm_cvx.universe import Universe
+    from dp2erm_cvx.domain import Universe
 
 #: Any audit of this package, or the pair that a search found with its audit. Stability audits hold many
 #: verdicts; of the others a page has the sentence, the numbers, and the records of the pair.

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise
-from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums, split_noise, totals
-from dp2erm_cvx.universe import Universe
 
 #: Every cell gets noise of its own, whether or not records are in it.
 MOST_CELLS = 2**16

@@ -17,12 +17,11 @@ from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.codebook import OTHER
-from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass, totals
-from dp2erm_cvx.universe import Universe
 
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
 MISSING = 0.05

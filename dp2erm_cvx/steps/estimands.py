@@ -8,11 +8,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from dp2erm_cvx.calibration import GridSums, SumLaw
-from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
-from dp2erm_cvx.universe import Universe
 
 _Laws = tuple[SumLaw, SumLaw, SumLaw]
 

@@ -21,7 +21,7 @@ from dp2erm_cvx.calibration import (
     predicted_error,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved, saturating_law
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
@@ -43,7 +43,6 @@ from dp2erm_cvx.steps.step import (
 )
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weights import WeightsPlan, released_minimizer, to_grid
-from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True)

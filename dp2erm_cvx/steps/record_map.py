@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.blocks import VIEW
-from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.public import check_settings, one_of, setting
-from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
 _ROUND_UP = 1.0 + 1e-12

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.sums import SHARE_BITS
-from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import check_settings, public_size, setting
@@ -22,7 +22,6 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
-from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
 

@@ -25,14 +25,13 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.public import public_fraction
 from dp2erm_cvx.solve import Solution, Solver
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.steps.record_map import OutcomeRows

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers, calibrate_ranges
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.mechanism import (
     perturb_integers,
     private_choice,
@@ -28,7 +28,6 @@ from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
-from dp2erm_cvx.universe import Universe
 
 
 def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
@@ -29,7 +29,6 @@ from dp2erm_cvx.solve import (
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.base import EXACT
 from dp2erm_cvx.steps.step import Execution, Inputs
-from dp2erm_cvx.universe import Universe
 
 #: Records of a public example; only a refusal needs as many as are declared.
 _EXAMPLE = 500

@@ -15,8 +15,8 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Declared, Noised, SearchPlan, Split, audit_additive, replay, search_additive
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.universe import Universe
 
 ONE = Declared(epsilon=1.0)
 FIRST, SECOND = np.array([1.0, 0.2, 0.4]), np.array([0.0, 0.2, 0.4])

@@ -19,6 +19,7 @@ from dp2erm_cvx.calibration import (
     saturating_epsilon,
 )
 from dp2erm_cvx.calibration.base import mean_norm
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import LossConstants, RowBox
@@ -27,7 +28,6 @@ from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
-from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE, bound_of
 from tests.plugins.literature import hinge_rule
 

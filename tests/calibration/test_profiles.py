@@ -22,11 +22,11 @@ from dp2erm_cvx.calibration import (
     renyi_epsilon,
 )
 from dp2erm_cvx.calibration.profiles import LossLaw, gaussian_delta, joint_delta, joint_relief, private_ratio
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.suprema import Saturation
-from dp2erm_cvx.universe import Universe
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.check import margin_delta_at
 

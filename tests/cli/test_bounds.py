@@ -6,9 +6,9 @@ import pytest
 
 from dp2erm_cvx import Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.compare import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, against_ridge, statements
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
-from dp2erm_cvx.universe import Universe
 from tests.command_line import done, run
 from tests.helpers import logistic_propensity
 

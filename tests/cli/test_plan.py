@@ -5,9 +5,9 @@ import json
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.release import Release
-from dp2erm_cvx.universe import Universe
 from tests.command_line import EFFECT, FIT, done, run
 
 DECLARED = ["--covariate-bound", "2", "--outcome-bound", "10", "--covariates", "x1", "--epsilon", "2"]

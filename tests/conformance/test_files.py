@@ -10,6 +10,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
 from dp2erm_cvx.conformance.checks import check_universe, standard_records
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.itr import itr
@@ -18,7 +19,6 @@ from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import BalanceFunctions, scheme, second_stage
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 
 _CLASS = (
     "from dp2erm_cvx.problems.known_weights import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"

@@ -18,6 +18,7 @@ from dp2erm_cvx import (
     registry,
 )
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.composite import contrasts
@@ -30,7 +31,6 @@ from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows
-from dp2erm_cvx.universe import Universe
 from tests.calibration.test_sums import movement
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])

@@ -14,13 +14,13 @@ from populations import POPULATIONS
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.audit import Split
 from dp2erm_cvx.calibration import predicted_error, privacy_loss
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.universe import Universe
 from tests.helpers import known_coefficient
 from tests.stability.movement import Pair, solved
 

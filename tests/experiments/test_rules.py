@@ -10,7 +10,7 @@ from dp2erm_cvx.compare import certificates
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain, simulate
 from dp2erm_cvx.diagnostics import augmented
-from dp2erm_cvx.universe import Universe
+from dp2erm_cvx.domain import Universe
 
 CONSTANTS = Constants(1.0, 2.0, arm_floor=0.25)
 IPW = {"program": "ipw_logistic", "settings": {"ridge": 1.0, "radius": 1.0}}

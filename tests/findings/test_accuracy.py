@@ -11,6 +11,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -19,7 +20,6 @@ from dp2erm_cvx.problems.itr import itr, itr_huber, itr_saturating
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import L1Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.universe import Universe
 
 
 # Arm sums of n_a bias the regression of 2Y(2A-1) where the arms differ in size.

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -17,7 +18,6 @@ from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import paper_ipw_logistic, paper_kernel_balancing, usable
-from dp2erm_cvx.universe import Universe
 from tests.helpers import logistic_propensity
 
 # The paper's "117 times larger" noise of composed IPW: out of reach of its own bounds, and what it takes.

@@ -9,7 +9,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
@@ -19,7 +19,6 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import first_stages, programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve, solving
-from dp2erm_cvx.universe import Universe
 from tests.every_program import edge_records
 
 PROGRAMS: dict[str, Any] = dict(programs())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
@@ -15,7 +16,6 @@ from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.program import BalanceFunctions, Moments, kernel_stage
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
-from dp2erm_cvx.universe import Universe
 from tests.solve.test_certificate_exact import first_stage
 
 SOLVER = private_solver("newton")

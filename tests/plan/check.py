@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 
 from dp2erm_cvx.calibration import Perturbed, RenyiCalibration
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.universe import Universe
 
 
 def exact_gaussian_delta(s, left, p):

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, effect_error, make_plan
 from dp2erm_cvx.plan.plan import STEADY
@@ -19,7 +19,6 @@ from dp2erm_cvx.steps import fit
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.record_map import RAREST
 from dp2erm_cvx.steps.step import Execution
-from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RICH, POOR = Universe(DOMAIN, 5000, 2), Universe(DOMAIN, 400, 2)

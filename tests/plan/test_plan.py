@@ -8,6 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import NAMES
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
@@ -19,7 +20,6 @@ from dp2erm_cvx.problems.known_weights import RandomizedTrial, Uniform
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import WholeSpace
-from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed
 from tests.plan.check import check
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import Study, make_plan
@@ -22,7 +23,6 @@ from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.step import reserve
-from dp2erm_cvx.universe import Universe
 
 EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)
 

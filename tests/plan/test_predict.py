@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, TwoStageERM, registry
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
@@ -21,7 +22,6 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import Box
-from dp2erm_cvx.universe import Universe
 
 DOMAIN, NARROW = (Domain(covariate_bound=1.5, outcome_bound=bound) for bound in (12.0, 4.0))
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import Balance
 from dp2erm_cvx.steps.step import Execution
-from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import OwnSolver
-from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
 

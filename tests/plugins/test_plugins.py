@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -28,7 +29,6 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.declaration import with_n
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 from tests.plugins import literature
 from tests.plugins.robust import robust
 

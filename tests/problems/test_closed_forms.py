@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.privacy import BoundFamily
@@ -17,7 +17,6 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.program import Moments, WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 from tests.helpers import declared_solution, make_records, make_weights
 from tests.stability.movement import Pair, movement
 

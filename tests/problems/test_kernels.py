@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, Neighboring, stability
 from dp2erm_cvx.cli import main
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
@@ -15,7 +16,6 @@ from dp2erm_cvx.problems.mmd import MMD, PooledMMD
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.weights import WeightsPlan
-from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0)
 N = 60

@@ -8,11 +8,11 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Gaussian, kernel_stage
 from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, Linear, RandomFourier
 from dp2erm_cvx.solve import certify, solve
-from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 
 DOMAIN = Domain(math.sqrt(10), 8.0, arm_floor=20)

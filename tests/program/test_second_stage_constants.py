@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace, second_stage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.universe import Universe
 
 PROGRAMS: dict[str, Any] = dict(programs())
 P = 2

@@ -24,11 +24,11 @@ from dp2erm_cvx.audit import (
     search_additive,
 )
 from dp2erm_cvx.audit.movement import NeighborPair
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Bound, scheme
 from dp2erm_cvx.report import audit, audit_facts, audit_page
 from dp2erm_cvx.report import page as pages
-from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 
 UNIT = Domain(1.0, 1.0)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     *("errors", "text", "public", "suprema", "privacy", "parallel", "tables", "files", "sampling"),
-    *("cells", "codebook", "display", "blocks", "domain", "universe"),
+    *("cells", "codebook", "display", "blocks", "domain"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
@@ -33,7 +33,7 @@ ONLY = {
     "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {
-        *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "universe", "stability"),
+        *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "stability"),
         "model",
     },
     "stability": {"errors", "public", "suprema", "privacy"},
@@ -42,7 +42,7 @@ ONLY = {
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
     "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
-    "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
+    "problems": {"errors", "public", "privacy", "domain", "stability", "model", "program"},
 }
 
 #: These third parties stay where they are needed.
@@ -121,13 +121,13 @@ def test_imports_go_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("dp2erm_cvx/universe.py", "from dp2erm_cvx.data import Dataset", "universe imports dp2erm_cvx.data"),
+        ("dp2erm_cvx/privacy.py", "from dp2erm_cvx.data import Dataset", "privacy imports dp2erm_cvx.data"),
         (
-            "dp2erm_cvx/universe.py",
+            "dp2erm_cvx/privacy.py",
             "def f():\n    from dp2erm_cvx import solve",
-            "universe imports dp2erm_cvx.solve",
+            "privacy imports dp2erm_cvx.solve",
         ),
-        ("dp2erm_cvx/universe.py", "from . import data", "universe imports dp2erm_cvx.data"),
+        ("dp2erm_cvx/privacy.py", "from . import data", "privacy imports dp2erm_cvx.data"),
         ("dp2erm_cvx/solve/solving.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
         ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
         (

@@ -26,13 +26,13 @@ from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, release, stability
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
 from dp2erm_cvx.study_file import read_study
-from dp2erm_cvx.universe import Universe
 from tests.helpers import logistic_propensity
 
 DOCS = Path(__file__).parents[2] / "docs"

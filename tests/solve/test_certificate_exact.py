@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.compare import fenchel_gap
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import ClosedFormWeights, Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
@@ -25,7 +25,6 @@ from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm
-from dp2erm_cvx.universe import Universe
 from tests import exact, exact_kernel
 from tests.model.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
 

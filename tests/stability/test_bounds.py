@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.stability import (
@@ -32,7 +33,6 @@ from dp2erm_cvx.stability import (
     universal_corollary,
     usable,
 )
-from dp2erm_cvx.universe import Universe
 from tests.helpers import known_coefficient, logistic_diameter, logistic_propensity, randomized_trial
 from tests.stability.movement import INF, Pair, ipw, printed_quantities, solved
 from tests.stability.test_kernel import balancing

@@ -17,6 +17,7 @@ import pytest
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit import Quantity, SearchPlan, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.movement import Claim
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian
@@ -25,7 +26,6 @@ from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from dp2erm_cvx.suprema import gradient_diameter
-from dp2erm_cvx.universe import Universe
 from tests.helpers import logistic_diameter
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")

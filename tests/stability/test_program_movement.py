@@ -8,10 +8,10 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx import Domain, registry
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 from tests.solve.test_certificate_exact import first_stage
 
 FLOOR = 3

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.overlap import overlap
@@ -15,7 +15,6 @@ from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, Curve, LogWeight, Part
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, separable, tilt_lemma
-from dp2erm_cvx.universe import Universe
 from tests.helpers import logistic_diameter, logistic_propensity
 from tests.plugins.literature import matching, tailored
 from tests.stability.movement import DISK, INF, Pair, four_clusters, ipw, movement

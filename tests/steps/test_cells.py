@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.cells import UNIT, CellSums, Partition
 from dp2erm_cvx.steps.step import Execution, Inputs
-from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=9.0, outcome_bound=2.0, ranges={"u": (0.0, 10.0), "v": (-1.0, 1.0)})
 CUTS = {"u": [2.0, 5.0], "v": [0.0]}

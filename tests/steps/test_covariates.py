@@ -12,6 +12,7 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
 from dp2erm_cvx.plan.effect_error import nuisance_error
@@ -24,7 +25,6 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, OutcomeRows, Rows, Term, treated_share
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
-from dp2erm_cvx.universe import Universe
 from tests.steps.scored import estimated
 
 PAIR = {"u": (-1.0, 1.0), "v": (0.0, 4.0)}

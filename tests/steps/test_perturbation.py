@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
@@ -19,7 +20,6 @@ from dp2erm_cvx.program import WholeSpace, scheme, second_stage
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import step as module
-from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 2.0)
 

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.steps import record_map
 from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, Term, WithConstant
-from dp2erm_cvx.universe import Universe
 from tests.steps.scored import scores
 
 N, K = 23, 3

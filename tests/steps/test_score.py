@@ -7,7 +7,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, blocks
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Records, cleaned
+from dp2erm_cvx.domain import Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.cells import CellSums, Partition
@@ -16,7 +16,6 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import Parts
 from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.universe import Universe
 from tests.steps.scored import estimated
 
 

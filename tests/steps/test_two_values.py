@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.nuisances import LinearNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import Rows, Term
-from dp2erm_cvx.universe import Universe
 
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
 

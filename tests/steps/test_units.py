@@ -26,6 +26,7 @@ from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.request import DesignRequest
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
@@ -37,7 +38,6 @@ from dp2erm_cvx.report.datasheet import datasheet
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums, _counts_of_persons, _filled
-from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import whole
 from tests.calibration.test_sums import FEW, FEW_MARKS, added, law_noise, means, movement, records
 

@@ -17,6 +17,7 @@ from dp2erm_cvx import (
     Within,
 )
 from dp2erm_cvx.calibration import NAMES, Perturbed
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily
@@ -25,7 +26,6 @@ from dp2erm_cvx.registry import first_stages, programs, second_stages
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.universe import Universe
 
 __all__ = ["Codebook", "Domain", "PrivateRanges", "SamplingWeights", "Within"]
 

@@ -10,7 +10,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay, search_runs
 from dp2erm_cvx.audit.events import CountBound
 from dp2erm_cvx.audit.finding import Finding, differing_rows
-from dp2erm_cvx.universe import Universe
+from dp2erm_cvx.domain import Universe
 
 CONTINUOUS = ("values", "tails", "learned")
 SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)

@@ -8,10 +8,10 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import Finding, SearchPlan, replay, search_density
 from dp2erm_cvx.audit.pairs import draw_pair, next_pair
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import WholeSpace
-from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 
 MEAN = plug_in_ate(WholeSpace())

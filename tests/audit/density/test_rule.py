@@ -12,12 +12,11 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import log_density_ratio
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import UNIT, Balance, RuleRows
-from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import weaker
 from tests.plan.changed import changed
 

@@ -10,14 +10,13 @@ import numpy as np
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
 from dp2erm_cvx.stability.balancing import ArmRows, entropy_law_change
 from dp2erm_cvx.stability.base import coupled_variation, largest_weight
-from dp2erm_cvx.universe import Universe
 
 _INF, _HALF = math.inf, math.sqrt(0.5)
 

@@ -9,9 +9,9 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, rounds
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.universe import Universe
 from tests.audit.stability import reference
 from tests.audit.stability.reference import ipw, reference_program, wrong_bounds
 from tests.helpers import logistic_propensity, planted_diameters

@@ -10,10 +10,9 @@ from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.blocked import BlockedDataset, pieces
 from dp2erm_cvx.blocked import dataset as blocked_records
-from dp2erm_cvx.domain import records
+from dp2erm_cvx.domain import Universe, records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.universe import Universe
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -15,12 +15,12 @@ from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import batch
-from dp2erm_cvx.universe import Universe
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
 from tests.plugins.literature import penalized_balance
