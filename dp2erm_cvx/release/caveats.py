@@ -52,7 +52,7 @@ _NOT_LINEAR = "effects that are not linear in the covariates"
 
 def _public(release: Any) -> bool:
     """True if the probability of treatment was declared."""
-    return not isinstance(release.settings["propensity"], str)
+    return not isinstance(release.settings["propensity"], str | None)
 
 
 def _modeled(release: Any) -> bool:
@@ -222,7 +222,7 @@ def _gains(release: Any) -> str:
     event, bounds = release.domain.get("binary_outcome"), release.settings
     cut = not event and float(bounds["residual_bound"]) < 2.0 * float(release.domain["outcome_bound"])
     text = " Residuals are clipped: they are to be about as long on either side." * cut
-    if any(gain.interval.bias for gain in release.gains):
+    if not _public(release):
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
             "and shrinkage leave of the confounding: where "
@@ -309,8 +309,8 @@ CAVEATS = (
     Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
            lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
     Caveat("gains", "notes", _RULE, lambda r: r.gains,
-           lambda r: f"{_gains(r)} They take the rule as given: fitted to the same records, it looks a "
-                     "little better than it is."),
+           lambda r: f"{_gains(r)} Fitted to the same records, the rule looks better than it is: they allow "
+                     "for that, the estimates do not."),
     Caveat("sign", "assumes", _RULE, lambda r: True, lambda r: f"{_RIGHT}{_sign(r)}"),
     Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None,
            lambda r: remains(r.residual_bias, "confounding")),

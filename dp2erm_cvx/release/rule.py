@@ -41,9 +41,10 @@ _GUESSES = ("outcome_scale", "expected", "mass")
 class RuleGain:
     """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
 
-    ``interval`` is for the mean gain of all records, with the rule taken as given. Where the propensity is
-    not public it allows for what the released regressions of both arms leave of the confounding, to first
-    order, see :func:`~dp2erm_cvx.plan.effect_error.value_error`.
+    ``interval`` is for the mean gain of the released rule. It allows for how much better that looks on the
+    records that it was fitted to, and where the propensity is not public for what the released regressions of
+    both arms leave of the confounding, to first order
+    (:func:`~dp2erm_cvx.plan.effect_error.value_error`).
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -222,6 +223,9 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
         interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
         error = value_error(plan, released, interval.standard_deviation / math.sqrt(part), treats=treats)
+        # fitted to these records it looks better than it is, by this at most (page "Private rules")
+        better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
+        error = replace(error, bias=error.bias + interval.standard_deviation * better)
         if part < 1.0:
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)

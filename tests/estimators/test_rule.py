@@ -1,6 +1,7 @@
 """A private rule end to end: what it learns, JSON, refusals, and what neighbors may never see."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,21 @@ def test_intervals_of_gains_cover_them():
     assert np.mean(hits) > 0.9
 
 
+def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
+    """Of 18 covariates and 2,000 records: a rule looks better on those that it was fitted to than it is."""
+    hits, below = [], []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, a, y = rng.uniform(-1, 1, (2000, 18)), rng.integers(0, 2, 2000), rng.normal(0, 1, 2000)
+        domain = Domain(math.sqrt(18.0), 3.0, ranges=[(-1, 1)] * 18)
+        settings = {"value_share": 0.3, "propensity": 0.5}
+        gains = PrivateRule(domain, Budget(40.0), seed=seed, settings=settings).fit(X, a, y).release_.gains
+        hits += [gain.interval.low <= 0.0 <= gain.interval.high for gain in gains]
+        below += [gain.estimate - gain.interval.half_width + gain.interval.bias < 0.0 for gain in gains]
+    assert np.mean(hits) >= 0.95
+    assert np.mean(below) <= 0.8  # what is allowed for
+
+
 def wide(n=4000, seed=0, factor=3.0):
     """Covariates off the middle of ranges that are ``factor`` times as wide as they need to be."""
     rng = np.random.default_rng(seed)
@@ -216,7 +232,7 @@ def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared()
             truth = float(np.mean(effects * rule.predict(big)))
             covered[declared] += gain.interval.low <= truth <= gain.interval.high
     assert covered[True] == 4
-    assert covered[False] <= 2
+    assert covered[False] <= 3
 
 
 def test_placing_records_needs_a_mean_of_records_that_count_alike():
