@@ -203,7 +203,10 @@ def arm_errors(
     (fit,), (term,), away = nuisances.regressions, nuisances.terms, study.confounding
     declared, left, each = remaining(plan, nuisances, released, deviation)
     noise = np.sqrt(np.mean(each**2, axis=1))
-    theta, constant = np.asarray(released[str(term.source)]), term.rows.constants(k, len(shares))
+    theta, constant = (
+        replace(term, stretch=None).coefficient(k, released),
+        term.rows.constants(k, len(shares)),
+    )
     left = left + (0.0 if study.two_values is None else BENT)
     half = 0.5 * study.universe.domain.outcome_bound
     sizes = slope_sizes(nuisances, theta[~constant].reshape(-1, k), declared, half)

@@ -16,7 +16,7 @@ from scipy.special import expit
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
-from dp2erm_cvx.steps.covariates import MeanSquare
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
 from dp2erm_cvx.steps.sums import SideCounts, released_mass
 
@@ -196,6 +196,29 @@ def shrinkage(
 STRETCH = 3.0
 
 
+#: The share of records with one of the levels of a column from which on their slopes tell apart no more.
+ALL_LEVELS = 0.9
+
+
+def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
+    """The regression without what the slopes of all levels of a column have in common.
+
+    Where nearly every record has one of them, they add up to next to a constant, once the ``mean`` is
+    subtracted: that part is noise alone, and the noise of a mean covariate would be multiplied by it.
+    """
+    law = mean.around(released)
+    shares, columns = np.array(law.shares), np.array(law.columns)
+    theta = term.coefficient(len(shares), released)
+    places = ~term.rows.constants(len(shares), term.n_arms)
+    slopes = theta[places].reshape(-1, len(shares))
+    for column in np.unique(columns[shares > 0.0]):
+        own = columns == column
+        if np.sum(own) > 1 and float(np.sum(shares[own])) >= ALL_LEVELS:
+            slopes[:, own] -= np.mean(slopes[:, own], axis=1, keepdims=True)
+    theta[places] = slopes.ravel()
+    return replace(term, source=tuple(theta.tolist()))
+
+
 #: m_0, m_1 and e (n,) before they are clipped, and the effect (n,) by a released rule, if any.
 Predicted = tuple[Array, Array, Array, Array | None]
 
@@ -281,7 +304,7 @@ class LinearNuisances(Nuisances):
             bent = tuple(replace(fit, curvatures=(bends[0], bends[1])) for fit in fixed.regressions)
             fixed = replace(fixed, regressions=bent)
         stretch = tuple(fixed.stretch.ravel().tolist())
-        return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in self.terms))
+        return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in fixed.terms))
 
     def levels(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
         """The regressions m_0 and m_1 (1,) where all covariates are 0, before they are unbent."""
@@ -335,6 +358,9 @@ class ArmNuisances(LinearNuisances):
             parts = np.reshape(released[odds.source], (odds.n_arms - 1, -1))
             theta = (contrasts(odds.n_arms) @ parts).ravel()
             known["log_odds"] = replace(odds, source=tuple(theta.tolist()))
+        mean = None if self.square is None else self.square.mean
+        if mean is not None and mean.subtracted:
+            known["terms"] = tuple(levels_apart(term, mean, released) for term in self.terms)
         if not isinstance(self.rate, str):
             return known, None
         sums = released[self.rate]

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp2erm_cvx import (
@@ -30,6 +31,7 @@ from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
+from dp2erm_cvx.steps.nuisances import levels_apart
 from dp2erm_cvx.steps.record_map import Rows
 from tests.calibration.test_sums import movement
 
@@ -390,3 +392,47 @@ def test_the_mean_covariate_may_vary_along_one_column_alone():
     model = PrivateEffect(public, Budget(20.0), residual_scale=0.5, seed=1)
     contrast = model.fit(X, label, y).release_.arms.contrasts[1].interval
     assert contrast.half_width > 1.96 * 6.0 / math.sqrt(n)  # the standard error of six times its mean
+
+
+def of_sites(present, levels=("a", "b", "c")):
+    """Three arms with an effect of 1 and 2, at sites of which a part of the records names none."""
+    rng, n = np.random.default_rng(2), 3000
+    arm = rng.integers(0, 3, n)
+    X = pd.DataFrame({"x": rng.uniform(-1, 1, n), "site": rng.choice(list("abc"), n)})
+    y = arm + X["x"] + 0.5 * (X["site"] == "b") + 0.5 * rng.standard_normal(n)
+    X.loc[rng.random(n) >= present, "site"] = ""
+    book = Codebook(treatment=Treatment("arm", levels=LEVELS), outcome="y", levels={"site": list(levels)})
+    ranges = book.ranges({"x": (-1, 1)})
+    public = Domain(book.norm(ranges), 6.0, ranges=ranges, codebook=book)
+    return public, X.assign(arm=np.array(LEVELS)[arm], y=y)
+
+
+def test_levels_that_make_up_a_column_cost_no_interval():
+    """Their sum is a constant, whose slope is noise; the released mean covariate is noised as well."""
+    lengths = {}
+    for levels in (("a", "b"), ("a", "b", "c")):
+        public, table = of_sites(1.0, levels)
+        for seed in range(6):
+            fit = PrivateEffect(public, Budget(2.0), residual_scale=0.5, seed=seed)
+            contrast = fit.fit(table, table["arm"], table["y"]).release_.arms.contrasts[1]
+            assert contrast.interval.low < 2.0 < contrast.interval.high
+            lengths.setdefault(len(levels), []).append(contrast.interval.noise_half_width)
+    assert max(lengths[3]) < 1.5 * np.median(lengths[2])
+
+
+@pytest.mark.parametrize(("present", "apart"), [(1.0, True), (0.95, True), (0.5, False)])
+def test_what_all_levels_have_in_common_is_left_out_where_nearly_every_record_has_one(present, apart):
+    public, table = of_sites(present)
+    plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, 4)
+    nuisances = plan.main.score.nuisances
+    mean, (term,) = plan.step("mean"), nuisances.terms
+    counts = [0.0, *(float(np.sum(table["site"] == site)) for site in "abc")]
+    theta = np.arange(15.0)
+    released = {"mean": np.rint(np.array(counts) * 2**20), "center": theta}
+    moved = released | {"center": theta + np.where(np.arange(15) % 5 > 1, 7.0, 0.0)}
+    slopes = [
+        np.reshape(levels_apart(term, mean, each).coefficient(4, each), (3, 5)) for each in (released, moved)
+    ]
+    assert (slopes[0] == pytest.approx(slopes[1])) is apart
+    assert (slopes[1] == pytest.approx(moved["center"].reshape(3, 5))) is not apart
+    assert slopes[1][:, :2] == pytest.approx(theta.reshape(3, 5)[:, :2])
