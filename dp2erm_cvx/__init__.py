@@ -39,7 +39,7 @@ _HOME = {
     "RuleRelease": "release.rule",
     "Treatment": "cells",
     "TwoStageERM": "estimators",
-    "Universe": "universe",
+    "Universe": "domain",
     "Within": "private_ranges",
     "effects": "release.rule",
     "load_domain": "domain_file",
