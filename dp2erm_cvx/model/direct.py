@@ -47,6 +47,11 @@ class PublicConstants:
     steps: int
     reason: str = ""
 
+    @property
+    def least(self) -> float:
+        """Strong convexity of the objective, the least ``m_i``."""
+        return float(np.min(self.strong_convexity))
+
     @staticmethod
     @np.errstate(all="ignore")  # where data have no bound
     def of(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
@@ -182,7 +187,7 @@ class DirectModel(Composite):
 
     def __post_init__(self) -> None:
         self.dimension = n = self.objective.n
-        self.ridge, self.smoothness = float(np.min(self.public.strong_convexity)), self.public.smoothness
+        self.ridge, self.smoothness = self.public.least, self.public.smoothness
         group = np.zeros(n, dtype=np.int64)
         self.penalty = Penalty(Simplices(group, float(n), self.cap, self.floor))
 

@@ -6,8 +6,8 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -68,18 +68,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     eigenvalue_floor: ClassVar[float | None] = None
 
     def refuse_misread(self) -> None:
-        universe = Universe(STANDARD, 6, 3)
-        read, records = _declared(self, universe), next(universe.examples())
-        if not read.curvature > 0.0 and self.instance(records).model is None:
+        reading = _reading(self, universe := Universe(STANDARD, 6, 3))
+        if not (reading.curvature > 0.0 or self.strong_convexity(universe) > 0.0):
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
             raise DeclarationError(
-                f"{printed(read.objective)}: no strong convexity in the weights is known; {reason}"
+                f"{printed(reading.objective)}: no strong convexity in the weights is known; {reason}"
             )
 
     def own_data(self) -> tuple[str, ...] | None:
         if type(self).statement is not None:
             return None
-        return _declared(self.resolve(STANDARD), Universe(STANDARD, 5, 3)).own
+        return _reading(self.resolve(STANDARD), Universe(STANDARD, 5, 3)).own
 
     def stated_bound(self, universe: Universe) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
@@ -105,24 +104,25 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def data(self, records: Records) -> dict[str, Value]:
         """Data of the parameters, clipped to their public bounds."""
-        read = _declared(self, Universe(records.domain, records.n_samples, records.n_features))
+        reading = _reading(self, Universe(records.domain, records.n_samples, records.n_features))
         data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
-        for datum in read.problem.parameters():
+        for datum in reading.problem.parameters():
             size = datum.within.largest
             data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
         return data
 
     def strong_convexity(self, universe: Universe) -> float:
-        """M such that the objective less ``m/2 ||w||^2`` is convex, by a sum of squares; 0 for none."""
-        return _declared(self, universe).curvature
+        """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
+        reading = _reading(self, universe)
+        return max(reading.curvature, reading.constants.least if reading.constants else 0.0)
 
     def declared_formula(self) -> str:
         """The program in one line."""
         texts = []
         for n in SIZES:
-            read = _declared(self, Universe(STANDARD, n, 3))
-            sets = "".join(f", {printed(constraint)}" for constraint in read.problem.constraints)
-            texts.append(f"w = argmin {printed(read.objective)}, sum(w) == n, w >= 0{sets}")
+            reading = _reading(self, Universe(STANDARD, n, 3))
+            sets = "".join(f", {printed(constraint)}" for constraint in reading.problem.constraints)
+            texts.append(f"w = argmin {printed(reading.objective)}, sum(w) == n, w >= 0{sets}")
         return with_n(*texts)
 
     def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
@@ -145,20 +145,16 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
         if bound is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
-        public = _constants(self, universe)
-        if public is not None and public.reason and not _read(self, universe).kinks:
+        reading = _reading(self, universe)
+        public = reading.constants
+        if public is not None and public.reason and not reading.kinks:
             # a radius that is not known in advance would have to be read off the data
             return stability.any_weights(n, f"the stated bound is not used: {public.reason}", self.relations)
+        bound = replace(bound, w_max=min(bound.w_max, cap))
         try:
-            return replace(bound, w_max=min(bound.w_max, cap)).at(
-                n, self._convexity(universe), self.relations
-            )
+            return bound.at(n, self.strong_convexity(universe), self.relations)
         except CalibrationError as error:
             raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
-
-    def _convexity(self, universe: Universe) -> float:
-        declared, public = self.strong_convexity(universe), _constants(self, universe)
-        return declared if public is None else max(declared, float(np.min(public.strong_convexity)))
 
     def certified_error(self, universe: Universe) -> float | None:
         """``||w_hat - w||_1 / n`` by Theorem C; ``inf`` where it is silent, None where a tree is not read.
@@ -166,30 +162,31 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
         self.box(universe)
-        public = _constants(self, universe)
-        if public is None:
+        reading = _reading(self, universe)
+        public = reading.constants
+        if public is None or (not public.least > 0 and reading.curvature > 0):
             return None
-        if not float(np.min(public.strong_convexity)) > 0:
-            if self.strong_convexity(universe) > 0:
-                return None
+        if not public.least > 0:
             raise CalibrationError(f"{self.name}: {public.reason}: add a term such as sum_squares(w - 1)")
         if public.radius is None:
-            return None if _read(self, universe).kinks else math.inf
+            return None if reading.kinks else math.inf
         return public.radius / math.sqrt(universe.n_samples)
 
     def instance(self, records: Records) -> Instance:
         program, n = self.resolve(records.domain), records.n_samples
         universe = Universe(records.domain, n, records.n_features)
-        (floor, cap), data = program.box(universe), program.data(records)
-        public, declared = _constants(program, universe), program.strong_convexity(universe)
-        if public is not None and not float(np.min(public.strong_convexity)) > 0:
+        reading, (floor, cap), data = (
+            _reading(program, universe),
+            program.box(universe),
+            program.data(records),
+        )
+        public, declared = reading.constants, reading.curvature
+        if public is not None and not public.least > 0:
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
             smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
             return Instance(program, lambda: data, smooth, declared)
-        read = _read(program, universe, data)
-        model = DirectModel(read.at(read.vector(data)), public, floor, cap)
-        return Instance(program, lambda: data, model)
+        return Instance(program, lambda: data, DirectModel(reading.at(data), public, floor, cap))
 
     def model(self, records: Records) -> Composite:
         model = self.instance(records).model
@@ -205,8 +202,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         """
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self.box(universe)
-        data = self.data(kinds)
-        read = _read(self, universe, data)
+        data, reading = self.data(kinds), _reading(self, universe)
+        read = reading.checked(data)
         kind = np.sum(np.arange(n)[:, None] >= np.cumsum(count, axis=1)[:, None, :], axis=2)
         columns = [np.ones((b, 1))]
         for name in read.params:
@@ -225,20 +222,20 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 break
             if read.kinks:
                 objective = objective.shifted(v, smoothing)
-        claims = judge_groups(objective, self._convexity(universe), *ends, v, smoothing)
+        claims = judge_groups(objective, self.strong_convexity(universe), *ends, v, smoothing)
         return np.where((claims <= _SEARCHED * n)[:, None], v / np.maximum(count, 1.0), np.nan)
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""
-        reading = _reading(self, universe)
-        return reading if isinstance(reading, str) else None
+        read = _reading(self, universe).read
+        return read if isinstance(read, str) else None
 
     def box(self, universe: Universe) -> tuple[float, float]:
         """Floor and cap of the weights by the declared constraints, 0 and n without any.
 
         Raises CalibrationError where no weights of sum n are between them.
         """
-        floor, cap = _declared(self, universe).ends
+        floor, cap = _reading(self, universe).ends
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -247,78 +244,81 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return floor, min(cap, float(universe.n_samples))
 
 
-class _Declared(NamedTuple):
-    """The problem as its author states it, what is read of it, and names of data of the author's own."""
+class _Reading:
+    """The problem as its author states it, and what is read of it, when it is asked for.
 
-    problem: Any
-    objective: Any
-    ends: tuple[float, float]
-    curvature: float
-    own: tuple[str, ...]
+    ``curvature`` is known by a sum of squares, ``own`` are names of data of the author's own.
+    """
+
+    def __init__(self, program: WeightsProgram, universe: Universe) -> None:
+        n, domain = universe.n_samples, universe.domain
+        w = cp.Variable(n, name="w")
+        records = DeclaredRecords(domain, n, universe.n_columns, tried=domain is not STANDARD)
+        self.program, self.universe = program, universe
+        self.problem = records.used(program.called(w, records))
+        self.objective, self.own = self.problem.objective.args[0], records.own
+        self.curvature, self.ends = weights_curvature(self.problem, w), _ends(self.problem.constraints, w)
+
+    @cached_property
+    def read(self) -> ReadObjective | str:
+        """The objective, or why it is not read."""
+        program, n = self.program, self.universe.n_samples
+        shapes = {datum.name(): datum.shape for datum in self.problem.parameters()} | {"ones": (n,)}
+        parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
+        w = cp.Variable(n, name="weights", nonneg=True)
+        objective, _, beside = program._for_solver(parameters, w)
+        if beside:
+            return "it has constraints beside its cap and floor"
+        try:
+            read = ReadObjective(objective, w, parameters.made, program.eigenvalue_floor)
+        except ProgramError as error:
+            return str(error)
+        rng, loaded = np.random.default_rng(n), list[Any]()
+
+        def examples() -> Iterator[Array]:
+            for records in self.universe.examples():
+                data = program.data(records)
+                for name, datum in parameters.made.items():
+                    datum.value = data[name]
+                loaded.append(read.at(read.vector(data)))
+                yield rng.uniform(0.5, 1.5, n)
+
+        def own(point: Array) -> tuple[Any, Any]:  # at a kink a derivative need not be one and the same
+            return loaded[-1].value(point), None if read.kinks else loaded[-1].slope(point)
+
+        if not refuse_misread(objective, w, own, examples()):
+            return "its values on public data could not be compared with those of CVXPY"
+        return read
+
+    @property
+    def kinks(self) -> bool:
+        """True if a read objective has a kink."""
+        return isinstance(self.read, ReadObjective) and self.read.kinks
+
+    @cached_property
+    def constants(self) -> PublicConstants | None:
+        """What holds for every dataset within the bounds; None where the objective is not read."""
+        if isinstance(self.read, str):
+            return None
+        bounds = {datum.name(): datum.within.largest for datum in self.problem.parameters()}
+        bound = self.read.bound_vector({"ones": 1.0, **bounds})
+        return PublicConstants.of(self.read, bound, *self.program.box(self.universe))
+
+    def checked(self, data: dict[str, Value]) -> ReadObjective:
+        """The objective, where it is known to be read; data that are declared nonnegative are clipped."""
+        assert isinstance(self.read, ReadObjective)
+        for name, parameter in self.read.params.items():
+            if parameter.is_nonneg():
+                data[name] = np.maximum(data[name], 0.0)
+        return self.read
+
+    def at(self, data: dict[str, Value]) -> ReadObjective:
+        """A read objective at data."""
+        read = self.checked(data)
+        return read.at(read.vector(data))
 
 
-@lru_cache(maxsize=64)
-def _declared(program: WeightsProgram, universe: Universe) -> _Declared:
-    n, domain = universe.n_samples, universe.domain
-    w = cp.Variable(n, name="w")
-    records = DeclaredRecords(domain, n, universe.n_columns, tried=domain is not STANDARD)
-    problem = records.used(program.called(w, records))
-    curvature = weights_curvature(problem, w)
-    return _Declared(
-        problem, problem.objective.args[0], _ends(problem.constraints, w), curvature, records.own
-    )
-
-
-@lru_cache(maxsize=16)  # each holds its matrices
-def _reading(program: WeightsProgram, universe: Universe) -> ReadObjective | str:
-    """The objective, or why it is not read."""
-    n = universe.n_samples
-    data = _declared(program, universe).problem.parameters()
-    shapes = {datum.name(): datum.shape for datum in data} | {"ones": (n,)}
-    parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
-    w = cp.Variable(n, name="weights", nonneg=True)
-    objective, _, beside = program._for_solver(parameters, w)
-    if beside:
-        return "it has constraints beside its cap and floor"
-    try:
-        read = ReadObjective(objective, w, parameters.made, program.eigenvalue_floor)
-    except ProgramError as error:
-        return str(error)
-    rng, loaded = np.random.default_rng(n), list[Any]()
-
-    def examples() -> Iterator[Array]:
-        for records in universe.examples():
-            data = program.data(records)
-            for name, datum in parameters.made.items():
-                datum.value = data[name]
-            loaded.append(read.at(read.vector(data)))
-            yield rng.uniform(0.5, 1.5, n)
-
-    def own(point: Array) -> tuple[Any, Any]:  # at a kink a derivative need not be one and the same
-        return loaded[-1].value(point), None if read.kinks else loaded[-1].slope(point)
-
-    if not refuse_misread(objective, w, own, examples()):
-        return "its values on public data could not be compared with those of CVXPY"
-    return read
-
-
-def _read(program: WeightsProgram, universe: Universe, data: dict[str, Value] | None = None) -> ReadObjective:
-    """The objective, where it is known to be read; ``data`` that are declared nonnegative are clipped."""
-    read = _reading(program, universe)
-    assert isinstance(read, ReadObjective)
-    for name, parameter in read.params.items():
-        if data is not None and parameter.is_nonneg():
-            data[name] = np.maximum(data[name], 0.0)
-    return read
-
-
-@lru_cache(maxsize=64)
-def _constants(program: WeightsProgram, universe: Universe) -> PublicConstants | None:
-    if program.unread(universe) is not None:
-        return None
-    read, data = _read(program, universe), _declared(program, universe).problem.parameters()
-    bounds = {"ones": 1.0} | {datum.name(): datum.within.largest for datum in data}
-    return PublicConstants.of(read, read.bound_vector(bounds), *program.box(universe))
+_reading = lru_cache(maxsize=16)(_Reading)  # each holds its matrices
 
 
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
