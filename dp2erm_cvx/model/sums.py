@@ -61,6 +61,13 @@ def rounded_sum(parts: Sequence[tuple[Array, Array]]) -> Array:
     return total
 
 
+def weighted_total(rows: Array | None, weights: Array | None = None) -> tuple[Array, Array] | None:
+    """The compensated sum of rows (n, d), times ``weights`` (n,) if there are any; None for no rows."""
+    if rows is None:
+        return None
+    return compensated_sum(rows if weights is None else weights[:, None] * rows)
+
+
 def noisy_sum(parts: Sequence[tuple[Array, Array] | None], noise: Array | None) -> Array | None:
     """The sum of compensated ones and of noise, rounded once; None where there is neither."""
     present = [part for part in parts if part is not None]

@@ -69,7 +69,7 @@ class Part:
         else:
             bent = wrong * (atom.concordance * near) + UNIT * (atom.flat + 8 * second)
         if c == 1.0 and exact:
-            return LossTerms(phi, _times(scale, first), second, off, bent)
+            return LossTerms(phi, scale * first, second, off, bent)
         size, steep = abs(c * scale), c * scale**2
         off, bent = size * (off + 2 * UNIT * np.abs(first)), abs(steep) * (bent + 4 * UNIT * second)
         return LossTerms(c * phi, (c * scale) * first, steep * second, off, bent)
@@ -112,11 +112,8 @@ class Curve:
     @property
     def ends(self) -> tuple[float, float]:
         """Limits of the slope far to the left and far to the right."""
-        left = right = 0.0
-        for part in self.parts:
-            slopes = sorted(part.coefficient * part.scale * end for end in part.atom.ends)
-            left, right = left + slopes[0], right + slopes[1]
-        return left, right
+        ends = [sorted(part.coefficient * part.scale * end for end in part.atom.ends) for part in self.parts]
+        return sum(left for left, _ in ends), sum(right for _, right in ends)
 
     def value(self, s: Array) -> Array:
         """phi(s)."""
@@ -142,8 +139,6 @@ class Curve:
 
     def at(self, s: Array, error: Array) -> LossTerms:
         """Value, derivatives and their errors at margins that are wrong by at most ``error`` (n,)."""
-        if not self.parts:
-            raise ValueError("a loss has at least one part")
         return reduce(LossTerms.plus, (part.at(s, error) for part in self.parts))
 
     def least_curvature(self, s: Array, distance: Array) -> Array:
@@ -224,11 +219,11 @@ class Curve:
         return sum(phi if c == 1.0 else c * phi for c, phi in phis)
 
     def _summed(self, s: Array, which: str, order: int) -> Array:
-        own = [
-            _times(part.coefficient * part.scale**order, getattr(part.atom, which)(part.inner(s)))
+        own = (
+            part.coefficient * part.scale**order * getattr(part.atom, which)(part.inner(s))
             for part in self.parts
-        ]
-        return reduce(np.add, own) if own else np.zeros_like(s)
+        )
+        return reduce(np.add, own, np.zeros_like(s))
 
 
 #: ``log(1 + exp(-s))``.
@@ -237,10 +232,6 @@ LOGISTIC = Curve((Part(1.0, atom("logistic"), -1.0),))
 EXPONENTIAL = Curve((Part(1.0, atom("exp"), -1.0),))
 #: ``s^2``.
 SQUARE = Curve((Part(1.0, atom("square")),))
-
-
-def _times(factor: float, values: Array) -> Array:
-    return values if factor == 1.0 else -values if factor == -1.0 else factor * values
 
 
 class Enclosure(NamedTuple):
@@ -299,7 +290,7 @@ class LogWeight:
             case "sum":
                 value, size = reduce(np.add, values), reduce(np.add, sizes)
             case "multiple":
-                value, size = _times(self.number, values[0]), abs(self.number) * sizes[0]
+                value, size = self.number * values[0], abs(self.number) * sizes[0]
             case "minimum":
                 value, size = reduce(np.minimum, values), reduce(np.maximum, sizes)
             case "log":

@@ -136,20 +136,13 @@ class BalancedStage(FirstStage):
 
     def functions(self, records: Records) -> Array:
         """G (n, k) of records."""
-        balance = self.balance(records.covariates)
-        g = np.empty((len(balance), 1 + balance.shape[1]))
-        g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
-        return g
+        g = self.balance(records.covariates)
+        return np.column_stack([np.full(len(g), self.bounds(records.domain)[1]), g])
 
     def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
         """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm, else 0."""
         g = self.functions(records)
-        k = g.shape[1]
-        B = np.empty((len(g), 2 * k))
-        for which in (0, 1):
-            inside = np.where(arm == which, scale[which], 0.0)[:, None]
-            np.multiply(g, inside, out=B[:, which * k : (which + 1) * k])
-        return B
+        return np.hstack([np.where(arm == which, scale[which], 0.0)[:, None] * g for which in (0, 1)])
 
 
 class ClosedFormWeights(FirstStage):

@@ -243,23 +243,24 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
 
 def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     """Terms of ``c node``, a sum over records: sum(losses), c @ losses, sum_squares(residuals)."""
-    name = _name(node)
+    name, first = _name(node), node.args[0] if node.args else node
     if name == "Sum" and node.axis is None:
-        yield from _losses(c, node.args[0], v, None)
-    elif name == "MulExpression" and _is_numbers(node.args[0]):
-        yield from _losses(c, node.args[1], v, (1.0, node.args[0]))
-    elif name == "MulExpression" and _equal_entries(node.args[0]) and node.args[1].ndim == 1:
-        yield from _losses(c * _number(node.args[0]), node.args[1], v, None)
-    elif name == "quad_over_lin" and _scalar(node.args[1]):
-        yield from _losses(c / _number(node.args[1]), cp.square(node.args[0]), v, None)
-    else:
-        raise DeclarationError(
-            f"{printed(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
-            "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
-        )
+        return _losses(c, first, v)
+    if name == "MulExpression" and _is_numbers(first):
+        return _losses(c, node.args[1], v, (1.0, first))
+    if name == "MulExpression" and _equal_entries(first) and node.args[1].ndim == 1:
+        return _losses(c * _number(first), node.args[1], v)
+    if name == "quad_over_lin" and _scalar(node.args[1]):
+        return _losses(c / _number(node.args[1]), cp.square(first), v)
+    raise DeclarationError(
+        f"{printed(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
+        "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
+    )
 
 
-def _losses(c: float, e: Any, v: cp.Variable, factor: tuple[float, Datum] | None) -> Iterator[MarginTerm]:
+def _losses(
+    c: float, e: Any, v: cp.Variable, factor: tuple[float, Datum] | None = None
+) -> Iterator[MarginTerm]:
     """Terms of a vector with one entry per record."""
     if e.ndim != 1:
         raise DeclarationError(
@@ -336,11 +337,25 @@ def _datum(part: tuple[float, Datum] | None) -> Datum | None:
     return None if part is None else part[1]
 
 
+#: Sets by the atoms of CVXPY that are at most a number on them.
+_SETS: dict[str, Callable[[float], ConvexSet]] = {
+    "Pnorm": L2Ball,
+    "PnormApprox": L2Ball,
+    "norm2": L2Ball,
+    "norm1": L1Ball,
+    "norm_inf": Box,
+    "abs": Box,
+}
+
+
 def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
     """Set of v: a ball, an l1 ball or a box around 0, which holds 0."""
     sizes: dict[Callable[[float], ConvexSet], float] = {}
     for constraint in constraints:
-        kind = _kind_of_set(constraint, v)
+        e, kind = constraint.args[0], None
+        if type(constraint).__name__ == "Inequality" and _scalar(constraint.args[1]):
+            of_v = bool(e.args) and e.args[0] is v and float(getattr(e, "p", 2)) == 2
+            kind = _SETS.get(_name(e)) if of_v else None
         if kind is None:
             raise DeclarationError(
                 f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r "
@@ -354,21 +369,6 @@ def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
         raise DeclarationError("one set of the coefficient is read: a ball, an l1 ball or a box")
     sets = [kind(size) for kind, size in sizes.items() if math.isfinite(size)]
     return sets[0] if sets else WholeSpace()
-
-
-def _kind_of_set(constraint: Any, v: cp.Variable) -> Callable[[float], ConvexSet] | None:
-    """Set of a constraint ``norm <= public number``; None for any other constraint."""
-    if type(constraint).__name__ != "Inequality" or not _scalar(constraint.args[1]):
-        return None
-    e = constraint.args[0]
-    name = _name(e)
-    if not e.args or e.args[0] is not v:
-        return None
-    if name in ("Pnorm", "PnormApprox", "norm2") and float(getattr(e, "p", 2)) == 2:
-        return L2Ball
-    if name == "norm1":
-        return L1Ball
-    return Box if name in ("norm_inf", "abs") else None
 
 
 def _atom(node: Any) -> tuple[Atom, Any]:

@@ -17,7 +17,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
-from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
+from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, printed, refuse_misread, with_n
@@ -299,7 +299,7 @@ class SecondStage(DeclaredProgram):
             n * (gamma + l2),
             Penalty(self.feasible(records.domain), n * l1),
             multipliers=weights,
-            linear=noisy_sum(records.rows(self._pulls).map(_weighted_sum, weights), exact),
+            linear=noisy_sum(records.rows(self._pulls).map(weighted_total, weights), exact),
         )
         if isinstance(net, ElasticNet):
             return Instance(self, model.declared, model)
@@ -342,10 +342,6 @@ def _compared(program: SecondStage) -> None:
     inside = [form.feasible.project(np.resize(point, theta.size)) for point in points]
     refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
     form.refuse_other_set(problem, theta)
-
-
-def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:
-    return None if rows is None else compensated_sum(weights[:, None] * rows)
 
 
 @lru_cache(maxsize=256)

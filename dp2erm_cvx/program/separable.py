@@ -18,7 +18,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import compensated_sum, noisy_sum
+from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, LogWeight
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
@@ -187,11 +187,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms and the noise, (k,), rounded once."""
-        return noisy_sum(records.rows(self._linear_sum).each(), noise)
-
-    def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
-        terms = self.linear_terms(records)
-        return None if terms is None else compensated_sum(terms)
+        return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
 
     def _feasible(self, domain: Domain) -> ConvexSet:
         ball = self.ball(domain)
