@@ -297,7 +297,7 @@ class _Reading:
 
     @cached_property
     def constants(self) -> PublicConstants | None:
-        """What holds for every dataset within the bounds; None where the objective is not read."""
+        """Constants of every dataset within the bounds; None where the objective is not read."""
         if isinstance(self.read, str):
             return None
         bounds = {datum.name(): datum.within.largest for datum in self.problem.parameters()}
