@@ -1,6 +1,10 @@
-"""Hostile arrays, universes, budgets and settings through the estimator."""
+"""Hostile arrays, universes, budgets and settings through the estimator.
+
+Tables by name say how each part is drawn, from a generator, the number of records and that of columns.
+"""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +16,6 @@ from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
-from dp2erm_cvx.release import Standing
 from tests.hostile.outcome import (
     CALM,
     HUGE,
@@ -25,121 +28,116 @@ from tests.hostile.outcome import (
     pick,
     public_refusal,
     setting,
+    standing,
     strict_json,
 )
 
-SETTINGS: dict[str, tuple[Any, ...]] = {
-    "ridge": (1.0, 0.1, 10.0, 0.001, 0.0), "radius": (1.0, 0.5, 10.0, float("inf")),
-    "trim": (5.0, 2.0, 1.5, 100.0, float("inf")), "cap": (5.0, 2.0, float("inf")),
-    "propensity": (0.5, 0.1, 0.999, 1e-9), "share": (0.3, 0.01, 0.99), "constant": (1.0, 0.1, 10.0),
-    "alpha": (0.5, 0.0, 1.0), "arm_mass": ("equal", "proportional"),
-    "scaling": ("public", "public", "paper"), "tolerance": (0.05, 0.5, 1e-3),
-}  # fmt: skip
+Draw = Callable[[Generator, int, int], Any]
+INF = float("inf")
 
 
-def first_stage(rng: Generator, n: int, columns: int) -> Any:
-    known = registry.first_stages()
-    name = pick(rng, known) if not happens(rng, 0.02) else pick(rng, ("itr", "nope", None, 3))
-    if name not in known or happens(rng, 0.2):
-        return name
-    settings: dict[str, Any] = {}
-    for field in known[name].__dataclass_fields__:
-        if field == "coefficient":
-            size = columns if not happens(rng, 0.1) else int(rng.integers(0, 5))
-            settings[field] = tuple(setting(rng, (0.1, -2.0, 30.0, 1000.0)) for _ in range(size))
-        elif happens(rng, 0.5):
-            continue
-        elif field == "balance":
-            settings[field] = Moments(pick(rng, (1, 2, 3, 10))) if not happens(rng, 0.05) else "x"
-        elif field == "kernel":
-            kind = pick(rng, (Gaussian, Laplace, Linear, RandomFourier))
-            settings[field] = kind(setting(rng, (1.0, 0.1, 10.0)))
-        elif field == "target":
-            width = columns if not happens(rng, 0.1) else int(rng.integers(1, 5))
-            settings[field] = PublicSample(covariates(rng, int(rng.integers(1, 9)), width))
-        elif field == "base_measure":
-            if happens(rng, 0.1):
-                settings[field] = tuple(setting(rng, (1.0, 2.0)) for _ in range(n))
-        elif field in SETTINGS:
-            wild = 0.1 if isinstance(SETTINGS[field][0], float) else 0.0
-            settings[field] = setting(rng, SETTINGS[field], wild) if happens(rng, 0.97) else "nope"
-    return known[name](**settings)
+def of(*tame: Any, wild: float = 0.1) -> Draw:
+    return lambda rng, n, columns: setting(rng, tame, wild)
 
 
-def second_stage(rng: Generator) -> Any:
-    known = registry.second_stages()
-    name = pick(rng, known) if not happens(rng, 0.02) else pick(rng, ("uniform", "nope", None))
-    if name not in known or happens(rng, 0.4):
-        return name
-    settings: dict[str, Any] = {}
-    if happens(rng, 0.6):
-        kind = pick(rng, (L1Ball, L2Ball, Box, L1Ball, L2Ball, Box, WholeSpace))
-        settings["theta_set"] = kind() if kind is WholeSpace else kind(setting(rng, (1.0, 0.1, 50.0)))
-    if happens(rng, 0.3):
-        settings["regularizer"] = ElasticNet(setting(rng, (0.0, 0.1, 10.0)), setting(rng, (0.0, 0.1, 10.0)))
-    linear = "features" in known[name].__dataclass_fields__
-    if "threshold" in known[name].__dataclass_fields__ and happens(rng, 0.5):
-        settings["threshold"] = setting(rng, (1.0, 1e-3, 1e3))
-    if linear and happens(rng, 0.2):
-        settings["features"] = pick(rng, ((0,), (1, 0), ("x1",), (0, 0), (), ("x9",), (99,), "x1", (True,)))
-    if linear and happens(rng, 0.2):
-        settings["features_bound"] = setting(rng, (1.0, 0.1))
-    return known[name](**settings)
+def one_of(*pool: Any) -> Draw:
+    return lambda rng, n, columns: pick(rng, pool)
 
 
-#: What a rule of an author's own may return at one record: what reads it, and what is no choice.
-RULES = {
-    "effects": lambda effect, x: effect,
-    "nothing": lambda effect, x: np.nan,
-    "infinities": lambda effect, x: np.inf if effect > 0 else -np.inf,
-    "another shape": lambda effect, x: np.ones((2, 3)),
-    "one for all": lambda effect, x: True,
-    "less than none": lambda effect, x: -1.0,
+def kind(*kinds: Any, of: Draw) -> Draw:
+    return lambda rng, n, columns: pick(rng, kinds)(of(rng, n, columns))
+
+
+#: Settings of programs, each of which is drawn half of the time.
+SETTINGS: Mapping[str, Draw] = {
+    "ridge": of(1.0, 0.1, 10.0, 0.001, 0.0),
+    "radius": of(1.0, 0.5, 10.0, INF),
+    "trim": of(5.0, 2.0, 1.5, 100.0, INF),
+    "cap": of(5.0, 2.0, INF),
+    "propensity": of(0.5, 0.1, 0.999, 1e-9),
+    "share": of(0.3, 0.01, 0.99),
+    "constant": of(1.0, 0.1, 10.0),
+    "alpha": of(0.5, 0.0, 1.0),
+    "tolerance": of(0.05, 0.5, 1e-3),
+    "threshold": of(1.0, 1e-3, 1e3),
+    "features_bound": of(1.0, 0.1),
+    "arm_mass": one_of("equal", "proportional", "nope"),
+    "scaling": one_of("public", "public", "paper", "nope"),
+    "balance": lambda rng, n, columns: Moments(pick(rng, (1, 2, 3, 10))) if happens(rng, 0.9) else "x",
+    "kernel": kind(Gaussian, Laplace, Linear, RandomFourier, of=of(1.0, 0.1, 10.0)),
+    "target": lambda rng, n, columns: PublicSample(covariates(rng, 5, columns - happens(rng, 0.1) or 1)),
+    "base_measure": lambda rng, n, columns: tuple(setting(rng, (1.0, 2.0)) for _ in range(n)),
+    "coefficient": lambda rng, n, columns: tuple(
+        setting(rng, (0.1, -2.0, 30.0, 1000.0)) for _ in range(columns + happens(rng, 0.1))
+    ),
+    "theta_set": kind(L1Ball, L2Ball, Box, lambda size: WholeSpace(), of=of(1.0, 0.1, 50.0)),
+    "regularizer": lambda rng, n, columns: ElasticNet(*(setting(rng, (0.0, 0.1, 10.0)) for _ in "12")),
+    "features": one_of((0,), (1, 0), ("x1",), (0, 0), (), ("x9",), (99,), "x1", (True,)),
 }
+#: What may be declared of the universe, and how often.
+UNIVERSE: Mapping[str, tuple[float, Draw]] = {
+    "covariate_bound": (1.0, of(1.0, 2.0, 0.01, 1000.0)),
+    "outcome_bound": (1.0, of(1.0, 0.01, 1000.0)),
+    "intercept": (0.3, of(0.001, 0.5)),
+    "outcome_center": (0.2, of(0.0, -3.5, 100.0, wild=0.3)),
+    "treatment_cost": (0.2, of(0.0, -3.5, 100.0, wild=0.3)),
+    "ranges": (0.3, lambda rng, n, columns: ranges(rng, columns - happens(rng, 0.1))),
+    "arm_floor": (0.4, lambda rng, n, columns: setting(rng, (1, 1, 2, n // 2), wild=0.05)),
+    "relation": (0.2, one_of("replace-one", "replace-one-keep-treatment", "nope")),
+}
+#: How a release is asked for.
+OPTIONS: Mapping[str, Draw] = {
+    "calibration": one_of(*("sharp",) * 6, "paper", "paper-corrected", "renyi", "output", "auto", "nope"),
+    "noise": one_of(*("gamma",) * 12, *("gaussian",) * 6, "nope", None),
+    "split": of(None, None, 0.5, 0.01, 0.99),
+    "solver": one_of(
+        *("first_certified",) * 12, "newton", "clarabel", "scs", "projected_gradient", "osqp", "nope"
+    ),
+    "tolerance": of(1e-6, 1e-6, 1e-6, 1e-6, 1e-7, wild=0.03),
+    "arithmetic": one_of(*("auto",) * 8, "counted", "assumed", "nope"),
+    "numerical_share": of(0.005, 0.005, 0.5, 1e-6, wild=0.03),
+}
+EPSILON = of(1.0, 0.1, 10.0, 1e-3, 1e-6, 1e-100, 50.0, 1e3, 1e6, 1e7)
+DELTA = of(0.0, 0.0, 1e-6, 1e-6, 0.1, 0.5, 1e-12, 1e-100, 1e-300, 0.999, 1 - 1e-16)
+#: What a rule of an author's own may return at one record: what reads it, and what is no choice.
+RULES = (
+    lambda effect, x: effect,
+    lambda effect, x: np.nan,
+    lambda effect, x: np.inf if effect > 0 else -np.inf,
+    lambda effect, x: np.ones((2, 3)),
+    lambda effect, x: True,
+    lambda effect, x: -1.0,
+)
 
 
-def with_choices(rng: Generator, second: Any) -> Any:
-    """The same second stage with a rule of an author's own, if it is one."""
-    known = registry.second_stages()
-    try:
-        program = known[second]() if isinstance(second, str) else second
-    except (KeyError, Dp2ermError):
-        return second
-    if type(program) not in known.values():
-        return second
-    members = {"treats": staticmethod(RULES[pick(rng, RULES)]), "name": "of_an_author", "_made": True}
+def ranges(rng: Generator, width: int) -> Any:
+    pairs = [(setting(rng, (-1.0, 0.0), 0.05), setting(rng, (1.0, 5.0), 0.05)) for _ in range(width)]
+    return pairs if happens(rng, 0.5) else {f"x{k + 1}": pair for k, pair in enumerate(pairs)}
+
+
+def stage(rng: Generator, known: Mapping[str, Any], n: int, columns: int) -> Any:
+    """A program by name or at random settings, or what is none; of a rule now and then one's own choices."""
+    if happens(rng, 0.02):
+        return pick(rng, ("nope", None, 3, "itr", "uniform"))
+    name = pick(rng, known)
+    if happens(rng, 0.3):
+        return name
+    declared = {field.name for field in dataclasses.fields(known[name])} & SETTINGS.keys()
+    drawn = [
+        one for one in SETTINGS if one in declared and happens(rng, 0.5 if one != "base_measure" else 0.1)
+    ]
+    program = known[name](**{one: SETTINGS[one](rng, n, columns) for one in drawn})
+    return (
+        with_choices(program, pick(rng, RULES)) if happens(rng, 0.15) and "features" in declared else program
+    )
+
+
+def with_choices(program: Any, rule: Any) -> Any:
+    """The same second stage with a rule of an author's own."""
+    members = {"treats": staticmethod(rule), "name": "of_an_author", "_made": True}
     made = type("OfAnAuthor", (type(program),), {"__module__": __name__, **members})
     settings = {field.name: getattr(program, field.name) for field in dataclasses.fields(program)}
     return dataclasses.dataclass(frozen=True)(made)(**settings)
-
-
-def universe(rng: Generator, n: int, p: int) -> Domain:
-    bound = setting(rng, (1.0, 2.0, 0.01, 1000.0))
-    declared: dict[str, Any] = {"covariate_bound": bound, "outcome_bound": setting(rng, (1.0, 0.01, 1000.0))}
-    if happens(rng, 0.3):
-        declared["intercept"] = setting(rng, (0.001, 0.5 * bound if isinstance(bound, float) else 1.0))
-    for name in ("outcome_center", "treatment_cost"):
-        if happens(rng, 0.2):
-            declared[name] = setting(rng, (0.0, -3.5, 100.0), wild=0.3)
-    if happens(rng, 0.3):
-        width = p if not happens(rng, 0.1) else int(rng.integers(0, 8))
-        low = [setting(rng, (-1.0, 0.0), wild=0.05) for _ in range(width)]
-        pairs = [(end, setting(rng, (1.0, 5.0), wild=0.05)) for end in low]
-        declared["ranges"] = dict(zip((f"x{k + 1}" for k in range(width)), pairs, strict=True))
-        if happens(rng, 0.5):
-            declared["ranges"] = pairs
-    if happens(rng, 0.4):
-        declared["arm_floor"] = setting(rng, (1, 1, 2, n // 2), wild=0.05)
-    if happens(rng, 0.2):
-        kinds = ("replace-one", "replace-one-keep-treatment", "nope", None)
-        declared["relation"] = pick(rng, kinds[: 2 if CALM[0] else 4])
-    return Domain(**declared)
-
-
-def budget(rng: Generator) -> Budget:
-    epsilons = (1.0, 0.1, 10.0, 1e-3, 1e-6, 1e-100, 50.0, 1e3, 1e6, 1e7)
-    deltas = (0.0, 0.0, 1e-6, 1e-6, 0.1, 0.5, 1e-12, 1e-100, 1e-300, 0.999, 1 - 1e-16)
-    return Budget(setting(rng, epsilons), setting(rng, deltas))
 
 
 def covariates(rng: Generator, n: int, p: int) -> np.ndarray:
@@ -162,76 +160,61 @@ def covariates(rng: Generator, n: int, p: int) -> np.ndarray:
 
 
 def treatments(rng: Generator, n: int) -> np.ndarray:
-    shape = pick(rng, ("random", "random", "random", "one", "single", "sorted"))
-    if shape == "one":
-        return np.full(n, int(rng.integers(2)))
-    if shape == "single":
-        return np.arange(n) == int(rng.integers(n))
-    if shape == "sorted":
-        return (np.arange(n) >= n // 2).astype(int)
-    return rng.integers(0, 2, n)
+    one, single, half = (
+        np.full(n, int(rng.integers(2))),
+        np.arange(n) == int(rng.integers(n)),
+        np.arange(n) >= n // 2,
+    )
+    result: np.ndarray = pick(rng, (*[rng.integers(0, 2, n)] * 3, one, single, half.astype(int)))
+    return result
 
 
 def outcomes(rng: Generator, n: int) -> np.ndarray:
-    y = rng.normal(size=n)
-    shape = pick(rng, ("plain", "plain", "constant", "scaled", "cells"))
-    if shape == "constant":
-        y[:] = pick(rng, (0.0, 1.0, *HUGE, *TINY))
-    elif shape == "scaled":
-        y = y * pick(rng, (*HUGE[:-1], *TINY))
-    elif shape == "cells":
-        y[rng.integers(n)] = pick(rng, (*HUGE, *TINY, -1e300))
-    return y
+    y, cells = rng.normal(size=n), rng.normal(size=n)
+    cells[rng.integers(n)] = pick(rng, (*HUGE, *TINY, -1e300))
+    constant = np.full(n, pick(rng, (0.0, 1.0, *HUGE, *TINY)))
+    result: np.ndarray = pick(rng, (y, y, constant, y * pick(rng, (*HUGE[:-1], *TINY)), cells))
+    return result
 
 
-def spoiled(rng: Generator, values: np.ndarray, columns: list[str] | None = None) -> Any:
-    """The array with a wrong cell, dtype, shape or container."""
-    how = int(rng.integers(11))
-    if how == 0:
-        values = values.astype(object)
-        scalars = (thing for thing in WRONG if np.ndim(thing) == 0)
-        values.flat[int(rng.integers(values.size))] = pick(rng, scalars)
-    elif how == 1:
-        values = values.astype(np.float64)
-        values.flat[int(rng.integers(values.size))] = pick(rng, (np.nan, np.inf, -np.inf))
-    elif how == 2:
-        kinds = ("S8", "U8", "float32", "float16", "complex128", "int64", "bool", "longdouble", "object")
-        values = np.clip(values.astype(np.float64), -1e4, 1e4).astype(pick(rng, kinds))
-    elif how == 3:
-        return np.ma.masked_array(values, mask=rng.uniform(size=values.shape) < 0.2)
-    elif how == 4:
-        return values.tolist()
-    elif how == 5:
-        return pick(
-            rng, (values[:-1], values[..., None], values.ravel()[:1], values[:0], values.T, values[:1])
-        )
-    elif how == 6:
-        nested: list[Any] = values.tolist()
-        nested[-1] = pick(rng, ([1.0, [2.0]], [], None, "x", [[]]))
-        return nested
-    elif how == 7:
-        return pick(rng, (None, 1.0, "abc", {}, {1, 2}, object(), iter([1]), b"\xff", [], [[]], range(5)))
-    elif how == 8 and values.ndim == 2:
-        names = columns or [f"x{k + 1}" for k in range(values.shape[1])]
-        names[-1] = pick(rng, (names[0], names[-1], "a", "y", "", "\n", 3, None, ("t", 1)))
-        return pd.DataFrame(values, columns=names)
-    elif how == 9 and values.ndim == 2:
-        frame = pd.DataFrame(values, columns=columns)
-        kind = pick(rng, ("category", "string", "Float64", "boolean", "datetime64[ns]", "object"))
-        try:
-            frame[frame.columns[0]] = frame[frame.columns[0]].astype(kind)
-        except (TypeError, ValueError, RuntimeWarning):  # a UnicodeEncodeError is a ValueError
-            frame[frame.columns[0]] = pd.NA
-        return frame
-    elif how == 10:
-        return pd.Series(list(values), dtype=object)
+def with_cell(rng: Generator, values: np.ndarray, cell: Any) -> np.ndarray:
+    values = values.astype(object if not isinstance(cell, float) else np.float64)
+    values.flat[int(rng.integers(values.size))] = cell
     return values
 
 
-def benign(n: int, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Easy records of the same shape, with both arms as even as can be."""
-    X = np.linspace(-0.9, 0.9, n * p).reshape(n, p)
-    return X, np.arange(n) % 2, np.linspace(-0.5, 0.5, n)
+def in_frame(rng: Generator, values: np.ndarray) -> Any:
+    """A data frame with a strange name, or a column of a strange kind."""
+    frame = pd.DataFrame(values, columns=[f"x{k + 1}" for k in range(values.shape[1])])
+    if happens(rng, 0.5):
+        last = pick(rng, ("x1", "a", "y", "", "\n", 3, None, ("t", 1)))
+        frame.columns = pd.Index([*frame.columns[:-1], last], tupleize_cols=False)
+        return frame
+    try:
+        dtype = pick(rng, ("category", "string", "Float64", "boolean", "datetime64[ns]", "object"))
+        frame["x1"] = frame["x1"].astype(dtype)
+    except (TypeError, ValueError, RuntimeWarning):  # a UnicodeEncodeError is a ValueError
+        frame["x1"] = pd.NA
+    return frame
+
+
+#: Ways to spoil an array: a wrong cell, dtype, shape or container.
+SPOILS: tuple[Callable[[Generator, np.ndarray], Any], ...] = (
+    lambda rng, v: with_cell(rng, v, pick(rng, (thing for thing in WRONG if np.ndim(thing) == 0))),
+    lambda rng, v: with_cell(rng, v, pick(rng, (np.nan, np.inf, -np.inf))),
+    lambda rng, v: np.clip(v.astype(np.float64), -1e4, 1e4).astype(
+        pick(rng, ("S8", "U8", "float32", "float16", "complex128", "int64", "bool", "longdouble", "object"))
+    ),
+    lambda rng, v: np.ma.masked_array(v, mask=rng.uniform(size=v.shape) < 0.2),
+    lambda rng, v: v.tolist(),
+    lambda rng, v: pick(rng, (v[:-1], v[..., None], v.ravel()[:1], v[:0], v.T, v[:1])),
+    lambda rng, v: [*v.tolist()[:-1], pick(rng, ([1.0, [2.0]], [], None, "x", [[]]))],
+    lambda rng, v: pick(
+        rng, (None, 1.0, "abc", {}, {1, 2}, object(), iter([1]), b"\xff", [], [[]], range(5))
+    ),
+    lambda rng, v: in_frame(rng, v) if v.ndim == 2 else v,
+    lambda rng, v: pd.Series(list(v), dtype=object),
+)
 
 
 def case(rng: Generator) -> Outcome:
@@ -240,38 +223,30 @@ def case(rng: Generator) -> Outcome:
     data: list[Any] = [covariates(rng, n, p), treatments(rng, n), outcomes(rng, n)]
     public = {abs(value) for value in (*HUGE, *TINY)}
     private = [value for value in (*data[0].ravel(), *data[2]) if abs(value) not in public]
-    for k in range(3):
-        if happens(rng, 0.15):
-            data[k] = spoiled(rng, data[k])
-    domain = universe(rng, n, p)
-    columns = p + (1 if domain.intercept else 0)
-    model = PrivateTwoStageERM(
-        domain,
-        budget(rng),
-        first_stage(rng, n, columns),
-        second_stage(rng),
-        calibration=pick(
-            rng, ("sharp",) * 6 + ("paper", "paper-corrected", "renyi", "output", "auto", "nope")
-        ),
-        noise=pick(rng, ("gamma", "gamma", "gaussian", "nope", None)[: 3 if happens(rng, 0.95) else 5]),
-        split=setting(rng, (None, None, 0.5, 0.01, 0.99)),
-        solver=pick(
-            rng,
-            ("first_certified",) * 12 + ("newton", "clarabel", "scs", "projected_gradient", "osqp", "nope"),
-        ),
-        tolerance=setting(rng, (1e-6, 1e-6, 1e-6, 1e-6, 1e-7), wild=0.03),
-        arithmetic=pick(rng, ("auto",) * 8 + ("counted", "assumed", "nope")),
-        numerical_share=setting(rng, (0.005, 0.005, 0.5, 1e-6), wild=0.03),
+    data = [pick(rng, SPOILS)(rng, one) if happens(rng, 0.15) else one for one in data]
+    domain = Domain(
+        **{name: draw(rng, n, p) for name, (chance, draw) in UNIVERSE.items() if happens(rng, chance)}
     )
-    if happens(rng, 0.15):
-        model.second_stage = with_choices(rng, model.second_stage)
+    columns = p + (1 if domain.intercept else 0)
+    budget = Budget(EPSILON(rng, n, p), DELTA(rng, n, p))
+    stages = [stage(rng, known(), n, columns) for known in (registry.first_stages, registry.second_stages)]
+    model = PrivateTwoStageERM(
+        domain, budget, *stages, **{name: draw(rng, n, p) for name, draw in OPTIONS.items()}
+    )
     try:
         model.fit(*data)
     except Dp2ermError as error:
         public_refusal(error, private)
         _same_for_everyone(model, data, error)
         raise
-    return _judged(model)
+    strict_json(model.release_.to_json())
+    if not np.all(np.isfinite(model.theta_)):
+        raise Failure(f"non-finite theta: {model.theta_}")
+    guarantee, workings = model.release_.guarantee, model.private_workings_
+    outcome = standing(guarantee.standing.value, guarantee.assumptions, str(model))
+    if outcome.name == "release, private and certified" and not workings.theta.certified:
+        raise Failure(f"private without a certificate: {model}")
+    return outcome
 
 
 def _same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermError) -> None:
@@ -282,38 +257,12 @@ def _same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2erm
         dataset = Dataset.from_arrays(*data)
     except DataError:
         return
-    X, a, y = benign(dataset.n_samples, dataset.X.shape[1])
+    n, p = dataset.X.shape
+    X = pd.DataFrame(np.linspace(-0.9, 0.9, n * p).reshape(n, p), columns=list(dataset.columns))
     try:
-        model.fit(pd.DataFrame(X, columns=list(dataset.columns)), a, y)
+        model.fit(X, np.arange(n) % 2, np.linspace(-0.5, 0.5, n))
     except Dp2ermError as other:
         if type(other) is type(error) and (str(other) == str(error) or "columns" in str(error)):
             return
         raise Failure(f"refusal depends on the records: {error!r} here, {other!r} for easy records") from None
     raise Failure(f"refusal depends on the records: {error!r} here, a release for easy records") from None
-
-
-def _judged(model: PrivateTwoStageERM) -> Outcome:
-    release = model.release_
-    strict_json(release.to_json())
-    if not np.all(np.isfinite(model.theta_)):
-        raise Failure(f"non-finite theta: {model.theta_}")
-    standing = release.guarantee.standing
-    if standing is Standing.UNPROVEN:
-        return Outcome("release, says that it is not proven")
-    told = (
-        f"{model.first_stage!r}, {model.second_stage!r}, {model.domain}, {model.budget}, "
-        f"{model.calibration}, {model.noise}, {model.solver}, tolerance {model.tolerance}, "
-        f"n = {release.n_samples}"
-    )
-    if standing is Standing.CONDITIONAL:
-        workings = model.private_workings_
-        radii = [solution.certificate.radius for solution in (workings.weights, workings.theta)]
-        if any("not known to" in one for one in release.guarantee.assumptions):
-            # of the declaration, whatever the records are
-            return Outcome("release, conditional on every dataset")
-        return Outcome("release, conditional on certification", f"radii {radii}: {told}")
-    if standing is not Standing.PRIVATE:
-        raise Failure(f"not private without a seed: {standing}: {told}")
-    if not model.private_workings_.theta.certified:
-        raise Failure(f"private without a certificate: {told}")
-    return Outcome("release, private and certified")

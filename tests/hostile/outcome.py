@@ -96,6 +96,23 @@ def public_refusal(error: Dp2ermError, values: Any) -> None:
         raise Failure(f"private number in a public message: {shown} in {error}")
 
 
+def standing(stated: str, assumptions: Any, told: str, seeded: bool = False) -> Outcome:
+    """What a release says of itself: private unless it is seeded, or the declaration leaves it open."""
+    if stated == "private" and not seeded:
+        return Outcome("release, private and certified")
+    if stated == "conditional on certification" and any("not known to" in one for one in assumptions):
+        return Outcome(
+            "release, conditional on every dataset"
+        )  # of the declaration, whatever the records are
+    if stated == "conditional on certification":
+        return Outcome("release, conditional on certification", told)
+    if stated == "not private: seeded noise" and seeded:
+        return Outcome("release, says that it is seeded")
+    if stated == "not private: the calibration is not proven":
+        return Outcome("release, says that it is not proven")
+    raise Failure(f"not private without a seed: {stated}: {told}")
+
+
 def strict_json(text: str) -> Any:
     """Parsed JSON whose numbers are all finite."""
 

@@ -29,18 +29,15 @@ def _good(number: int) -> dict[str, Any]:
     book = Codebook(levels={"x1": (0.5, -0.5)}, missing={"x2": 0.0})
     named: Any = {"x1": (-1, 1), "x2": (-1, 1)} if number % 2 else book.ranges({"x2": (-1, 1)})
     domain = Domain(2.0, 1.0, intercept=0.5, ranges=named, codebook=None if number % 2 else book)
+    budget, trial = Budget(1.0), {"propensity": 0.5, "value_share": 0.3, "center_share": 0.3}
+    model: Any
     if number == 3:
-        effect: dict[str, Any] = json.loads(
-            PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_.to_json()
-        )
-        return effect
-    if number == 4:
-        settings = {"propensity": 0.5, "value_share": 0.3, "center_share": 0.3}
-        rule = PrivateRule(domain, Budget(1.0), settings=settings).fit(X, a, y)
-        result: dict[str, Any] = json.loads(rule.release_.to_json())
-        return result
-    second = ("itr", "arm_means", "plug_in_ate")[number]
-    model = PrivateTwoStageERM(domain, Budget(1.0), "ipw_private", second, seed=1 if number == 2 else None)
+        model = PrivateEffect(domain, budget)
+    elif number == 4:
+        model = PrivateRule(domain, budget, settings=trial)
+    else:
+        stages = "ipw_private", ("itr", "arm_means", "plug_in_ate")[number]
+        model = PrivateTwoStageERM(domain, budget, *stages, seed=1 if number == 2 else None)
     plain: dict[str, Any] = json.loads(model.fit(X, a, y).release_.to_json())
     return plain
 
