@@ -220,7 +220,9 @@ def calibrate_saturating(
         ratio = float(private_ratio(epsilon, None, budget.delta))
         left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
-    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n * (V / left)
+    curvature = curve.steepness * curve.curvature * curve.row_norm**2 / n
+    # below an epsilon of 1e-14 rounding may leave the curvature nothing
+    curvature *= V / left if left > 0.0 else math.inf
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
     gamma = max(needed, GAMMA_FLOOR * loss.hessian_trace)
     facts["theorem"] = f"Theorem 15 (saturating loss{in_box})"

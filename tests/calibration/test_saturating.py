@@ -15,6 +15,7 @@ from dp2erm_cvx.calibration import (
     privacy_loss,
     saturating_epsilon,
 )
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.suprema import Saturation
@@ -204,3 +205,15 @@ def test_pairs_in_a_ball_come_near_epsilon_and_wrong_constants_exceed_it():
     for _ in range(1500):
         attack = (*rng.normal(size=2) * 2, *rng.uniform(0, 2 * math.pi, 3), rng.random())
         assert exact_loss(attack, result, 3.3) <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-90, 1e-15, 1e-12, 1e-6])
+def test_rounding_of_a_tiny_epsilon_leaves_no_curvature_uncovered(epsilon):
+    """Where nothing is left for the curvature, gaussian noise has no gamma, and none at its floor."""
+    objective, budget = objective_of(loss_of()), Budget(epsilon, 1e-5)
+    if epsilon < 1e-14:
+        with pytest.raises(CalibrationError, match="gamma = inf"):
+            calibrate_saturating(objective, budget, "gaussian")
+        return
+    result = calibrate_saturating(objective, budget, "gaussian")
+    assert privacy_loss(result, objective.loss, objective.n_samples, epsilon) <= 1e-5
