@@ -31,7 +31,7 @@ from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
-from dp2erm_cvx.steps.record_map import RecordMap, WithConstant
+from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 
@@ -120,7 +120,7 @@ class Pipeline(abc.ABC):
         ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
         return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
 
-    def regression(self, name: str, program: Any, rows: RecordMap, **how: Any) -> Fit:
+    def regression(self, name: str, program: Any, rows: OutcomeRows, **how: Any) -> Fit:
         """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
         return Fit(name, noise=self.noise, program=program, map=rows, either=True, **how)
 

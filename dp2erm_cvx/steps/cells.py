@@ -221,13 +221,6 @@ class CellNuisances(Nuisances):
     def worked_out(self, released: Mapping[str, Array], n_samples: int) -> CellNuisances:
         return replace(self, grown=self.leaves(released))
 
-    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        m_0, m_1, *_ = self.at(x, released)
-        return np.where(np.asarray(a) == 1, m_1, m_0)
-
-    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
-        return self.at(x, released)[2]
-
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
         (_, of_cell, _, outcome, treated), cells = self.grown or self.leaves(released), self.cells
         leaf = of_cell[cells.partition.index(x)]

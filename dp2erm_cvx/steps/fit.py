@@ -29,7 +29,7 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
-from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, WithConstant
+from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, WithConstant
 from dp2erm_cvx.steps.step import (
     Execution,
     Inputs,
@@ -69,7 +69,7 @@ class Fit(Step):
 
     program: SecondStage | PrivateFirstStage
     first: FirstStage | None = None
-    map: RecordMap | None = None
+    map: OutcomeRows | None = None
     calibrator: Calibrator = calibrator("sharp")
     split: float | None = None
     tolerance: float = 0.0
@@ -93,7 +93,7 @@ class Fit(Step):
 
     @property
     def regression(self) -> OutcomeRows | None:
-        return self.map if isinstance(self.map, OutcomeRows) else None
+        return None if self.coefficient is not None else self.map
 
     @property
     def counted(self) -> bool:
@@ -189,7 +189,9 @@ class Fit(Step):
         if calibration.perturbed is not Perturbed.OUTPUT:
             public = (calibration.gamma, noise_bound(calibration))
         radius = program.certified_radius(self.universe, *public)
-        precision = Precision.covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
+        precision = None  # exact arithmetic is assumed
+        if hidden is not None and radius is not None:
+            precision = Precision.covering(calibration, self.loss, self.universe.n_samples, radius, hidden)
         return replace(self, calibration=calibration, radius=radius, precision=precision)
 
     @property
@@ -343,7 +345,7 @@ class ArmPropensity(Fit):
 
     name: str = "propensity"
     program: Any
-    map: RecordMap | None = WithConstant()
+    map: OutcomeRows | None = WithConstant()
 
     def _calibration(
         self, objective: Objective, budget: Budget, law: Noise | str, row_bound: float

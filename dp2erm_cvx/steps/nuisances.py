@@ -140,20 +140,17 @@ class RidgeFit:
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         return abs(float(parts[1] / np.sum(parts)) - wanted)
 
-    def bends(self, deviation: float) -> tuple[float, float]:
-        """The mean curvature of the loss by arm; at normal residuals of this ``deviation`` if not known."""
-        if self.curvatures is not None:
-            return self.curvatures
-        bend = 2.0 if self.slope is None else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
-        return bend, bend
-
     def curvature(self, deviation: float, rate: Rate) -> Array:
-        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated first."""
+        """Contributions of every arm (K,) to the curvature of the mean loss, of two the untreated first.
+
+        At normal residuals of this ``deviation``, where ``curvatures`` are not known.
+        """
+        bend = 2.0 if self.slope is None else float(special.erfcx(deviation / (math.sqrt(2.0) * self.slope)))
+        bends = self.curvatures or (bend, bend)
         if isinstance(rate, tuple):
-            return np.array(rate) * (self.mass * self.bends(deviation)[0])
-        parts = np.array([1.0 - rate, rate]) * self.weights(rate)
-        bends: Array = self.mass * parts * np.array(self.bends(deviation))
-        return bends
+            return np.array(rate) * (self.mass * bends[0])
+        parts: Array = self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends)
+        return parts
 
     def errors(
         self, spreads: Array, deviation: float, rate: Rate, part: float = 1.0, least_share: float = 1.0
@@ -229,29 +226,17 @@ class Nuisances(abc.ABC):
     #: The two values of the outcome, where it is declared to have no others.
     two_values: TwoValues | None = None
 
+    @abc.abstractmethod
     def planned(self, earlier: Mapping[str, Any]) -> Nuisances:
         """Nuisances once the steps that they rest on are planned, by name."""
-        return self
 
+    @abc.abstractmethod
     def worked_out(self, released: Mapping[str, Array], n_samples: int) -> Nuisances:
-        """Nuisances with what follows from n and from ``released`` alone worked out.
+        """Nuisances with what follows from n and ``released`` alone: a block does not know n."""
 
-        Blocks of records need it, which do not know how many there are of all.
-        """
-        return self
-
+    @abc.abstractmethod
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        """All of them, each evaluated once."""
-        m_0, m_1 = (self.outcome(x, arm * np.ones(len(x)), released) for arm in (0.0, 1.0))
-        return m_0, m_1, self.propensity(x, released), None
-
-    @abc.abstractmethod
-    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        """The regression m_a(x), (n,), of the centered outcome; it may be infinite or not a number."""
-
-    @abc.abstractmethod
-    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
-        """P(A = 1 | x), (n,), before it is clipped."""
+        """All of them, each evaluated once; regressions of the centered outcome may be infinite or nan."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +260,7 @@ class LinearNuisances(Nuisances):
     regressions: tuple[RidgeFit, ...] = ()
     square: MeanSquare | None = None
     two_values: TwoValues | None = None
+    shares: tuple[float, ...] = ()
 
     def planned(self, earlier: Mapping[str, Any]) -> Self:
         regressions = tuple(RidgeFit.of(earlier[str(term.source)]) for term in self.terms)
@@ -315,7 +301,8 @@ class LinearNuisances(Nuisances):
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
         """Effect of ridge and noise on slopes (g, k), once the rate is a number, see :func:`shrinkage`."""
         spreads = np.array(self.spreads)
-        return shrinkage(self.regressions, spreads, deviation, self.rate, self.declared, least_share)
+        rate = self.shares or self.rate
+        return shrinkage(self.regressions, spreads, deviation, rate, self.declared, least_share)
 
     @property
     def stretch(self) -> Array:
@@ -323,7 +310,12 @@ class LinearNuisances(Nuisances):
         left = self.shrinkage(self.deviation)[0]
         return np.minimum(1.0 / np.maximum(1.0 - left, 1e-9), STRETCH)
 
+    def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
+        m_0, m_1 = (self.outcome(x, arm * np.ones(len(x)), released) for arm in (0.0, 1.0))
+        return m_0, m_1, self.propensity(x, released), None
+
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
+        """The regression m_a(x), (n,), of the centered outcome."""
         line = self._lines(x, a, released)
         return line if self.two_values is None else self.two_values.unbent(line)
 
@@ -335,6 +327,7 @@ class LinearNuisances(Nuisances):
         return total
 
     def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
+        """P(A = 1 | x), (n,), before it is clipped."""
         if self.log_odds is not None:
             return np.asarray(expit(self.log_odds.predict(x, np.zeros(len(x)), released)))
         if isinstance(self.rate, str):
@@ -349,8 +342,6 @@ class ArmNuisances(LinearNuisances):
     ``shares`` are the probabilities of all arms: public, or, once they are known, those that the step
     ``rate`` released. ``log_odds`` is a multinomial regression, with a coefficient for every arm.
     """
-
-    shares: tuple[float, ...] = ()
 
     def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
         odds, known = self.log_odds, dict[str, Any]()
@@ -370,10 +361,6 @@ class ArmNuisances(LinearNuisances):
         # none so small that what divides by it is unbounded
         known |= {"rate": 1.0 / len(sums), "shares": tuple(np.maximum(shares, 1.0 / RAREST).tolist())}
         return known, max(released_mass(sums, len(sums)), 1.0) / n_samples
-
-    def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
-        spreads = np.array(self.spreads)
-        return shrinkage(self.regressions, spreads, deviation, self.shares, self.declared, least_share)
 
     def own(self, x: Array, a: NDArray[np.int64], released: Mapping[str, Array]) -> Array:
         """P(A = a | x), (n,), of the record's own arm of several, before it is clipped."""
@@ -422,12 +409,9 @@ class RuleNuisances(LinearNuisances):
             known = {"rate": rate, "by_side": tuple(_treated(side, rate, noise) for side in shares)}
         return known, min(max(float(shares.sum()), 1.0 / n_samples), 1.0)
 
-    def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
-        """Estimates of the released rule (n,), row by row."""
-        return Rows.POOLED.predict(released[self.rule], x, 0.0)
-
     def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
-        (m_0, m_1, e, _), effect = super().at(x, released), self.effect(x, released)
+        m_0, m_1, e, _ = super().at(x, released)
+        effect = Rows.POOLED.predict(released[self.rule], x, 0.0)
         e = e if self.by_side is None else np.where(effect > 0.0, self.by_side[1], self.by_side[0])
         return m_0, m_1, e, effect
 

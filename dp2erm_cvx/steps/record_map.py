@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import abc
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -46,51 +45,6 @@ def treated_share(released: Array, n_samples: int) -> float:
     return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 
 
-class RecordMap(abc.ABC):
-    """A map of every record by itself: whoever changes one record changes one mapped record.
-
-    Given what was released, neighbors stay neighbors and weights 1 stay weights 1: whatever is private on the
-    mapped domain, with bounds fixed before anything was released, is private here (Theorem 10).
-    """
-
-    @abc.abstractmethod
-    def universe(self, universe: Universe) -> Universe:
-        """The public datasets that those of ``universe`` are mapped into, whatever was released."""
-
-    @abc.abstractmethod
-    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
-        """The mapped rows (n, p) of covariates x (n, k) and treatments a (n,), each of its record alone."""
-
-    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """The mapped outcomes (n,), each of its record and of ``released`` alone as well."""
-        return records.y
-
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The mapped records."""
-        where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
-        outcomes = partial(self.outcomes, released=released)
-        make = partial(_mapped, self.design, where.domain)
-        return records.mapped(make, outcomes, where.domain, where.n_columns)
-
-    def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
-        """The map, with what follows from n and from what was ``released`` worked out."""
-        return self
-
-    @property
-    def factored(self) -> bool:
-        """True if a record may count with a factor below 1, beside its sampling weight."""
-        return False
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of columns, as many in each, of which every row has entries in one alone."""
-        return 1
-
-    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
-        return records.counts
-
-
 class Rows(enum.StrEnum):
     """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
 
@@ -106,25 +60,17 @@ class Rows(enum.StrEnum):
 
     def of(self, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
         """The rows (n, p) of covariates x (n, k) and treatments a (n,), numbers of arms."""
-        n, k = x.shape
-        treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (n,))
-        of_arms = [1.0 - treated, treated]
+        treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
+        arms = [1.0 - treated, treated]
         if n_arms > 2:
-            of_arms = [(treated == arm).astype(np.float64) for arm in range(n_arms)]
+            arms = [(treated == arm).astype(np.float64) for arm in range(n_arms)]
         if self is Rows.POOLED:
-            rows = np.empty((n, 1 + k))
-            rows[:, 0], rows[:, 1:] = 1.0, x
+            parts = [np.ones((len(x), 1)), x]
         elif self is Rows.ARMS:
-            rows = np.empty((n, n_arms * (1 + k)))
-            for begin, arm in zip(range(0, rows.shape[1], 1 + k), of_arms, strict=True):
-                rows[:, begin] = arm
-                np.multiply(arm[:, None], x, out=rows[:, begin + 1 : begin + 1 + k])
+            parts = [part for arm in arms for part in (arm, arm * x)]
         else:
-            rows = np.empty((n, n_arms + k if self is Rows.COMMON else 2 + 2 * k))
-            rows[:, :n_arms], rows[:, n_arms : n_arms + k] = np.column_stack(of_arms), x
-            if self is Rows.MIX:
-                np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
-        return rows
+            parts = [*arms, x, *([(treated - 0.5) * x] if self is Rows.MIX else [])]
+        return np.ascontiguousarray(np.hstack(parts))
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
@@ -241,14 +187,16 @@ class Arms(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class OutcomeRows(RecordMap):
-    """Records that an outcome regression is fitted to: ``rows``, and the outcome less earlier regressions.
+class OutcomeRows:
+    """A map of records by themselves to those that a regression is fitted to.
 
-    The predictions ``after`` which it comes are subtracted before the residual is clipped: it is of what they
-    left, so that the shrinkage of both multiplies (recentered ridge).
+    Whoever changes one record changes one mapped record, and weights 1 stay weights 1. So whatever is private
+    on the mapped domain, with bounds fixed before anything was released, is private here (Theorem 10).
 
-    Covariates are multiplied by the public ``scale`` first. The norm bound of the rows follows it, and noise
-    and shrinkage weigh on intercepts and slopes in the proportion that it declares.
+    Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of the rows
+    follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion that it declares. The
+    predictions ``after`` which it comes are subtracted from the outcome before the residual is clipped, so
+    that the shrinkage of both multiplies (recentered ridge).
 
     Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step that
     released it; that of their own where ``log_odds`` is a released propensity on (1, x). All those of
@@ -266,21 +214,24 @@ class OutcomeRows(RecordMap):
 
     @property
     def factored(self) -> bool:
+        """True if a record may count with a factor below 1, beside its sampling weight."""
         return self.arms not in (Arms.ALIKE, Arms.CONTROLS)
 
     @property
     def blocks(self) -> int:
+        """Blocks of columns, as many in each, of which every row has entries in one alone."""
         return self.n_arms if self.n_arms > 2 and self.rows is Rows.ARMS else 1
 
     def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
-        """Rows with the rate that was released for ``n_samples`` records worked out."""
+        """The map with the rate that was ``released`` for ``n_samples`` records worked out."""
         if not isinstance(self.rate, str) or not self.factored or self.log_odds is not None:
             return self
         return replace(self, rate=treated_share(released[self.rate], n_samples))
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """Weight of every mapped record (n,), in [0, 1], a function of itself and ``released`` alone."""
         if not self.factored:
-            return super().factors(records, released)
+            return records.counts
         rate: Any = self.rate
         if self.log_odds is not None:
             log_odds = self.log_odds.predict(records.covariates, records.a, released)
@@ -290,6 +241,7 @@ class OutcomeRows(RecordMap):
         return factors
 
     def universe(self, universe: Universe) -> Universe:
+        """The public datasets that those of ``universe`` are mapped into, whatever was released."""
         domain, widths = universe.domain, universe.domain.widths(universe.n_features)
         if widths is not None:
             widths = tuple(self.scale * width for width in widths)
@@ -308,15 +260,23 @@ class OutcomeRows(RecordMap):
         width = len(self.rows.constants(universe.n_features, self.n_arms))
         return Universe(mapped, universe.n_samples, width)
 
-    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        """The mapped records, each of its own and of ``released`` alone."""
+        where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
+        outcomes, made = partial(self.outcomes, released=released), partial(self._made, domain=where.domain)
+        return records.mapped(made, outcomes, where.domain, where.n_columns)
+
+    def _made(self, records: Records, domain: Domain) -> Records:
+        x, a = records.covariates, records.a
         # in place: a scaled copy of all covariates would be one more table in memory
         rows, slopes = self.rows.of(x, a, self.n_arms), ~self.rows.constants(x.shape[1], self.n_arms)
         np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
             np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
-        return rows
+        return replace(records, X=rows, domain=domain)
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """The mapped outcomes (n,)."""
         y = records.y
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
@@ -334,25 +294,17 @@ class OutcomeRows(RecordMap):
 
 
 @dataclass(frozen=True)
-class WithConstant(RecordMap):
+class WithConstant(OutcomeRows):
     """The records with a column of ones in front, whatever constant the domain declares."""
 
+    rows: Rows = Rows.POOLED
+
     def universe(self, universe: Universe) -> Universe:
-        domain = universe.domain
-        bound = Rows.POOLED.norm(domain.features_bound)
-        widths = domain.widths(universe.n_features)
-        mapped = replace(
-            domain, covariate_bound=bound, intercept=1.0, ranges=None, center=None, coordinate_bound=widths
-        )
+        domain, widths = universe.domain, universe.domain.widths(universe.n_features)
+        bound = self.rows.norm(domain.features_bound)
+        own: dict[str, Any] = {"ranges": None, "center": None, "coordinate_bound": widths}
+        mapped = replace(domain, covariate_bound=bound, intercept=1.0, **own)
         return Universe(mapped, universe.n_samples, universe.n_features)
-
-    def design(self, x: Array, a: NDArray[np.int64]) -> Array:
-        return Rows.POOLED.of(x, a)
-
-
-def _mapped(design: Callable[[Array, NDArray[np.int64]], Array], domain: Domain, records: Records) -> Records:
-    rows = design(records.covariates, records.a)
-    return replace(records, X=rows, domain=domain)
 
 
 class Balance(enum.StrEnum):

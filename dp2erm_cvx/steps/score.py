@@ -182,10 +182,8 @@ class EffectScore(abc.ABC):
     def _center(self, n_features: int, domain: Domain, released: Released) -> float:
         if self.center is not None:
             return self.center
-        m_0, m_1 = (
-            cleaned(self.nuisances.outcome(np.zeros((1, n_features)), arm, released), domain.outcome_bound)
-            for arm in (np.zeros(1), np.ones(1))
-        )
+        predicted = self.nuisances.at(np.zeros((1, n_features)), released)[:2]
+        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in predicted)
         return float((m_1 - m_0)[0])
 
     def capped(self, propensity: Array) -> Array:

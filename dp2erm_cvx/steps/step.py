@@ -45,41 +45,31 @@ _ROUND_UP = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Precision:
-    """Public bounds on the numerical error of one perturbed solve, and the noise that hides it.
+    """Public bound on the numerical error of one perturbed solve, and the noise that hides it.
 
-    ``sampling_error`` is asked of the noise sampler; ``radius`` of the certificate, which reaches it on every
-    dataset for noise no longer than ``noise_bound``; ``tolerance`` bounds ``||theta_hat - theta||_2``, the
+    ``sampling_error`` is asked of the noise sampler; ``tolerance`` bounds ``||theta_hat - theta||_2``, the
     error of the noise included. ``grid`` covers the tolerance at its own epsilon on either side.
     """
 
     sampling_error: float
-    noise_bound: float
-    radius: float
     tolerance: float
     grid: GridNoise
 
     @classmethod
     def covering(
-        cls,
-        calibration: Calibration,
-        loss: LossConstants,
-        n_samples: int,
-        radius: float | None,
-        hidden: float | None,
-    ) -> Precision | None:
+        cls, calibration: Calibration, loss: LossConstants, n_samples: int, radius: float, hidden: float
+    ) -> Precision:
         """Precision that covers the arithmetic of a release certified to ``radius`` by ``hidden`` of epsilon.
 
         The minimizer of a perturbed objective of curvature ``n (gamma + mu)`` moves by at most ``||b - b'||``
-        over that. None where one of both is: exact arithmetic is then assumed. Raises CalibrationError.
+        over that. Raises CalibrationError.
         """
-        if hidden is None or radius is None:
-            return None
-        longest = error = sampled = 0.0
+        error = sampled = 0.0
         output = calibration.perturbed is Perturbed.OUTPUT
         if not output:
-            longest, error = noise_bound(calibration), SAMPLING_ERROR * calibration.unit
+            error = SAMPLING_ERROR * calibration.unit
             curvature = n_samples * (calibration.gamma + loss.strong_convexity)
-            sampled = (error + 2.0**-52 * longest) / curvature
+            sampled = (error + 2.0**-52 * noise_bound(calibration)) / curvature
         tolerance = (radius + sampled) * _ROUND_UP
         if not math.isfinite(tolerance):
             raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
@@ -88,7 +78,7 @@ class Precision:
         else:
             p = calibration.n_parameters
             grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, hidden)
-        return cls(error, longest, radius, tolerance, grid)
+        return cls(error, tolerance, grid)
 
     def covers(self, solution: Solution, drawn: Draw, instance: Instance) -> bool:
         """True if the computed minimizer is within the tolerance of that for the ideal noise."""
@@ -186,7 +176,7 @@ class Inputs:
     """Records and weights that the data holder hands to a step: nothing of them is released.
 
     ``weights`` of a first stage with a stability theorem are private, and enter the steps that use them
-    through V; those at a released coefficient are a function of each record and one normalization. None
+    through V. Those at a released coefficient are a function of each record and one normalization. None
     before the first step that uses them.
     """
 
@@ -230,16 +220,14 @@ class Step(abc.ABC):
     numerical_share
         Of its budget, covers the arithmetic of a minimizer; noise on numbers is then drawn without floating
         point. None where exact arithmetic is assumed.
-
-    :meth:`plan` fills in the rest, all of it public:
-
     universe, bound
-        That of the records that it computes on, and how far their weights move between neighbors.
+        Of the records that it computes on; how far their weights move between neighbors. All that follows is
+        public, and filled in by :meth:`plan`.
     calibration, loss
         Its noise, and the constants that this used; None where the step minimizes nothing.
     precision, radius
-        What covers the arithmetic, None where exact arithmetic is assumed; what a minimizer is certified to
-        on every dataset, None where that is not known.
+        What covers the arithmetic, None where it is exact; what a minimizer is certified to on every dataset,
+        None where that is not known.
     weights, reason
         Those that it computes at, and why this calibration was taken, where there was a choice.
     """
@@ -334,14 +322,14 @@ class Step(abc.ABC):
     @property
     def noise_law(self) -> dict[str, Any]:
         """The law of its noise as releases state it: in units of what it is added to, n times a gradient."""
-        calibration = self.calibration
-        if isinstance(calibration, IntegerNoise | RangeNoise):
-            unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
-            unit = calibration.units[0] if isinstance(calibration, GridSums) else unit
-            noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
-            return {"noise": calibration.noise, "gamma": 0.0, **noise}
+        noise, unit = self.calibration, 1.0
         names = ("noise", "scale", "gamma", "split", "sensitivity", "box")
-        return {name: getattr(calibration, name) for name in names}
+        if not isinstance(noise, IntegerNoise | RangeNoise):
+            return {name: getattr(noise, name) for name in names}
+        if isinstance(noise, IntegerNoise):
+            unit = noise.units[0] if isinstance(noise, GridSums) else noise.unit
+        sizes = {"scale": unit * noise.scale, "sensitivity": unit * noise.sensitivity}
+        return {"noise": noise.noise, "gamma": 0.0, **sizes}
 
     @property
     def regression(self) -> OutcomeRows | None:

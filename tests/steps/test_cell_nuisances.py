@@ -47,14 +47,14 @@ def test_one_record_changes_its_own_score_alone(seed, place, size):
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 2.0**21, 2.0**30, 2.0**62]))
 @settings(max_examples=40)
 def test_nuisances_stay_inside_whatever_is_released(seed, size):
-    x, a, released = DOMAIN.records(*records(seed)).covariates, records(seed)[1], integers(seed, size)
-    m, e = NUISANCES.outcome(x, a, released), NUISANCES.propensity(x, released)
+    x, released = DOMAIN.records(*records(seed)).covariates, integers(seed, size)
+    *m, e, _ = NUISANCES.at(x, released)
     assert np.all(np.abs(m) <= 2.0)
     assert np.all((e >= 0.0) & (e <= 1.0))
     # by the numbers, not by the array that holds them, and without what was kept
     again = CellNuisances(0.5).planned({"cells": PLAN})
     other = {"cells": released["cells"].copy(), "score": np.ones(2)}
-    assert np.array_equal(again.outcome(x, a, other), m)
+    assert np.array_equal(again.at(x, other)[:2], m)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(7,), (5, 4), (3, 2, 4)]), st.sampled_from([1.0, 50.0, 1e12]))
@@ -92,4 +92,4 @@ def test_without_noise_the_means_are_those_of_the_leaves():
 
 def test_a_known_propensity_is_not_estimated():
     x = DOMAIN.records(*records(0)).covariates
-    assert np.all(CellNuisances(0.5, 0.3).planned({"cells": PLAN}).propensity(x, integers(0)) == 0.3)
+    assert np.all(CellNuisances(0.5, 0.3).planned({"cells": PLAN}).at(x, integers(0))[2] == 0.3)
