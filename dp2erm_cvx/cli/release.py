@@ -19,6 +19,7 @@ from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
+from dp2erm_cvx.privacy import digits_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
@@ -298,12 +299,14 @@ def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bo
     from dp2erm_cvx.release.caveats import weak
 
     rows = [
-        (one.name, f"{one.share:.3g}", f"{plan.guarantee.epsilon:.4g}", f"{plan.own.epsilon:.4g}")
+        (one.name, f"{one.share:.3g}", digits_of(plan.guarantee.epsilon, 4), digits_of(plan.own.epsilon, 4))
         for one, plan in zip(study.questions, plans.values(), strict=True)
     ]
     spent = math.fsum(plan.own.epsilon for plan in plans.values())
     table = grid("question", "share", "guarantees epsilon", "spends itself", rows=rows)
-    together: list[Any] = [table, f"All questions together: epsilon = {spent:.6g}."] if len(rows) > 1 else []
+    together: list[Any] = (
+        [table, f"All questions together: epsilon = {digits_of(spent)}."] if len(rows) > 1 else []
+    )
     screen.show([*together, *filter(None, [weak(spent)])], stderr=stderr)
     click.echo(f"study {study.digest}", err=stderr)
 
@@ -384,7 +387,8 @@ def _released(
             text = f"charged to {receipt.dataset!r}: {receipt}"
             with suppress(LedgerError):  # it has to be told whatever became of the ledger
                 account = library.Ledger(options["ledger"]).account(receipt.dataset)
-                text += f"; charge {len(account.receipts)}, epsilon = {account.spent.left_epsilon:g} left"
+                left = digits_of(account.spent.left_epsilon, left=True)
+                text += f"; charge {len(account.receipts)}, epsilon = {left} left"
             click.echo(text, err=True)
             if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)

@@ -19,6 +19,7 @@ from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import digits_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Account
@@ -250,7 +251,7 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
             (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
             ("left", spent.left_epsilon, spent.left_delta),
         )
-        rows = [(name, f"{epsilon:.6g}", f"{delta:.3g}") for name, epsilon, delta in sums]
+        rows = [(name, *(digits_of(one, left=name == "left") for one in law)) for name, *law in sums]
         screen.print(grid("", "epsilon", "delta", rows=rows))
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
@@ -259,7 +260,13 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
             screen.print(f"Renyi curves: {curves} of {counted}; pure releases need none")
         if charges and account.receipts:
             each = (
-                (one.charged_at, one.number, one.note, f"{one.budget.epsilon:g}", f"{one.budget.delta:g}")
+                (
+                    one.charged_at,
+                    one.number,
+                    one.note,
+                    digits_of(one.budget.epsilon),
+                    digits_of(one.budget.delta),
+                )
                 for one in account.receipts
             )
             listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3, rows=each)

@@ -19,7 +19,7 @@ from typing import Any
 from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.store import transaction
-from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve, digits_of, law_text
 from dp2erm_cvx.public import json_types, one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
 
@@ -225,7 +225,7 @@ class Receipt:
     unit: str = "records"
 
     def __str__(self) -> str:
-        return f"epsilon = {self.budget.epsilon:g}, delta = {self.budget.delta:g}, receipt {self.number}"
+        return f"{law_text(self.budget.epsilon, self.budget.delta, zero=True)}, receipt {self.number}"
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Ledger:
             db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
             account = self._account(db, dataset)
         if (account.total, account.relation, account.composition) != (total, related, composed):
-            text = f"epsilon = {account.total.epsilon:g}, delta = {account.total.delta:g}"
+            text = law_text(account.total.epsilon, account.total.delta, zero=True)
             raise LedgerError(
                 f"data set {dataset!r} was declared with {text}, {account.relation}, "
                 f"{account.composition}: a total is declared once"
@@ -365,10 +365,11 @@ class Ledger:
             if not fits([*account.receipts, receipt], account.total, account.composition):
                 left, total = account.spent, account.total
                 raise LedgerError(
-                    f"data set {dataset!r}: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} does not "
-                    f"fit: epsilon = {left.left_epsilon:g}, delta = {left.left_delta:g} is left of epsilon = "
-                    f"{total.epsilon:g}, delta = {total.delta:g} ({left.composition} composition, neighbors: "
-                    f"{account.relation})"
+                    f"data set {dataset!r}: {law_text(budget.epsilon, budget.delta, zero=True)} does not "
+                    f"fit: epsilon = {digits_of(left.left_epsilon, left=True)}, delta = "
+                    f"{digits_of(left.left_delta, left=True)} is left of "
+                    f"{law_text(total.epsilon, total.delta, zero=True)} ({left.composition} composition, "
+                    f"neighbors: {account.relation})"
                 )
             row = (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now)
             db.execute(

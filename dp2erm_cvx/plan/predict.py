@@ -22,6 +22,7 @@ from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.rule import RuleStudy, Study
+from dp2erm_cvx.privacy import digits_of, law_text
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
@@ -88,13 +89,13 @@ def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
     rows = []
     for step in plan.steps:
         spent, before = step.guarantee, study.before.get(step.name)
-        numbers = f"{spent.epsilon:.4g}", f"{spent.delta:.3g}", f"{step.noise_law['scale']:.4g}"
+        numbers = digits_of(spent.epsilon, 4), digits_of(spent.delta, 3), f"{step.noise_law['scale']:.4g}"
         why = step.theorem if before is None else f"as {before['of']} released it"
         rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
     yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
-    yield f"Together: epsilon = {plan.guarantee.epsilon:g}, delta = {plan.guarantee.delta:g}."
+    yield f"Together: {law_text(plan.guarantee.epsilon, plan.guarantee.delta, zero=True)}."
     if study.before:
-        yield f"Beside what was released before: epsilon = {plan.own.epsilon:g}."
+        yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
     yield from (sentence.format(value) for value, sentence in predicted_of(plan).values())
 
 

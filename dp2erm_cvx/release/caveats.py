@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
+from dp2erm_cvx.privacy import digits_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -126,7 +127,8 @@ def _dominating(release: Any) -> str:
 def weak(epsilon: float) -> str:
     """Sentence on an epsilon above ``WEAK``; nothing for a smaller one."""
     text = (
-        f"A weak guarantee: epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record."
+        f"A weak guarantee: epsilon = {digits_of(epsilon)}, above {WEAK:g}, hardly limits what is learned of "
+        "a record."
     )
     return text * (epsilon > WEAK)
 
@@ -242,8 +244,8 @@ CAVEATS = (
     Caveat("weak-epsilon", "warns", _ALL, lambda r: weak(r.guarantee.epsilon),
            lambda r: weak(r.guarantee.epsilon)),
     Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0,
-           lambda r: f"A weak guarantee: delta = {r.guarantee.delta:g}, above 1/n = {1 / r.n_samples:.2g}, "
-                     "would allow to publish a whole record."),
+           lambda r: f"A weak guarantee: delta = {digits_of(r.guarantee.delta)}, above 1/n = "
+                     f"{1 / r.n_samples:.2g}, would allow to publish a whole record."),
     Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
            lambda r: "The noise dominates: this release says little about the data."),
     Caveat("noise-dominates", "warns", _WEIGHTED,

@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.display import WIDTH, Shown, as_text
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, law_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -83,7 +83,7 @@ class Guarantee:
         return next((one for one in self.assumptions if one.endswith(FITTED_BEFORE)), "")
 
     def __str__(self) -> str:
-        law = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")
+        law = law_text(self.epsilon, self.delta) + ("" if self.delta else " (pure)")
         theorems = f"{self.theorem}, {self.stability_theorem}"
         return f"{law}; neighbors: {self.relation.value}; {theorems}; {self.standing}"
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.display import grid, heading, pairs
 from dp2erm_cvx.plan.predict import NoiseRange
+from dp2erm_cvx.privacy import digits_of
 from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
@@ -298,8 +299,8 @@ def _ranges(release: EffectRelease) -> Iterator[Block]:
     ]
     yield grid("range", "from", "to", "", rows=rows)
     yield (
-        f"Ranges were released for epsilon = {step.epsilon:.4g}, and records are clipped to them: a bias "
-        "that the interval does not see."
+        f"Ranges were released for epsilon = {digits_of(step.epsilon)}, and records are clipped to them: a "
+        "bias that the interval does not see."
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, digits_of, law_text
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -94,7 +93,7 @@ def meaning(release: BaseRelease) -> str:
     one = "record" if units_of(release) == "records" else "person with all records"
     return (
         f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
-        f"a factor of at most e^{guarantee.epsilon:.6g} = {largest_factor(guarantee)}."
+        f"a factor of at most e^{digits_of(guarantee.epsilon)} = {largest_factor(guarantee)}."
     )
 
 
@@ -111,7 +110,8 @@ def spent_by_step(release: BaseRelease) -> Table:
         return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
 
     rows = [
-        (_releases_of(one), noise(one), f"{one.epsilon:.4g}", f"{one.delta:.2g}") for one in release.steps
+        (_releases_of(one), noise(one), digits_of(one.epsilon, 4), digits_of(one.delta, 2))
+        for one in release.steps
     ]
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)
 
@@ -126,7 +126,8 @@ def taken_over(release: BaseRelease) -> Iterator[str]:
         epsilon = math.fsum(step.epsilon for step in steps)
         yield (
             f"Released once, by the question {of} of the same study: {', '.join(map(_releases_of, steps))}. "
-            f"Of this epsilon {epsilon:.4g} is spent there: an account is charged once for both."
+            f"Of this epsilon {digits_of(epsilon, 4, left=True)} is spent there: an account is charged "
+            "once for both."
         )
 
 
@@ -178,19 +179,14 @@ def promised(release: BaseRelease) -> Iterator[str]:
 
 def stated_law(guarantee: Guarantee) -> str:
     """Both numbers of it."""
-    # the decimals of it to ten digits, never below: a part of a budget is a little less than its share
-    up = Context(prec=10, rounding=ROUND_CEILING)
-    epsilon, delta = (
-        f"{float(up.create_decimal(repr(one))):.10g}" for one in (guarantee.epsilon, guarantee.delta)
-    )
-    return f"epsilon = {epsilon}" + (f", delta = {delta}" if guarantee.delta else "")
+    return law_text(guarantee.epsilon, guarantee.delta)
 
 
 def largest_factor(guarantee: Guarantee) -> str:
     """``e^epsilon``, and delta on top, rounded up."""
     digits = guarantee.epsilon / math.log(10.0)
     factor = f"10^{math.ceil(digits)}" if digits > 6.0 else _up(math.exp(guarantee.epsilon))
-    return f"{factor}, plus {guarantee.delta:g}" if guarantee.delta else factor
+    return f"{factor}, plus {digits_of(guarantee.delta)}" if guarantee.delta else factor
 
 
 def largest_guess(guarantee: Guarantee) -> str:
@@ -278,7 +274,9 @@ def calibrated(release: Release) -> Table:
         ("sensitivity", f"{step.sensitivity:.6g}{product}"),
     ]
     if (numerical := step.numerical) is not None and not output:
-        hidden = f"on multiples of 2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon"
+        hidden = (
+            f"on multiples of 2^{numerical.grid_exponent}, 2 x {digits_of(numerical.epsilon, 3)} of epsilon"
+        )
         rows += [("arithmetic", f"discrete Laplace noise of scale {numerical.scale:.2g} {hidden}")]
     return pairs(rows)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, digits_of
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
@@ -272,7 +272,7 @@ def _conditions(release: BaseRelease) -> Iterator[str]:
 
 def _mechanisms(release: BaseRelease) -> Iterator[str]:
     for step in release.steps:
-        cost = f"epsilon {step.epsilon:.6g}" + (f", delta {step.delta:.3g}" if step.delta else "")
+        cost = f"epsilon {digits_of(step.epsilon)}" + f", delta {digits_of(step.delta)}" * bool(step.delta)
         if step.step in release.before:
             cost += f", spent once with the release {_words(release.before[step.step]['of'])} of the study"
         yield (

@@ -1,13 +1,14 @@
 """The guarantee in words: every number in it is at least what the theorem of two neighbors says."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, digits_of
 from dp2erm_cvx.release import Guarantee, Standing
 from dp2erm_cvx.release.words import largest_factor, largest_guess
 
@@ -37,6 +38,17 @@ def test_the_factor_is_rounded_up(epsilon) -> None:
     assert exact - 1e-9 <= exponent <= exact + 1.0
     if epsilon < 13.0:
         assert float(told) <= 1.011 * math.exp(epsilon)
+
+
+@given(st.floats(1e-6, 30.0), st.floats(1e-12, 0.9))
+def test_no_printed_parameter_is_below_the_true_one(epsilon, delta) -> None:
+    known = guarantee(epsilon, delta)
+    printed = re.findall("epsilon = ([^,]+), delta = ([^;]+);", str(known))
+    printed.append((digits_of(epsilon, 4), largest_factor(known).partition(", plus ")[2]))
+    for one, other in printed:
+        assert epsilon * (1.0 - 1e-15) <= float(one) <= 1.001 * epsilon
+        assert delta * (1.0 - 1e-15) <= float(other) <= 1.001 * delta
+    assert float(digits_of(epsilon, left=True)) <= epsilon * (1.0 + 1e-15)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """What a release shows: text, HTML and a data frame, all from the release alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, Release
 from dp2erm_cvx.plan.predict import planned_range
+from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.effect import Nuisance, capped_share
 from dp2erm_cvx.release.verify import plan_of
 from dp2erm_cvx.steps.covariates import CovariateLaw
@@ -21,6 +24,14 @@ def data(n=300):
 @pytest.fixture(scope="module")
 def effect():
     return PrivateEffect(DOMAIN, Budget(2.0), seed=1).fit(*data()).release_
+
+
+def test_the_sentence_and_the_warning_of_a_release_round_up(effect) -> None:
+    own = replace(effect.guarantee, standing=Standing.PRIVATE, epsilon=11.0000004, delta=1.0000004e-2)
+    release = replace(effect, guarantee=own)
+    shown = " ".join(release.summary(200).split())
+    assert shown.count("11.0000004") >= 3
+    assert shown.count("0.010000004") >= 3
 
 
 @pytest.mark.parametrize(
