@@ -228,7 +228,10 @@ class PrivateEffect(PrivateEstimator):
 
 @dataclass(eq=False, repr=False)
 class PrivateRule(PrivateEstimator):
-    """A differentially private linear treatment rule.
+    """A differentially private linear treatment rule, which treats where that raises the outcome.
+
+    Where a smaller outcome is better treat whom it leaves out: it is the same rule, and the two gains that a
+    ``value_share`` releases change places.
 
     Where records, epsilon and covariates leave room, a regression of the outcome on the covariates is
     released first and subtracted, and a propensity by which records are matched. A public rule of use decides
@@ -271,7 +274,7 @@ class PrivateRule(PrivateEstimator):
 
     _: KW_ONLY
     outcome_scale: float | None = RuleStudy.outcome_scale
-    expected: Sequence[str] = RuleStudy.expected
+    expected: Sequence[str] = ()
     settings: Mapping[str, Any] | None = None
 
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:

@@ -239,6 +239,8 @@ def _gains(release: Any) -> str:
     )
 
 
+_LARGER = "A larger outcome counts as better: where a smaller one is, treat whom the rule leaves out"
+
 #: In the order in which they are read.
 CAVEATS = (
     Caveat("weak-epsilon", "warns", _ALL, lambda r: weak(r.guarantee.epsilon),
@@ -310,6 +312,10 @@ CAVEATS = (
            lambda r: "Mean outcomes of all arms are taken to lie within half of the outcome bound."),
     Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
            lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
+    Caveat("larger", "notes", _RULE, lambda r: True,
+           lambda r: f"{_LARGER}{'; the two gains then change places' if r.gains else ''}."),
+    Caveat("larger", "notes", _WEIGHTED, lambda r: str(r.second_stage["name"]).startswith("itr"),
+           lambda r: f"{_LARGER}."),
     Caveat("gains", "notes", _RULE, lambda r: r.gains,
            lambda r: f"{_gains(r)} Fitted to the same records, the rule looks better than it is: they allow "
                      "for that, the estimates do not."),

@@ -232,7 +232,7 @@ def _description(release: BaseRelease) -> Iterator[str]:
             f"{_code(release.first_stage.get('name'))}, for {treatment} and {outcome}."
         )
     else:
-        yield f"A linear rule that says for whom {treatment} is expected to improve {outcome}."
+        yield f"A linear rule that says for whom {treatment} is expected to raise {outcome}."
     yield f"From {release.n_samples} {units_of(release)}, adjusted for {columns}."
 
 
