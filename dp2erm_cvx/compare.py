@@ -6,7 +6,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
 
+_T = TypeVar("_T")
 SHARP, STATED = "sharp", "stated"
 PRINTED, USABLE, UNIVERSAL = "paper, printed alone", "paper, usable", "universal"
 
@@ -95,22 +97,18 @@ def bound_rows(
             rows.append(BoundRow(family, refusal=bound))
             continue
         objective = Objective(bound, loss, universe.n_samples, universe.domain.relation)
-        calibration, refusal, printed = None, None, family == PRINTED
-        try:
-            calibration = (
-                calibrate(objective, budget, noise=noise)
-                if family in (SHARP, STATED)
-                else calibrate_paper(
-                    objective, budget, noise=noise, corrected=not printed, unsound_ok=printed
-                )
-            )
-        except CalibrationError as error:
-            refusal = str(error)
+        calibrated, how = partial(calibrate, objective, budget, noise=noise), {}
+        if family not in (SHARP, STATED):
+            calibrated = partial(calibrate_paper, objective, budget, noise=noise)
+            how = {"corrected": family != PRINTED, "unsound_ok": family == PRINTED}
+        result = _tried(partial(calibrated, **how))
+        refusal = result if isinstance(result, str) else None
+        calibration = None if isinstance(result, str) else result
         rows.append(BoundRow(family, bound, calibration, bound.V / best, refusal))
     return rows
 
 
-def _tried(compute: Callable[[], StabilityBound]) -> StabilityBound | str:
+def _tried(compute: Callable[[], _T]) -> _T | str:
     try:
         return compute()
     except CalibrationError as error:
@@ -121,16 +119,11 @@ def _tried(compute: Callable[[], StabilityBound]) -> StabilityBound | str:
 SIZES = (100, 1_000_000)
 
 
-@dataclass(frozen=True, eq=False)
-class BoundCurve:
-    """V (m,) of one family of bounds of a program at ``x`` (m,), nan where it refuses."""
-
-    family: str
-    x: Array
-    V: Array
+#: By family of bounds x (m,) and V (m,), nan where it refuses.
+Curves = dict[str, tuple[Array, Array]]
 
 
-def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
+def against_n(program: FirstStage, universe: Universe, points: int = 25) -> Curves:
     """V for n in ``SIZES`` at fixed settings.
 
     An arm floor stays the share of the records that it is.
@@ -146,25 +139,25 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list
     return _collected((float(n), program, sized(int(n))) for n in sizes)
 
 
-def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
+def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> Curves:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
     program = program.resolve(universe.domain)
     ridge = getattr(program, "ridge", None)
     if not dataclasses.is_dataclass(program) or not ridge:
-        return []
+        return {}
     grid = ridge * np.geomspace(1e-2, 1e2, points)
     return _collected(
         (float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid
     )
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> list[BoundCurve]:
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> Curves:
     known = [(x, dict(statements(program, universe))) for x, program, universe in settings]
-    grid, curves = np.array([x for x, _ in known]), []
+    grid, curves = np.array([x for x, _ in known]), Curves()
     for family in dict.fromkeys(family for _, bounds in known for family in bounds):
         V = np.array([getattr(bounds.get(family), "V", math.nan) for _, bounds in known])
         if np.any(np.isfinite(V)):
-            curves.append(BoundCurve(family, grid, np.where(np.isfinite(V), V, math.nan)))
+            curves[family] = grid, np.where(np.isfinite(V), V, math.nan)
     if not curves:
         raise DeclarationError("no family has a bound for these settings: there is nothing to draw")
     return curves

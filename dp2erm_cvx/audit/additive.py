@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.audit.events import of_exception, of_output
-from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
+from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding, in_words
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
@@ -370,9 +370,11 @@ def search_additive(
 
     state = explore(look, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8)
     worst, audit, _ = state.pairs("loss")[0]
+    first, second = worst.raw(domain)
     name = getattr(mechanism, "__name__", type(mechanism).__name__)
     facts = {"mechanism": name, "audit": audit.to_dict(), "counts": {"screened": state.spent}}
-    return Finding.worst("additive", domain, worst.raw(domain), facts, audit)
+    facts["records"] = in_words(first, second)
+    return Finding(first, second, domain, "additive", facts, audit)
 
 
 def _again(pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any) -> Any:

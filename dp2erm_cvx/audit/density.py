@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit.events import upper
-from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding, in_words
 from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
@@ -352,13 +352,15 @@ def search_density(
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
     facts, weights = _facts_of(model)
+    first, second = worst.raw(model.domain)
     facts = {
         "model": facts,
         "settings": settings,
         "audit": asdict(audit),
         "counts": {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}},
+        "records": in_words(first, second),
     }
-    return Finding.worst("density", model.domain, worst.raw(model.domain), facts, audit, weights)
+    return Finding(first, second, model.domain, "density", facts, audit, first_stage=weights)
 
 
 def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,12 @@ class Observation:
     marks: frozenset[str]
     key: str | bytes
     own: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def equalities(self) -> frozenset[str]:
+        """Every number in words."""
+        pairs = zip(self.names, self.numbers.tolist(), strict=True)
+        return frozenset(f"{name} == {number!r}" for name, number in pairs)
 
 
 def of_output(output: object) -> Observation:
@@ -339,13 +346,13 @@ class Choice:
 
     def offer_values(self) -> None:
         """Every mark of an observation, and every number that came more than once."""
-        for read, fewest in ((_marks, 1), (_numbers, 2)):
+        for read, fewest in ((attrgetter("marks"), 1), (attrgetter("equalities"), 2)):
             parts = [Counter(mark for one in part for mark in read(one)) for part in self._pick]
             # sorted, because the order of a set changes from process to process
             marks = sorted(mark for mark, times in (parts[0] + parts[1]).items() if times >= fewest)
             counts = [np.array([part[mark] for mark in marks]) for part in parts]
 
-            def make(i: int, marks: list[str] = marks, read: _Marks = read) -> _Event:
+            def make(i: int, marks: Any = marks, read: Any = read) -> _Event:
                 return marks[i], lambda them: np.array([marks[i] in read(one) for one in them], dtype=bool)
 
             if marks:
@@ -358,18 +365,3 @@ class Choice:
             top = int(np.argmax(lows))
             if lows[top] > self.best[way][0]:
                 self.best[way] = (float(lows[top]), make(top))
-
-
-#: Reads the marks of an observation.
-_Marks = Callable[[Observation], frozenset[str]]
-
-
-def _marks(observation: Observation) -> frozenset[str]:
-    return observation.marks
-
-
-def _numbers(observation: Observation) -> frozenset[str]:
-    return frozenset(
-        f"{name} == {number!r}"
-        for name, number in zip(observation.names, observation.numbers.tolist(), strict=True)
-    )

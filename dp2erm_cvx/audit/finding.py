@@ -123,20 +123,6 @@ class Finding(Shown):
     first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
     private: bool = False
 
-    @classmethod
-    def worst(
-        cls,
-        kind: str,
-        domain: Domain,
-        pair: tuple[Columns, Columns],
-        facts: dict[str, Any],
-        audit: Any,
-        first_stage: dict[str, Any] | None = None,
-    ) -> Finding:
-        """The worst pair of a search, whose first record changes: its facts say all records in words."""
-        facts = {**facts, "records": _in_words(*pair)}
-        return cls(*pair, domain, kind, facts, audit, first_stage=first_stage or {})
-
     @property
     def exceeds(self) -> bool:
         """True if the pair refutes what is declared, as far as its audit can tell."""
@@ -223,7 +209,7 @@ class Finding(Shown):
 _KINDS = 20
 
 
-def _in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
+def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
     """A pair whose first record, or person, changes: what it has before and after, and the others."""
     ends = [np.column_stack([X, a, y]) for X, a, y, *_ in (first, second)]
     own = [end[3] == 0 if len(end) > 3 else np.arange(len(end[1])) == 0 for end in (first, second)]

@@ -19,7 +19,7 @@ from dp2erm_cvx.audit.events import (
     of_output,
     scores,
 )
-from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding, in_words
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
@@ -228,9 +228,9 @@ def audit_runs(
     names = [FAMILIES[family] for family in attack.events]
     names += [f"{len(attack.statistics)} own statistics"] if attack.statistics else []
     return RunsAudit(
-        declared=declared,
-        epsilon_low=max(way.epsilon_low for way in both),
-        mu_low=max(way.mu_low for way in both),
+        declared,
+        max(way.epsilon_low for way in both),
+        max(way.mu_low for way in both),
         ceiling=bounds[f"{declared.name}_low"].ceiling,
         confidence=attack.confidence,
         counted=both,
@@ -250,30 +250,24 @@ def _run_all(
 ) -> tuple[list[Observation], list[Observation]]:
     """``runs`` observations of each dataset, each run with a generator of its own."""
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
-    # what processes are sent: the workers of an attack are none of theirs
-    once = partial(_run, mechanism, datasets, attack.takes_rng, seed, attack.statistics)
+    # the workers of an attack are none of those that processes may start
+    once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed)
     pairs = [pair for part in run_tasks(once, chunks, workers=attack.workers) for pair in part]
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def _run(
-    mechanism: Callable[..., Any],
-    datasets: tuple[Any, Any],
-    takes_rng: bool,
-    seed: int,
-    statistics: Mapping[str, Callable[[Any], float]],
-    start: int,
-    stop: int,
+    mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, seed: int, start: int, stop: int
 ) -> list[tuple[Observation, ...]]:
     """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
 
     def once(which: int, run: int) -> Observation:
-        settings = (np.random.default_rng([seed, which, run]),) if takes_rng else ()
+        settings = (np.random.default_rng([seed, which, run]),) if attack.takes_rng else ()
         try:
             output = mechanism(datasets[which], *settings)
         except Exception as raised:
             return of_exception(raised)
-        own = {name: float(statistic(output)) for name, statistic in statistics.items()}
+        own = {name: float(statistic(output)) for name, statistic in attack.statistics.items()}
         return dataclasses.replace(of_output(output), own=own)
 
     return [(once(0, run), once(1, run)) for run in range(start, stop)]
@@ -356,8 +350,9 @@ def search_runs(
         "audit": audit.to_dict(),
         "search_seed": search.seed,
         "counts": {"screened": state.spent},
+        "records": in_words(first, second),
     }
-    return Finding.worst("blackbox", domain, (first, second), facts, audit)
+    return Finding(first, second, domain, "blackbox", facts, audit)
 
 
 def _separation(one: Array, other: Array) -> float:
@@ -372,18 +367,10 @@ def _separation(one: Array, other: Array) -> float:
     return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
 
 
-def _again(
-    pair: Finding,
-    mechanism: Callable[..., Any],
-    *,
-    declared: Declared | None,
-    attack: Attack | None,
-    **_: Any,
-) -> Any:
+def _again(pair: Finding, mechanism: Callable[..., Any], declared: Any, attack: Any, **_: Any) -> Any:
     """By new runs that choose an event of their own."""
-    known = pair.facts["audit"]
+    known, attack = pair.facts["audit"], attack or Attack(**pair.facts["attack"])
     declared = declared or Declared(known["epsilon"], known["delta"], known.get("mu"))
-    attack = attack or Attack(**pair.facts["attack"])
     return partial(audit_runs, mechanism, *pair.raw(), declared, attack=attack)
 
 

@@ -104,7 +104,7 @@ class Surrogate:
 def _known(program: FirstStage, universe: Universe) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
-        return partial(_closed_form, program)
+        return lambda records, count: _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
     if isinstance(program, WeightsProgram):
         return None if program.unread(universe) else partial(_direct, program, universe)
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
@@ -116,11 +116,6 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     if family is None or weights is None or not isinstance(program, family):
         return None
     return partial(weights, program, universe, model)
-
-
-def _closed_form(program: ClosedFormWeights, records: Records, count: Array) -> Array:
-    """Weights that are functions of each record."""
-    return _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
 
 
 def _direct(program: WeightsProgram, universe: Universe, records: Records, count: Array) -> Array:
@@ -137,10 +132,6 @@ def _of_sum_n(f: Array, count: Array) -> Array:
     """Weights in the ratios of ``f`` (b, m), of sum n."""
     share = count / count.sum(axis=1, keepdims=True)
     return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
-
-
-def _of_logs(logs: Array, count: Array) -> Array:
-    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
 def _entropy(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
@@ -164,7 +155,7 @@ def _entropy(program: Any, universe: Universe, model: Any, records: Records, cou
     radius = ball.radius if isinstance(ball, L2Ball) else math.inf
     v = _fitted(Z, share, -target, model.ridge / model.n, radius)
     logs = np.minimum(np.einsum("bmd,bd->bm", Z, v), math.log(model.trim))
-    return _of_logs(logs, count)
+    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
 def _separable(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
@@ -177,7 +168,7 @@ def _separable(program: Any, universe: Universe, model: Any, records: Records, c
     other = program.weight_rows(records)
     U = Z if other is None else other.reshape(Z.shape)
     logs = program.log_weight.log(np.einsum("bmd,bd->bm", U, v))
-    return _of_logs(logs, count)
+    return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
 def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None) -> Array:
@@ -204,7 +195,7 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
         value = value + np.sum(v * (linear + 0.5 * ridge * v), axis=1)
         return value, gradient + linear + ridge * v, hessian
 
-    return minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
+    return _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
 
 
 def _kernel(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
@@ -260,16 +251,16 @@ _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
 }
 
 
-#: Maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d) of b functions.
-Smooth = Callable[[Array], tuple[Array, Array, Array]]
-
 _ITERATIONS = 80
 
 
-def minimize_in_ball(smooth: Smooth, batch: int, dimension: int, radius: float) -> Array:
+def _minimize_in_ball(
+    smooth: Callable[[Array], tuple[Array, Array, Array]], batch: int, dimension: int, radius: float
+) -> Array:
     """Minimizers (b, d) of strongly convex functions over ``||v|| <= radius``; NaN where not converged.
 
-    Each step minimizes the quadratic model over the ball and is halved until the value falls.
+    ``smooth`` maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d). Each step minimizes
+    the quadratic model over the ball and is halved until the value falls.
     """
     v = np.zeros((batch, dimension))
     value, gradient, hessian = smooth(v)

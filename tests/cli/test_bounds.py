@@ -110,13 +110,13 @@ def test_programs_of_every_kind_have_a_table(name):
 def test_curves_agree_with_the_bounds():
     program = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     domain = Domain(1.0, 1.0)
-    by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
-    assert by_family[SHARP].V[1] == logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
-    assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
-    (ridged,) = (b for b in against_ridge(program, Universe(domain, 400, 2), points=3) if b.family == SHARP)
-    assert ridged.x[1] == pytest.approx(0.1)
-    assert np.all(np.diff(ridged.V) < 0)
-    assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == []
+    V = {family: V for family, (_, V) in against_n(program, Universe(domain, 400, 2), points=3).items()}
+    assert V[SHARP][1] == logistic_propensity(10_000, 1.0, 0.1, radius=1.0).V
+    assert V[USABLE][0] == pytest.approx(min(V[PRINTED][0], V[UNIVERSAL][0]))
+    x, ridged = against_ridge(program, Universe(domain, 400, 2), points=3)[SHARP]
+    assert x[1] == pytest.approx(0.1)
+    assert np.all(np.diff(ridged) < 0)
+    assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == {}
 
 
 def test_the_same_command_draws_the_same_picture(tmp_path):
