@@ -47,7 +47,6 @@ _EFFECTS = {
     "overlap": "the effect in the population that the released weights describe",
     "risks": "the effect on the risk",
 }
-_RIGHT = "That the rule has the sign of the effect is an assumption: "
 _NOT_LINEAR = "effects that are not linear in the covariates"
 
 
@@ -239,8 +238,6 @@ def _gains(release: Any) -> str:
     )
 
 
-_LARGER = "A larger outcome counts as better: where a smaller one is, treat whom the rule leaves out"
-
 #: In the order in which they are read.
 CAVEATS = (
     Caveat("weak-epsilon", "warns", _ALL, lambda r: weak(r.guarantee.epsilon),
@@ -312,14 +309,15 @@ CAVEATS = (
            lambda r: "Mean outcomes of all arms are taken to lie within half of the outcome bound."),
     Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
            lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
-    Caveat("larger", "notes", _RULE, lambda r: True,
-           lambda r: f"{_LARGER}{'; the two gains then change places' if r.gains else ''}."),
-    Caveat("larger", "notes", _WEIGHTED, lambda r: str(r.second_stage["name"]).startswith("itr"),
-           lambda r: f"{_LARGER}."),
+    Caveat("larger", "notes", (*_RULE, *_WEIGHTED),
+           lambda r: r.goal == "rule" or str(r.second_stage["name"]).startswith("itr"),
+           lambda r: "A larger outcome counts as better: where a smaller one is, treat whom the rule leaves "
+                     f"out{'; the two gains then change places' if getattr(r, 'gains', ()) else ''}."),
     Caveat("gains", "notes", _RULE, lambda r: r.gains,
            lambda r: f"{_gains(r)} Fitted to the same records, the rule looks better than it is: they allow "
                      "for that, the estimates do not."),
-    Caveat("sign", "assumes", _RULE, lambda r: True, lambda r: f"{_RIGHT}{_sign(r)}"),
+    Caveat("sign", "assumes", _RULE, lambda r: True,
+           lambda r: f"That the rule has the sign of the effect is an assumption: {_sign(r)}"),
     Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None,
            lambda r: remains(r.residual_bias, "confounding")),
     Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None,
@@ -407,8 +405,7 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
     yield from _e_values(release, two_values)
     if release.is_risk:
         yield _number_needed(release)
-    tipping = tipping_point(release)
-    if tipping is not None:
+    if (tipping := tipping_point(release)) is not None:
         apart = f"{tipping:.3g}" if tipping < _FAR else f"more than {_FAR:g}"
         yield (
             f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
@@ -420,8 +417,7 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
     """E-values of the risk ratio; of a difference of means where the deviation of residuals was declared."""
     ratio = next((one for one in release.ratios if one.name == "risk ratio"), None)
     if ratio is not None and ratio.interval.low is not None and ratio.interval.high is not None:
-        low, high, of = ratio.interval.low, ratio.interval.high, "risk ratio"
-        estimate = ratio.estimate
+        estimate, low, high, of = ratio.estimate, ratio.interval.low, ratio.interval.high, "risk ratio"
     else:
         bound = float(release.domain["outcome_bound"])
         scale = float(release.settings["residual_scale"])
@@ -448,8 +444,7 @@ def _number_needed(release: EffectRelease) -> str:
         return "Number needed to treat: no finite one, as the interval of the risk difference holds 0."
     more = "more" if release.estimate > 0.0 else "less"
     low, high = ends
-    level = 100 * release.interval.level
     return (
         f"Number needed to treat for one event {more}: {1.0 / abs(release.estimate):.3g}, "
-        f"{level:g} % interval {low:.3g} to {high:.3g}."
+        f"{100 * release.interval.level:g} % interval {low:.3g} to {high:.3g}."
     )

@@ -78,7 +78,7 @@ def test_an_option_shows_what_its_field_says() -> None:
         (field,) = (each for each in fields(bound(one)) if each.name == name)
         said, told = re.split(r"(?<=\.) ", plain(texts(bound(one))[name]))[0], shown(command, one)
         assert told.startswith(said), (command, name)
-        if field.default not in (None, MISSING) and not one.required:
+        if field.default not in (None, MISSING, ()) and not one.required:
             default = rf"\[default: (?:\(|{re.escape(str(field.default))}\])"
             assert re.search(default, told), (command, name, told)
 
