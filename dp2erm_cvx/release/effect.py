@@ -18,7 +18,7 @@ from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
-from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, effect_interval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums
@@ -322,8 +322,10 @@ def make_effect(
     ratios: tuple[Ratio, ...] = ()
     predicted = target == TARGETS[0] and study.predicts_bias
     groups = group_means(plan, released, predicted=predicted) if isinstance(own, GroupScore) else []
+    ranges, unit = state_ranges(plan, released, names)
     if isinstance(own, ArmScores):
-        arms, result = arm_effects(plan, released, level, predicted=predicted)
+        middle = ranges[-1].low + unit if ranges and ranges[-1].released else 0.0
+        arms, result = arm_effects(plan, released, level, predicted=predicted, unit=unit, middle=middle)
     elif groups:
         result = group_average(groups, level)
     else:
@@ -337,9 +339,6 @@ def make_effect(
             errors = risk_errors(plan, released, (risks[0], risks[1]))
             result, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
         predicted = predicted or bool(by_arm)
-    ranges, unit = state_ranges(plan, released, names)
-    if arms is not None and ranges and ranges[-1].released:
-        arms = arms.times(unit, ranges[-1].low + unit)
     nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
     cells, cuts = plan.step("cells"), None
     if isinstance(cells, CellSums):
@@ -356,7 +355,7 @@ def make_effect(
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=result.estimate * unit,
-        interval=EffectInterval.of(result).times(unit),
+        interval=EffectInterval.of(result, unit),
         standard_deviation=result.standard_deviation * unit,
         released=sums,
         risks=risks,
@@ -415,8 +414,7 @@ def estimated(
         )
         return means.difference(level), means.risks, ratios
     assert noise.law is SumLaw.SCORE
-    mean = score_interval(noise, sums, center, level, widening)
-    return effect_interval(noise, mean, errors[0], widening), (), ()
+    return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
 
 
 def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,8 +14,8 @@ from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
-from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, ScoreParts, linear_interval, misses
-from dp2erm_cvx.release.ratio import part_interval, part_spread, roundings_of
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
+from dp2erm_cvx.release.ratio import part_interval, part_test
 from dp2erm_cvx.release.record import STRICT
 from dp2erm_cvx.steps.estimands import GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
@@ -92,66 +92,74 @@ class GroupMean:
     persons: bool = False
 
     @property
+    def counted(self) -> float:
+        """Share of all n that the records of the group count, with its noise."""
+        return 2.0 * self.noise.means(self.released)[1]
+
+    @property
     def size(self) -> float:
-        """Share of all n that the records of the group count: at least one record's."""
-        return min(max(2.0 * self.noise.means(self.released)[1], 1.0 / self.noise.n_samples), 1.0)
+        """The same between one record's and 1."""
+        return min(max(self.counted, 1.0 / self.noise.n_samples), 1.0)
 
     @property
     def variance(self) -> float:
         """Variance of the treatment in the group, by its rate; 1/4 where that is public."""
         return 0.25 if self.treated is None else self.treated * (1.0 - self.treated)
 
-    def beside(self, deviation: float, own: float) -> float:
-        """The standard deviation of a sum, of its ``own`` part and of that of other groups, at most."""
-        return deviation + own if self.persons else math.hypot(deviation, own)
-
     def interval(self, level: float) -> ScoreInterval:
         """The effect in the group: infinite where its size is within the noise."""
         return part_interval(self.noise, self.released, self.center, level, self.widening, self.error)
 
-    def parts(self, share: float, psi: float, size: float) -> ScoreParts:
+    def parts(self, share: float, psi: float, size: float) -> tuple[float, Sequence[float], float]:
         """Parts of an estimate that is ``psi`` above the center, by a released ``size`` of the denominator.
 
         The standard deviation of sampling but with probability ``share``, the scales of both noises, and what
         rounding adds; all in units of the outcome.
         """
-        own = psi / self.widening
-        deviation = part_spread(self.noise, self.released, share)[0](own)
-        factor, ends = self.widening / (0.5 * size), roundings_of(self.noise)
-        scales = tuple(
-            factor * times * one for times, one in zip((1.0, abs(own)), self.noise.scales, strict=False)
+        own, factor = psi / self.widening, self.widening / (0.5 * size)
+        test = part_test(self.noise, self.released, share)
+        scales, roundings = (
+            [factor * one, factor * abs(own) * other] for one, other in (test.scales, test.roundings)
         )
-        return factor * deviation, scales, factor * (ends[0] + abs(own) * ends[1])
+        return factor * test.deviation(own), scales, sum(roundings)
+
+
+def _combined(
+    groups: Sequence[GroupMean],
+    level: float,
+    estimate: float,
+    parts: Iterable[tuple[float, Sequence[float], float]],
+    weights: Iterable[float],
+) -> ScoreInterval:
+    """Interval of a sum of ``parts`` of groups, to which their errors are added by ``weights``.
+
+    Noise and sampling of the scores are independent between groups; what the common regressions add is not.
+    """
+    deviations, scales, roundings = zip(*parts, strict=True)
+    errors = [(one.error.bias, one.error.noise, one.error.sampling) for one in groups]
+    deviation = sum(deviations) if groups[0].persons else math.hypot(*deviations)
+    added = deviation, [each for own in scales for each in own], sum(roundings)
+    error = NuisanceError(*(np.array(list(weights)) @ errors).tolist())
+    return linear_interval(groups[0].noise, level, estimate, added, error)
 
 
 def group_contrast(group: GroupMean, reference: GroupMean, level: float) -> ScoreInterval:
     """The effect in a group less that in the reference, from what was released of both.
 
-    Noise and sampling of the scores are independent between groups; what the common regressions add is not,
-    and is taken to be of opposite sign. Ratios are linearized: the part of either group is enlarged by what
-    its own interval exceeds the linear one. Raises DeclarationError unless ``1/2 <= level < 1``.
+    What the common regressions add is taken to be of opposite sign. Ratios are linearized: the part of either
+    group is enlarged by what its own interval exceeds the linear one. Raises DeclarationError unless ``1/2 <=
+    level < 1``.
     """
-    share, tail = misses(level)
-    deviation, rounding, estimates, infinite = 0.0, 0.0, [], False
-    scales: tuple[float, ...] = ()
-    for one in (group, reference):
-        interval = one.interval(level)
-        half = 0.5 * (interval.high - interval.low)
-        infinite = infinite or math.isinf(half)
-        spread, own, rounded = one.parts(0.5 * share, interval.estimate - one.center, one.size)
-        error = one.error
-        errors = error.noise, math.hypot(spread, error.sampling), error.bias
-        linear = linear_interval(one.noise, (0.0, level, tail), (spread, own, rounded), errors).high
-        more = 1.0 if math.isinf(half) else max(1.0, half / linear)
-        deviation, rounding = one.beside(deviation, more * spread), rounding + rounded
-        scales += tuple(more * scale for scale in own)
-        estimates.append(interval.estimate)
-    noise = group.error.noise + reference.error.noise
-    sampling = math.hypot(deviation, group.error.sampling + reference.error.sampling)
-    estimate, bias = estimates[0] - estimates[1], group.error.bias + reference.error.bias
-    score = deviation, scales, rounding
-    interval = linear_interval(group.noise, (estimate, level, tail), score, (noise, sampling, bias))
-    return replace(interval, low=-math.inf, high=math.inf) if infinite else interval
+    (share, _), pair, parts = misses(level), (group, reference), []
+    intervals = [one.interval(level) for one in pair]
+    halves = [0.5 * (interval.high - interval.low) for interval in intervals]
+    for one, interval, half in zip(pair, intervals, halves, strict=True):
+        own = one.parts(0.5 * share, interval.estimate - one.center, one.size)
+        linear = linear_interval(one.noise, level, 0.0, own, one.error).high
+        more = max(1.0, half / linear) if math.isfinite(half) else 1.0
+        parts.append((more * own[0], [more * scale for scale in own[1]], own[2]))
+    result = _combined(pair, level, intervals[0].estimate - intervals[1].estimate, parts, (1.0, 1.0))
+    return replace(result, low=-math.inf, high=math.inf) if math.inf in halves else result
 
 
 def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
@@ -160,28 +168,16 @@ def group_average(groups: Sequence[GroupMean], level: float) -> ScoreInterval:
     Infinite where the size of all of them is within its noise. Raises DeclarationError unless
     ``1/2 <= level < 1``.
     """
-    share, tail = misses(level)
-    means = [one.noise.means(one.released) for one in groups]
-    total = sum(2.0 * size for _, size, _ in means)
-    size = min(max(total, 1.0 / groups[0].noise.n_samples), 1.0)
-    psi = sum(2.0 * one.widening * mean[0] for one, mean in zip(groups, means, strict=True)) / size
-    deviation, rounding, scales = 0.0, 0.0, tuple[float, ...]()
-    for one in groups:
-        spread, own, rounded = one.parts(share / len(groups), psi, size)
-        deviation, scales, rounding = one.beside(deviation, spread), scales + own, rounding + rounded
-    parts = [one.size / sum(each.size for each in groups) for one in groups]
-    errors = [(one.error.noise, one.error.sampling, one.error.bias) for one in groups]
-    noise, more, bias = (
-        sum(part * error[place] for part, error in zip(parts, errors, strict=True)) for place in range(3)
-    )
-    center = sum(part * one.center for part, one in zip(parts, groups, strict=True))
-    public = center + psi, level, tail
-    interval = linear_interval(
-        groups[0].noise, public, (deviation, scales, rounding), (noise, math.hypot(deviation, more), bias)
-    )
-    noises = [2.0 * one.noise.scales[1] for one in groups]
-    within = total <= 2.0 * sum_quantile(groups[0].noise.noise, tail, 0.0, *noises)
-    return replace(interval, low=-math.inf, high=math.inf) if within else interval
+    (share, tail), noise = misses(level), groups[0].noise
+    total, weights = sum(one.counted for one in groups), np.array([one.size for one in groups])
+    size = min(max(total, 1.0 / noise.n_samples), 1.0)
+    psi = sum(2.0 * one.widening * noise.means(one.released)[0] for one in groups) / size
+    weights /= np.sum(weights)
+    parts = (one.parts(share / len(groups), psi, size) for one in groups)
+    center = float(weights @ [one.center for one in groups])
+    result = _combined(groups, level, center + psi, parts, weights)
+    within = total <= 2.0 * sum_quantile(noise.noise, tail, 0.0, *[2.0 * noise.scales[1]] * len(groups))
+    return replace(result, low=-math.inf, high=math.inf) if within else result
 
 
 def group_means(
@@ -193,23 +189,14 @@ def group_means(
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None
-    means = []
-    each = zip(universe.domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)
+    means, domain = [], universe.domain
+    each = zip(domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)
     for name, member, sums in each:
         rate = member.nuisances.rate if isinstance(member.nuisances, LinearNuisances) else None
         public = plan.study.settings.known is not None or isinstance(rate, str)
-        integers = tuple(int(number) for number in sums)
-        means.append(
-            GroupMean(
-                noise,
-                integers,
-                own.center,
-                member.widening,
-                name,
-                None if public else rate,
-                persons=universe.domain.units is not None,
-            )
-        )
+        integers, treated = tuple(int(number) for number in sums), None if public else rate
+        one = GroupMean(noise, integers, own.center, member.widening, name, treated)
+        means.append(replace(one, persons=domain.units is not None))
     if predicted:
         errors = group_errors(plan, released, _residual_deviation(means))
         return [
@@ -234,22 +221,21 @@ def _residual_deviation(groups: Sequence[GroupMean]) -> float:
 
 def state_groups(groups: Sequence[GroupMean], level: float, unit: float) -> Iterator[GroupEffect]:
     """The effects in all groups, with their contrasts to the first; ``unit`` is that of the outcome."""
-    numbers = max(len(groups), 1), max(len(groups) - 1, 1)
-    levels = tuple(1.0 - (1.0 - level) / number for number in numbers)
     for place, one in enumerate(groups):
-        own, joint = one.interval(level), one.interval(levels[0])
+        joint = 1.0 - (1.0 - level) / len(groups), 1.0 - (1.0 - level) / max(len(groups) - 1, 1)
+        own, ends = one.interval(level), EffectInterval.of(one.interval(joint[0]), unit)
         contrast = None
         if place:
-            apart, all_apart = (group_contrast(one, groups[0], each) for each in (level, levels[1]))
-            ends = (EffectInterval.of(each).times(unit) for each in (apart, all_apart))
-            contrast = GroupContrast(unit * apart.estimate, *ends)
+            apart, all_apart = (group_contrast(one, groups[0], each) for each in (level, joint[1]))
+            both = (EffectInterval.of(each, unit) for each in (apart, all_apart))
+            contrast = GroupContrast(unit * apart.estimate, *both)
         yield GroupEffect(
             one.group,
-            2.0 * one.noise.n_samples * one.noise.means(one.released)[1],
+            one.noise.n_samples * one.counted,
             one.treated,
             unit * own.estimate,
-            EffectInterval.of(own).times(unit),
-            EffectInterval.of(joint).times(unit),
+            EffectInterval.of(own, unit),
+            ends,
             unit * own.standard_deviation,
             contrast,
         )
@@ -261,8 +247,7 @@ def group_rows(groups: Sequence[GroupEffect]) -> Iterator[dict[str, Any]]:
         row = {"group": one.group, "estimate": one.estimate, **asdict(one.interval)}
         row |= {"counted": one.counted, "treated": one.treated}
         row |= {"joint_low": one.joint.low, "joint_high": one.joint.high}
-        if one.contrast is not None:
-            apart = one.contrast
+        if (apart := one.contrast) is not None:
             row |= {"contrast": apart.estimate, "contrast_low": apart.interval.low}
             row |= {"contrast_high": apart.interval.high}
         yield row

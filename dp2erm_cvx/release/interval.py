@@ -10,12 +10,10 @@ from typing import ClassVar
 from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.plan.effect_error import NuisanceError
+from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError
 from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.release.record import STRICT
 
-#: Deviation of sampling, the scales of all noise, and what rounding adds; in units of the outcome.
-ScoreParts = tuple[float, tuple[float, ...], float]
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
 _MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
@@ -88,78 +86,63 @@ class EffectInterval:
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
 
     @classmethod
-    def of(cls, score: ScoreInterval) -> EffectInterval:
-        """Interval from ends that may be infinite."""
-        widths = score.noise_half_width, score.sampling_half_width, score.bias
-        low, high, *known = json_types([score.low, score.high, *widths])
+    def of(cls, score: ScoreInterval, unit: float = 1.0, middle: float = 0.0) -> EffectInterval:
+        """Interval from ends that may be infinite, of which one is ``unit`` here and 0 the ``middle``."""
+        numbers = [unit * score.low + middle, unit * score.high + middle]
+        numbers += [unit * one for one in (score.noise_half_width, score.sampling_half_width, score.bias)]
+        low, high, *known = json_types(numbers)
         return cls(low, high, score.level, *known)
-
-    def times(self, unit: float, middle: float = 0.0) -> EffectInterval:
-        """The interval in other units of the outcome, of which the ``middle`` is 0 here."""
-        low, high = (None if end is None else end * unit + middle for end in (self.low, self.high))
-        widths = (self.noise_half_width, self.sampling_half_width, self.bias)
-        return EffectInterval(low, high, self.level, *(None if one is None else one * unit for one in widths))
 
 
 def score_interval(
-    noise: GridSums, released: Sequence[int], center: float, level: float = 0.95, widening: float = 1.0
+    noise: GridSums,
+    released: Sequence[int],
+    center: float,
+    level: float = 0.95,
+    widening: float = 1.0,
+    error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
     """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
 
     ``center`` is the public c_0 that the score was measured from, ``widening`` what the score was divided by.
     A tenth of ``1 - level`` pays for the standard deviation, half of it for either noise; the rest is the two
-    tails of sampling error plus noise. Half a step of the score's grid is added for its rounding.
+    tails of sampling error plus noise. Half a step of the score's grid is added for its rounding. The
+    ``error`` is what the nuisances leave of the confounding in an effect, for which the interval is then.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
-    share, tail = misses(level)
-    mean = widening * noise.means(released)[0]
-    deviation = widening * _deviation(noise, released, share)
-    sampling, scale = deviation / math.sqrt(noise.n_samples), widening * noise.scales[0]
+    deviation = widening * _deviation(noise, released, misses(level)[0]) / math.sqrt(noise.n_samples)
     rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
-    half = (sum_quantile(noise.noise, tail, sampling, scale) + rounding) * _ROUND_UP
-    return ScoreInterval(
-        estimate=center + mean,
-        low=center + mean - half,
-        high=center + mean + half,
-        level=float(level),
-        standard_deviation=deviation,
-        noise_half_width=(sum_quantile(noise.noise, tail, 0.0, scale) + rounding) * _ROUND_UP,
-        sampling_half_width=sum_quantile(noise.noise, tail, sampling),
-        bias=0.0,
-    )
-
-
-def effect_interval(
-    noise: GridSums, score: ScoreInterval, error: NuisanceError, widening: float
-) -> ScoreInterval:
-    """The interval for an effect: sampling, noise, and what the nuisances may leave of the confounding.
-
-    ``score`` is that of the score's mean. Its half width q solves ``P(N + L > q - b) + P(N + L > q + b) =
-    2 tail``, b the bias that is allowed for and N normal with the deviation of sampling and nuisances.
-    """
-    own, scales = score.standard_deviation / math.sqrt(noise.n_samples), (widening * noise.scales[0],)
-    rounding = widening * (0.5 * noise.step + noise.coupling * noise.units[0])
-    errors = error.noise, math.hypot(own, error.sampling), error.bias
-    public = score.estimate, score.level, misses(score.level)[1]
-    return linear_interval(noise, public, (own, scales, rounding), errors)
+    estimate, scales = center + widening * noise.means(released)[0], (widening * noise.scales[0],)
+    return linear_interval(noise, level, estimate, (deviation, scales, rounding), error)
 
 
 def linear_interval(
-    noise: GridSums, public: tuple[float, float, float], score: ScoreParts, error: tuple[float, float, float]
+    noise: GridSums,
+    level: float,
+    estimate: float,
+    parts: tuple[float, Sequence[float], float],
+    error: NuisanceError = NO_ERROR,
 ) -> ScoreInterval:
-    """Interval of an estimate, at a level and tail: ``error`` is noise of nuisances, sampling, and bias."""
-    (estimate, level, tail), (deviation, scales, rounding), (moved, sampling, bias) = public, score, error
-    half = biased_quantile(noise.noise, tail, bias, math.hypot(sampling, moved), *scales) + rounding
+    """Interval of a sum: ``parts`` are its deviation of sampling, scales of noise, and what rounding adds.
+
+    Its half width less the rounding is the q with ``P(N + L > q - b) + P(N + L > q + b) = 2 tail``: b the
+    bias, N normal with the deviations of sampling and nuisances, L the noise. Raises DeclarationError unless
+    ``1/2 <= level < 1``.
+    """
+    (_, tail), (deviation, scales, rounding) = misses(level), parts
+    sampling = math.hypot(deviation, error.sampling)
+    moved = math.hypot(sampling, error.noise)
+    half = biased_quantile(noise.noise, tail, error.bias, moved, *scales) + rounding
     return ScoreInterval(
         estimate=estimate,
         low=estimate - half,
         high=estimate + half,
         level=float(level),
         standard_deviation=deviation * math.sqrt(noise.n_samples),
-        noise_half_width=sum_quantile(noise.noise, tail, moved, *scales) + rounding,
+        noise_half_width=sum_quantile(noise.noise, tail, error.noise, *scales) + rounding,
         sampling_half_width=sum_quantile(noise.noise, tail, sampling),
-        bias=bias,
+        bias=error.bias,
     )
 
 

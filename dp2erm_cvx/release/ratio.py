@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import bracketed, sum_tail
@@ -124,31 +125,18 @@ def part_interval(
     allows for beside noise and sampling. Raises DeclarationError unless ``1/2 <= level < 1``.
     """
     share, tail = misses(level)
-    means, largest = noise.means(released), 0.5 if noise.law.counts else 1.0
-    fraction, at = (means[0], means[1]), (0, 1)
-    shared: tuple[tuple[float, float], ...] = ()
-    if noise.law.of_arms:  # the noise of either arm is that of the difference
-        fraction, at, shared = (means[0] - means[1], means[5]), (0, 5), ((noise.scales[1], 0.0),)
-    plain, slope = part_spread(noise, released, share)
-    size = min(max(fraction[1], 0.0), largest) / widening
-    more = size * math.hypot(error.noise, error.sampling)
+    test, largest, n = part_test(noise, released, share), 0.5 if noise.law.counts else 1.0, noise.n_samples
+    size, of = min(max(test.denominator, 0.0), largest) / widening, test.deviation
 
-    def deviation(psi: float) -> float:
-        return math.hypot(plain(psi), more)
+    def allowed(deviation: Callable[[float], float], more: float, **changes: Any) -> Fieller:
+        return replace(test, deviation=lambda psi: math.hypot(deviation(psi), size * more), **changes)
 
-    n, scales, bias = noise.n_samples, (noise.scales[at[0]], noise.scales[at[1]]), (size * error.bias, 0.0)
-    test = Fieller(*fraction, noise.noise, scales, roundings_of(noise), deviation, slope, bias, shared)
-    low, high = test.ends(tail)
-    estimate = fraction[0] / min(max(fraction[1], 1.0 / n), largest)
-    unbiased = replace(test, biases=(0.0, 0.0))
+    whole = allowed(of, math.hypot(error.noise, error.sampling), biases=(size * error.bias, 0.0))
+    low, high = whole.ends(tail)
+    estimate = test.numerator / min(max(test.denominator, 1.0 / n), largest)
     alone = (
-        replace(unbiased, deviation=lambda _: size * error.noise, slope=0.0),
-        replace(
-            unbiased,
-            scales=(0.0, 0.0),
-            shared=(),
-            deviation=lambda psi: math.hypot(plain(psi), size * error.sampling),
-        ),
+        allowed(lambda _: 0.0, error.noise, slope=0.0),
+        allowed(of, error.sampling, scales=(0.0, 0.0), shared=()),
     )
     noise_half, sampling_half = (0.5 * (end - start) for start, end in (one.ends(tail) for one in alone))
     return ScoreInterval(
@@ -157,71 +145,50 @@ def part_interval(
         low=center + widening * min(low, estimate),
         high=center + widening * max(high, estimate),
         level=float(level),
-        standard_deviation=widening * math.sqrt(n) * plain(estimate),
+        standard_deviation=widening * math.sqrt(n) * of(estimate),
         noise_half_width=widening * noise_half,
         sampling_half_width=widening * sampling_half,
         bias=error.bias,
     )
 
 
-def part_spread(
-    noise: GridSums, released: Sequence[int], share: float
-) -> tuple[Callable[[float], float], float]:
-    """Spread of the mean of ``phi - psi h``: its deviation by psi, and the slope far out.
+def part_test(noise: GridSums, released: Sequence[int], share: float) -> Fieller:
+    """The ratio of the means of phi and h, with the spread of ``phi - psi h`` but with probability ``share``.
 
-    Where either treatment is likely it is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h <= 1/2``.
+    Where either treatment is likely that is at most ``sqrt(E phi^2) + |psi| sqrt(E h / 2)``, as ``h <= 1/2``.
     Of both arms phi is their difference, which is ``phi h``. Where records are whole ``phi h = phi / 2`` and
     ``h^2 = h / 2``, so that its square is ``E phi^2 - psi E phi + psi^2 E h / 2``. Among the treated h is 0
     or 1, and the mean of ``phi h`` half of two sums.
     """
-    if noise.law.of_arms:
-        apart = noise.means(released)[0] - noise.means(released)[1]
-        return _spread(noise, released, share, 1.0, apart, (0, 1), (5, 2))
-    score, size, square, *signed = noise.means(released)
-    if noise.law is SumLaw.TREATED:
-        return _spread(noise, released, share, 1.0, 0.5 * (score + signed[0]), (0, 3))
-    if noise.law.whole:
-        return _spread(noise, released, share, 0.5, 0.5 * score, (0,))
-    square = min(max(square + noise.margin(0.5 * share, 2), 0.0), noise.bound**2)
-    spread = math.sqrt(0.5 * min(max(size + noise.margin(0.5 * share, 1), 0.0), 0.5))
-    root = math.sqrt(noise.n_samples)
-    return (lambda psi: (math.sqrt(square) + abs(psi) * spread) * _MOMENT_UP / root), spread / root
-
-
-def roundings_of(noise: GridSums) -> tuple[float, float]:
-    """Roundings that may move both means beyond the continuous law of their noise."""
-    coupling = noise.coupling
-    if noise.law.of_arms:
-        return noise.step + coupling * (noise.units[0] + noise.units[1]), coupling * noise.units[5]
-    # a share that is no whole number is rounded to its grid
-    rounded = noise.law.counts and not noise.law.whole
-    step = math.ldexp(0.5, -SHARE_BITS) if rounded else 0.0
-    return 0.5 * noise.step + coupling * noise.units[0], step + coupling * noise.units[1]
-
-
-def _spread(
-    noise: GridSums,
-    released: Sequence[int],
-    share: float,
-    largest: float,
-    cross: float,
-    places: tuple[int, ...],
-    at: tuple[int, int] = (1, 2),
-) -> tuple[Callable[[float], float], float]:
-    """Spread of the mean of ``phi - psi a``, a in {0, ``largest``}: its deviation by psi, its slope far out.
-
-    At most, but with probability ``share``: three events miss, a third of it each. ``cross`` is the released
-    mean of ``phi a``: half the sum of those at ``places`` or their difference, whose noise counts in both
-    directions. ``at`` are the places of the means of a and of phi^2.
-    """
-    means = noise.means(released)
-    third, root = share / 3.0, math.sqrt(noise.n_samples)
-    square = means[at[1]] + noise.margin(third, at[1])
-    most = min(max(square, 0.0), (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
-    rate = largest * min(max(means[at[0]] + noise.margin(third, at[0]), 0.0), largest)
-    aside = (1.0 if noise.law.of_arms else 0.5) * noise.margin(0.5 * third, *places)
-    norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
-    return (lambda psi: norm(1.0, -psi) / root), norm(0.0, 1.0) / root
+    score, size, square, *more = noise.means(released)
+    law, place, half, units = noise.law, 1, 0.5 * noise.step, noise.units[:2]
+    largest, cross = 1.0, 0.5 * score
+    places, shared = tuple[int, ...]((0,)), tuple[tuple[float, float], ...]()
+    if law.of_arms:  # the noise of either arm is that of the difference
+        cross, size, place, half = score - size, more[2], 5, noise.step
+        score, places, shared = cross, (0, 1), ((noise.scales[1], 0.0),)
+        units = units[0] + units[1], noise.units[5]
+    elif law is SumLaw.TREATED:
+        cross, places = 0.5 * (score + more[0]), (0, 3)
+    else:
+        largest = 0.5
+    root, grid = math.sqrt(noise.n_samples), 0.0
+    if law.counts and not law.whole:
+        most = math.sqrt(min(max(square + noise.margin(0.5 * share, 2), 0.0), noise.bound**2))
+        spread = math.sqrt(0.5 * min(max(size + noise.margin(0.5 * share, place), 0.0), 0.5))
+        deviation, slope = (lambda psi: (most + abs(psi) * spread) * _MOMENT_UP / root), spread / root
+        grid = math.ldexp(0.5, -SHARE_BITS)  # a share that is no whole number is rounded to its grid
+    else:  # three events miss: the noise of both second moments, and that of ``cross`` in both directions
+        third = share / 3.0
+        most = max(square + noise.margin(third, 2), 0.0)
+        most = min(most, (noise.bound + noise.other_bound) ** 2) * _MOMENT_UP
+        rate = largest * min(max(size + noise.margin(third, place), 0.0), largest)
+        aside = (1.0 if law.of_arms else 0.5) * noise.margin(0.5 * third, *places)
+        norm = quadratic_norm(most, rate, (cross - aside, cross + aside))
+        deviation, slope = (lambda psi: norm(1.0, -psi) / root), norm(0.0, 1.0) / root
+    roundings = half + noise.coupling * units[0], grid + noise.coupling * units[1]
+    scales = noise.scales[0], noise.scales[place]
+    return Fieller(score, size, noise.noise, scales, roundings, deviation, slope, shared=shared)
 
 
 @dataclass(frozen=True)
@@ -268,14 +235,13 @@ class ArmRisks:
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        error, (share, tail) = combined(*self.errors), misses(level)
+        error, share = combined(*self.errors), misses(level)[0]
         if self.noise.law is SumLaw.COUNTED_ARMS:
             apart = self.centers[0] - self.centers[1]
             return part_interval(self.noise, self.released, apart, level, self.widening, error)
-        deviation = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
-        errors = error.noise, math.hypot(deviation, error.sampling), error.bias
-        public = self.risks[0] - self.risks[1], level, tail
-        return linear_interval(self.noise, public, (deviation, self._scales, sum(self._roundings)), errors)
+        deviation, (scales, roundings) = self._norm(share)(1.0, 0.0), self._noises
+        parts = deviation / math.sqrt(self.noise.n_samples), scales, sum(roundings)
+        return linear_interval(self.noise, level, self.risks[0] - self.risks[1], parts, error)
 
     def ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The risk ratio, treated over untreated; None where the untreated risk is within its error.
@@ -283,13 +249,8 @@ class ArmRisks:
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        ends = self._ends(share, tail, complement=False)
-        if ends is None:
-            return None
-        risk_1, risk_0 = self._inside()
-        # risks beyond 0 and 1 are cut for the estimate alone
-        estimate = risk_1 / risk_0
-        return ScoreInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
+        ends, (risk_1, risk_0) = self._ends(share, tail, complement=False), self._inside
+        return _stated(risk_1 / risk_0, ends, level)
 
     def odds_ratio(self, level: float = 0.95) -> ScoreInterval | None:
         """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
@@ -297,28 +258,23 @@ class ArmRisks:
         None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        ends = self._ends(share, 0.5 * tail, complement=False)
-        odds = self._ends(share, 0.5 * tail, complement=True)
+        ends, odds = (self._ends(share, 0.5 * tail, complement=which) for which in (False, True))
         if ends is None or odds is None or odds[0] <= 0.0:
             return None
-        risk_1, risk_0 = self._inside()
+        risk_1, risk_0 = self._inside
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
-        low, high = ends[0] / odds[1], ends[1] / odds[0]
-        return ScoreInterval(estimate, min(low, estimate), max(high, estimate), float(level))
+        return _stated(estimate, (ends[0] / odds[1], ends[1] / odds[0]), level)
 
     @property
-    def _scales(self) -> tuple[float, float]:
-        """Scales of the noise of either risk."""
-        return self.widening * self.noise.scales[0], self.widening * self.noise.scales[1]
-
-    @property
-    def _roundings(self) -> tuple[float, float]:
-        """Half a step of the grid for each score, and what the noise may differ from its law."""
-        first, second, *_ = (
-            self.widening * (0.5 * self.noise.step + self.noise.coupling * unit) for unit in self.noise.units
+    def _noises(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Scales of the noise of either risk; half a step of the grid, and what noise may be off its law."""
+        W, half = self.widening, 0.5 * self.noise.step
+        scales, units = self.noise.scales[:2], self.noise.units[:2]
+        return tuple(W * one for one in scales), tuple(
+            W * (half + self.noise.coupling * one) for one in units
         )
-        return first, second
 
+    @property
     def _inside(self) -> tuple[float, float]:
         """The risks, at least half a record from 0 and 1."""
         least = 0.5 / self.noise.n_samples
@@ -375,7 +331,7 @@ class ArmRisks:
         size, root = self.size, math.sqrt(self.noise.n_samples)
         treated, untreated = (size * math.hypot(one.noise, one.sampling) for one in self.errors)
         risk_1, risk_0 = (size * (1.0 - risk if complement else risk) for risk in self.risks)
-        roundings = self._roundings
+        scales, roundings = self._noises
         shared: tuple[tuple[float, float], ...] = ()
         if self.noise.law is SumLaw.ARMS:
             norm = self._norm(share)
@@ -390,8 +346,8 @@ class ArmRisks:
             risk_1,
             risk_0,
             self.noise.noise,
-            self._scales,
-            roundings,
+            (scales[0], scales[1]),
+            (roundings[0], roundings[1]),
             lambda rho: math.hypot(
                 norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root, treated, rho * untreated
             ),
@@ -403,3 +359,10 @@ class ArmRisks:
         if not math.isfinite(high):
             return None
         return max(low, 0.0), max(high, 0.0)
+
+
+def _stated(estimate: float, ends: tuple[float, float] | None, level: float) -> ScoreInterval | None:
+    """Ratio with its ends: risks beyond 0 and 1 are cut for the estimate alone."""
+    if ends is None:
+        return None
+    return ScoreInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))

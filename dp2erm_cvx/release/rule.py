@@ -23,7 +23,7 @@ from dp2erm_cvx.plan.predict import NoiseRange, noise_range, residual_bias, rule
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, state_coefficient
-from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval, score_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
@@ -230,8 +230,8 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * interval.estimate))
-        interval = effect_interval(alone, interval, error, own.widening)
-        yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval).times(1.0 / part))
+        interval = score_interval(alone, (mean, square), 0.0, widening=own.widening, error=error)
+        yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval, 1.0 / part))
 
 
 def effects(release: Release | RuleRelease, X: Any) -> Array:
