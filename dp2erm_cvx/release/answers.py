@@ -54,11 +54,10 @@ class Answer:
 
     def row(self) -> dict[str, Any]:
         """The answer as one row of a table, numbers unrounded."""
-        ends_of = ("low", self.interval.low), ("high", self.interval.high)
-        joint = ("joint_low", self.joint.low), ("joint_high", self.joint.high)
         names = ("question", "group", "treatment", "outcome", "unit", "estimand", "records", "estimate")
-        rest = {"level": self.interval.level, **dict((*ends_of, *joint))}
-        return {name: getattr(self, name) for name in names} | rest | dict(self.cost)
+        ends = {"level": self.interval.level, "low": self.interval.low, "high": self.interval.high}
+        ends |= {"joint_low": self.joint.low, "joint_high": self.joint.high}
+        return {name: getattr(self, name) for name in names} | ends | dict(self.cost)
 
 
 def answers(releases: Mapping[str, Any]) -> list[Answer]:
@@ -68,24 +67,22 @@ def answers(releases: Mapping[str, Any]) -> list[Answer]:
     all follows from the released numbers. Raises DeclarationError where nothing follows from a file.
     """
     effects = {name: one for name, one in releases.items() if isinstance(one, EffectRelease)}
-    number = sum(
-        len(one.arms.contrasts) if one.arms is not None else 1 + len(one.groups) for one in effects.values()
-    )
-    rows: list[Answer] = []
+    number, rows = sum(len(_parts(one)) for one in effects.values()), list[Answer]()
     for name, release in effects.items():
-        all_at_once = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
+        again = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
         shared = name, *compared(release), unit_of(release), release.estimand
-        pairs = zip(release.groups, all_at_once.groups, strict=True)
-        parts: list[tuple[str | None, Any, Any]] = [(None, release, all_at_once)]
-        parts += [(own.group, own, other) for own, other in pairs]
-        if release.arms is not None and all_at_once.arms is not None:
-            contrasts = zip(release.arms.contrasts, all_at_once.arms.contrasts, strict=True)
-            parts = [(f"{own.level} less {own.against}", own, other) for own, other in contrasts]
-        for group, own, other in parts:
+        for (group, own), (_, other) in zip(_parts(release), _parts(again), strict=True):
             records = getattr(own, "counted", release.counted)
-            numbers = group, records, own.estimate, own.interval, other.interval
-            rows.append(Answer(*shared, *numbers, release.cost()))
+            row = group, records, own.estimate, own.interval, other.interval
+            rows.append(Answer(*shared, *row, release.cost()))
     return rows
+
+
+def _parts(release: EffectRelease) -> list[tuple[str | None, Any]]:
+    """The effects of one release, by group: all records and every group, or every contrast of arms."""
+    if release.arms is not None:
+        return [(f"{one.level} less {one.against}", one) for one in release.arms.contrasts]
+    return [(None, release), *((one.group, one) for one in release.groups)]
 
 
 def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:

@@ -17,7 +17,14 @@ from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error
 from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
-from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
+from dp2erm_cvx.release.groups import (
+    GroupEffect,
+    GroupMean,
+    group_average,
+    group_means,
+    group_rows,
+    state_groups,
+)
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
@@ -28,7 +35,7 @@ from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import MeanScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, TreatmentRate
+from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, SideCounts, TreatmentRate
 
 
 @dataclass(frozen=True)
@@ -53,14 +60,24 @@ def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     """Nuisances of a run, as a release states them."""
-    arms = plan.study.universe.domain.arms
+    domain, own = plan.study.universe.domain, plan.main.score.nuisances
     for step in plan.steps[:-1]:
-        if isinstance(step, ColumnRanges):
-            continue
         if isinstance(step, CellSums):
-            yield from _cells(plan, step, released, columns)
-            continue
-        yield state_coefficient(step, released[step.name], columns, arms)
+            assert isinstance(own, CellNuisances)
+            boxes, _, count, outcome, treated = own.leaves(released)
+            names = step.partition.names(boxes, columns, domain)
+            facts: dict[str, tuple[tuple[str, ...], Array]] = {
+                "records in cells": ((), step.table(released).ravel()),
+                "records": (names, count),
+                "outcome of controls": (names, domain.outcome_bound * outcome[:, 0]),
+                "outcome of treated": (names, domain.outcome_bound * outcome[:, 1]),
+            }
+            if own.known is None:
+                facts["treated share"] = names, treated
+            for rows, (parameters, values) in facts.items():
+                yield Nuisance(step.name, rows, parameters, tuple(float(value) for value in values))
+        elif not isinstance(step, ColumnRanges):
+            yield state_coefficient(step, released[step.name], columns, domain.arms)
 
 
 def state_coefficient(
@@ -70,47 +87,24 @@ def state_coefficient(
 
     The labels of ``arms`` name their coefficients where there are more than two.
     """
-    coefficient = tuple(float(value) for value in released)
+    if isinstance(step, TreatmentRate):
+        return Nuisance(step.name, *step.stated(released))
+    rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     if step.regression is not None:
         own = (columns, arms) if len(arms) > 2 else (columns,)
         rows, names = step.regression.rows.value, step.regression.rows.names(*own)
-    elif isinstance(step, TreatmentRate):
-        rows, names, coefficient = step.stated(released)
     elif isinstance(step, ArmPropensity):
         rows, names = "log odds of arms, by contrasts", step.names(columns)
+    elif isinstance(step, SideCounts):
+        rows, names = "records", SIDES
+    elif isinstance(step, MeanSquare) and step.numbers:
+        rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
+    elif isinstance(step, MeanSquare):
+        rows, names = "sum of squared norms over their bound", ("square",)
     elif step.integers is not None:
-        unit = step.integers.unit
-        coefficient = tuple(unit * float(value) for value in released)
         rows, names = "sum of scaled covariates", columns
-        if step.name == "sides":
-            rows, names = "records", SIDES
-        elif step.name == "spread":
-            rows, names = "sum of squared norms over their bound", ("square",)
-            if isinstance(step, MeanSquare) and step.numbers:
-                rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
-    else:
-        rows, names = "log odds of treatment", Rows.POOLED.names(columns)
-    return Nuisance(step.name, rows, names, coefficient)
-
-
-def _cells(
-    plan: Plan[EffectStudy], step: CellSums, released: Mapping[str, Array], columns: tuple[str, ...]
-) -> Iterator[Nuisance]:
-    table = step.table(released).ravel()
-    yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
-    nuisances, domain = plan.main.score.nuisances, plan.study.universe.domain
-    assert isinstance(nuisances, CellNuisances)
-    boxes, _, count, outcome, treated = nuisances.leaves(released)
-    names = step.partition.names(boxes, columns, domain)
-    facts = {
-        "records": count,
-        "outcome of controls": domain.outcome_bound * outcome[:, 0],
-        "outcome of treated": domain.outcome_bound * outcome[:, 1],
-    }
-    if nuisances.known is None:
-        facts["treated share"] = treated
-    for rows, values in facts.items():
-        yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))
+    unit = 1.0 if step.integers is None else step.integers.unit
+    return Nuisance(step.name, rows, names, tuple(unit * float(value) for value in released))
 
 
 def capped_share(
@@ -177,23 +171,15 @@ def state_ranges(
     plan: Plan[EffectStudy], released: Mapping[str, Array], names: tuple[str, ...]
 ) -> tuple[tuple[ColumnRange, ...], float]:
     """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
-    step = plan.step("ranges")
+    step, rows = plan.step("ranges"), []
     if step is None:
         return (), 1.0
     assert isinstance(step, ColumnRanges)
-    public = step.public
-    ends, known = released[step.name], public.known(len(names) - 1)
-    rows = tuple(
-        ColumnRange(
-            name,
-            float(low),
-            float(high),
-            not isinstance(one, tuple),
-            (one.low, one.high) if isinstance(one, Within) else None,
-        )
-        for name, (low, high), one in zip(names, ends, known, strict=True)
-    )
-    return rows, public.outcome_unit(ends)
+    ends, known = released[step.name], step.public.known(len(names) - 1)
+    for name, (low, high), one in zip(names, ends, known, strict=True):
+        within = (one.low, one.high) if isinstance(one, Within) else None
+        rows.append(ColumnRange(name, float(low), float(high), not isinstance(one, tuple), within))
+    return tuple(rows), step.public.outcome_unit(ends)
 
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
@@ -313,45 +299,37 @@ def make_effect(
     where what nuisances leave of the confounding is predicted: an effect by regressions.
     """
     study, score, columns = plan.study, plan.main, names[:-1]
-    sums = tuple(int(number) for number in released[score.name])
+    sums, universe = tuple(int(number) for number in released[score.name]), study.universe
     own = score.score.at(score.universe, released)
-    center = own.center
-    assert center is not None
-    arms: ArmEffects | None = None
-    risks: tuple[float, ...] = ()
-    ratios: tuple[Ratio, ...] = ()
+    assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
-    groups = group_means(plan, released, predicted=predicted) if isinstance(own, GroupScore) else []
     ranges, unit = state_ranges(plan, released, names)
+    arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
     if isinstance(own, ArmScores):
         middle = ranges[-1].low + unit if ranges and ranges[-1].released else 0.0
         arms, result = arm_effects(plan, released, level, predicted=predicted, unit=unit, middle=middle)
-    elif groups:
+    elif isinstance(own, GroupScore):
+        groups = group_means(plan, released, predicted=predicted)
         result = group_average(groups, level)
     else:
-        result, risks, ratios = estimated(score, sums, center, level, own.widening)
-        by_arm = target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS
+        result, risks, ratios = estimated(score, sums, own.center, level, own.widening)
         if predicted:
             share = score.calibration.means(sums)[1]
             error = nuisance_error(plan, released, result.standard_deviation, share)
-            result = estimated(score, sums, center + error.shift, level, own.widening, (error, error))[0]
-        elif by_arm:
-            errors = risk_errors(plan, released, (risks[0], risks[1]))
-            result, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
-        predicted = predicted or bool(by_arm)
-    nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
-    cells, cuts = plan.step("cells"), None
+            center = own.center + error.shift
+            result = estimated(score, sums, center, level, own.widening, (error, error))[0]
+        elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
+            predicted, errors = True, risk_errors(plan, released, (risks[0], risks[1]))
+            result, risks, ratios = estimated(score, sums, own.center, level, own.widening, errors)
+    nuisances = tuple(state_nuisances(plan, released, columns))
+    cells, square, capped, law, cuts = plan.step("cells"), plan.step("spread"), 0.0, None, None
     if isinstance(cells, CellSums):
         cuts = dict(zip(columns, cells.partition.raw(universe.domain), strict=True))
-    parts = study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
-    square, capped, narrow = plan.step("spread"), 0.0, tuple[str, ...]()
-    if isinstance(square, MeanSquare) and study.settings.known is None:
-        narrow = tuple(columns[place] for place in square.narrow(released))
     if arms is None:
-        law = None
         if isinstance(square, MeanSquare):
             law = replace(square.size(released)[0], spreads=own.nuisances.spreads)
-        capped = capped_share(*parts, law)
+        bounds = own.cap, universe.domain.features_bound
+        capped = capped_share(study.estimand, *bounds, nuisances, universe.n_samples, law)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=result.estimate * unit,
@@ -370,7 +348,7 @@ def make_effect(
             "cells": cuts,
             "residual_scale": study.scale,
             **{name: getattr(study, name) for name in ASSUMED},
-            "effect_center": center,
+            "effect_center": own.center,
         },
         domain=universe.domain.to_dict(),
         declared=declaration_of(plan),
@@ -381,8 +359,16 @@ def make_effect(
         counted=counted_records(score, sums),
         groups=tuple(state_groups(groups, level, unit)),
         arms=arms,
-        narrow=narrow,
+        narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
     )
+
+
+def narrow_columns(
+    square: Step | None, columns: Sequence[str], released: Mapping[str, Array]
+) -> tuple[str, ...]:
+    """Covariates whose released mean square may be noise alone."""
+    narrow = square.narrow(released) if isinstance(square, MeanSquare) else ()
+    return tuple(columns[place] for place in narrow)
 
 
 def estimated(
@@ -397,24 +383,22 @@ def estimated(
 
     ``errors`` are those of both risks, the treated first, or twice that of an effect.
     """
-    noise = step.calibration
-    if noise.law is SumLaw.TREATED or noise.law.counts:
+    noise, law = step.calibration, step.calibration.law
+    if law is SumLaw.TREATED or law.counts:
         interval = part_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        part = step.score.part if noise.law.counts else 1.0
+        part = step.score.part if law.counts else 1.0
         return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
-    if noise.law.of_arms:
-        middle = step.universe.domain.outcome_center
-        # shifts are those of the difference
-        centers = middle + errors[0].shift, middle - errors[1].shift
-        means = ArmRisks(noise, sums, centers, errors, widening)
-        both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
-        ratios = tuple(
-            Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in both.items() if one is not None
-        )
-        return means.difference(level), means.risks, ratios
-    assert noise.law is SumLaw.SCORE
-    return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
+    if not law.of_arms:
+        assert law is SumLaw.SCORE
+        return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
+    middle = step.universe.domain.outcome_center
+    # shifts are those of the difference
+    means = ArmRisks(noise, sums, (middle + errors[0].shift, middle - errors[1].shift), errors, widening)
+    both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
+    known = ((name, one) for name, one in both.items() if one is not None)
+    ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in known)
+    return means.difference(level), means.risks, ratios
 
 
 def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:

@@ -22,9 +22,9 @@ from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import NoiseRange, noise_range, residual_bias, rule_noise
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
-from dp2erm_cvx.release.effect import Nuisance, state_coefficient
+from dp2erm_cvx.release.effect import Nuisance, narrow_columns, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, score_interval
-from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release, StepStatement
+from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
@@ -33,8 +33,6 @@ from dp2erm_cvx.steps.sums import SideCounts
 
 #: What the value of a rule is compared with.
 _OTHERS = ("treating nobody", "treating everybody")
-#: The public guesses among the settings of a release, beside those that the rule is calibrated from.
-_GUESSES = ("outcome_scale", "expected", "mass")
 
 
 @dataclass(frozen=True)
@@ -150,10 +148,9 @@ class RuleRelease(BaseRelease):
         """One per coordinate of theta."""
         fields = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
         fields |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
-        trios = zip(self.parameters, self.theta, self.noise_half_width, strict=True)
         rows = [
             {"parameter": name, "value": value, "noise_half_width": width, **fields}
-            for name, value, width in trios
+            for name, value, width in zip(self.parameters, self.theta, self.noise_half_width, strict=True)
         ]
         return beside(rows, self)
 
@@ -168,12 +165,9 @@ def make_rule(
     widths, moved, flipped = rule_noise(plan, theta, released)
     center, square = plan.step("mean"), plan.step("spread")
     mean = center.mean(released) if isinstance(center, CovariateMean) else None
-    scale, narrow = np.ones(len(columns)), tuple[str, ...]()
-    if isinstance(square, MeanSquare):
-        scale = square.size(released)[2]
-        if study.settings.propensity in (None, "logistic"):
-            narrow = tuple(columns[place] for place in square.narrow(released))
-    guesses = (study.scale, list(study.expected), study.mass)
+    scale = square.size(released)[2] if isinstance(square, MeanSquare) else np.ones(len(columns))
+    private = study.settings.propensity in (None, "logistic")
+    guesses = {"outcome_scale": study.scale, "expected": list(study.expected), "mass": study.mass}
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
         settings["propensity"] = list(settings["propensity"])  # as JSON has it
@@ -192,7 +186,7 @@ def make_rule(
             for step in plan.steps
             if step.name not in ("rule", "value")
         ),
-        settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
+        settings={**settings, **guesses},
         domain=study.universe.domain.to_dict(),
         declared=declaration_of(plan),
         gains=tuple(gains(plan, released, sums)) if sums else (),
@@ -201,7 +195,7 @@ def make_rule(
         covariate_mean=() if mean is None else tuple(mean.tolist()),
         covariate_norm=study.norm_bound,
         covariate_scale=tuple(scale.tolist()),
-        narrow=narrow,
+        narrow=narrow_columns(square, columns, released) if private else (),
     )
 
 
@@ -240,22 +234,19 @@ def effects(release: Release | RuleRelease, X: Any) -> Array:
     X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and clipped as
     in the fit. Raises DataError for other columns, DeclarationError for a release that is none.
     """
+    rows = covariate_table(release.public, X, release.columns)
     if isinstance(release, RuleRelease):
-        return release.effects_at(_table(release, X))
+        return release.effects_at(rows)
     second, domain = rule_of(release)
-    return second.effect(np.array(release.theta), domain, _table(release, X))
+    return second.effect(np.array(release.theta), domain, rows)
 
 
 def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
     """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
-    second, domain = rule_of(release)
-    return second.choices(np.array(release.theta), domain, _table(release, X))
-
-
-def _table(release: Release | RuleRelease, X: Any) -> Array:
-    return covariate_table(release.public, X, release.columns)
+    rows, (second, domain) = covariate_table(release.public, X, release.columns), rule_of(release)
+    return second.choices(np.array(release.theta), domain, rows)
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:
@@ -292,44 +283,34 @@ def released_range(release: Release) -> NoiseRange | None:
     None as well for a second stage of one's own where it is not at hand. A set of one's own is taken for
     unbounded, so that the noise is never said to dominate.
     """
+    theta, names = (
+        release.mechanism,
+        ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed"),
+    )
     try:
+        second, domain = rule_of(release)
+        if not second.squared:
+            return None
+        try:
+            theta_set = rebuilt(release.second_stage["settings"].get("theta_set"))
+        except DeclarationError:
+            theta_set = None
+        declared = replace(
+            second,
+            theta_set=theta_set if isinstance(theta_set, ConvexSet) else WholeSpace(),
+            regularizer=ElasticNet(l2=theta.strong_convexity or 0.0),
+        )
+        calibration = Calibration(
+            **{name: getattr(theta, name) for name in names},
+            split=theta.split or 0.0,
+            n_parameters=len(release.theta),
+            V=theta.stability,
+            sensitivity=theta.sensitivity or 0.0,
+        )
+        universe = Universe(domain, release.n_samples, len(release.columns))
+        scale = 0.0 if theta.numerical is None else theta.numerical.scale
         with np.errstate(all="ignore"):
-            moved = _range(release)
+            moved = noise_range(declared, universe, calibration, grid_scale=scale)
     except (Dp2ermError, OverflowError, np.linalg.LinAlgError):
         return None  # a program that is not at hand, or numbers that no plan has
-    finite = moved is not None and np.all(np.isfinite([*moved.half_width, moved.shrinkage]))
-    return moved if finite else None
-
-
-def _range(release: Release) -> NoiseRange | None:
-    theta, (second, domain) = release.mechanism, rule_of(release)
-    if not second.squared:
-        return None
-    declared = replace(
-        second,
-        theta_set=_set(release.second_stage["settings"].get("theta_set")),
-        regularizer=ElasticNet(l2=theta.strong_convexity or 0.0),
-    )
-    universe = Universe(domain, release.n_samples, len(release.columns))
-    scale = 0.0 if theta.numerical is None else theta.numerical.scale
-    return noise_range(declared, universe, _calibration(theta, len(release.theta)), grid_scale=scale)
-
-
-def _calibration(step: StepStatement, n_parameters: int) -> Calibration:
-    names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")
-    return Calibration(
-        **{name: getattr(step, name) for name in names},
-        split=step.split or 0.0,
-        n_parameters=n_parameters,
-        V=step.stability,
-        sensitivity=step.sensitivity or 0.0,
-    )
-
-
-def _set(fields: Any) -> ConvexSet:
-    """The set of that name and size; what is none is taken for unbounded."""
-    try:
-        built = rebuilt(fields)
-    except DeclarationError:
-        return WholeSpace()
-    return built if isinstance(built, ConvexSet) else WholeSpace()
+    return moved if np.all(np.isfinite([*moved.half_width, moved.shrinkage])) else None
