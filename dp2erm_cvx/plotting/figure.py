@@ -1,11 +1,16 @@
-"""New figures, their common look, and figures as files. matplotlib is imported when a figure is drawn."""
+"""Figures of bounds, audits and effects, their common look, and figures as files.
+
+matplotlib is imported when one is drawn.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.errors import DeclarationError
@@ -16,10 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from dp2erm_cvx.audit import Verdict
+    from dp2erm_cvx.compare import BoundCurve
+
 
 BLUE, ORANGE = "#1f5fa8", "#b35900"
 #: Colors that stay apart for color-blind readers, black first.
 COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
+_GRID = "#ededed"
 #: Inches: figures fill the text column of the pages at their own size, so that their letters stay readable.
 WIDTH = 7.7
 _MISSING = "figures need matplotlib: pip install 'dp2erm-cvx[plots]'"
@@ -44,13 +53,14 @@ def check_figure(path: str | Path) -> None:
         raise DeclarationError(f"{path}: figures are .png, .svg or .pdf")
 
 
-def save(figure: Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path | io.StringIO, **options: Any) -> None:
     """Write .png, .svg or .pdf; the same figure is the same file. Raises DeclarationError."""
     from matplotlib import rc_context
 
+    ending = ".svg" if isinstance(path, io.StringIO) else Path(path).suffix.lower()
     try:
         with rc_context({"svg.hashsalt": "dp2erm"}):
-            figure.savefig(path, dpi=150, metadata=_DATED.get(Path(path).suffix.lower()))
+            figure.savefig(path, dpi=150, metadata=_DATED.get(ending), **options)
     except (OSError, ValueError) as error:
         raise DeclarationError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None
 
@@ -58,7 +68,8 @@ def save(figure: Figure, path: str | Path) -> None:
 def plain(ax: Axes) -> None:
     """Axes without a box, with a light grid. Call it when everything is drawn."""
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color="0.93", linewidth=0.6)
+    ax.grid(color=_GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
             _number_ticks(axis)
@@ -75,6 +86,79 @@ def _number_ticks(axis: Axis) -> None:
         steps = (1, 2, 5) if decades > 0.9 else (1, 1.5, 2, 3, 4, 6)
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+
+
+_FAMILIES = (BLUE, ORANGE, *COLORS[5:], "#8c2d2d")
+#: The usable figure of the paper is the smaller of two others, which stay visible on top of it.
+_STYLES: dict[str, dict[str, Any]] = {
+    "paper, printed alone": {"linestyle": "--"},
+    "paper, usable": {"linewidth": 5, "alpha": 0.3, "zorder": 1},
+    "universal": {"linestyle": "-."},
+}
+
+
+def bound_plot(panels: Sequence[tuple[str, str, Sequence[BoundCurve]]], path: str | Path) -> Figure:
+    """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
+
+    A panel is its title, what its curves are over, and the curves, a color each. Raises DeclarationError
+    where matplotlib is missing or the file cannot be written.
+    """
+    figure = new_figure(1.0 + 5.6 * len(panels), 4.4)
+    for ax, (title, x_label, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        for k, curve in enumerate(curves):
+            color, style = _FAMILIES[k % len(_FAMILIES)], _STYLES.get(curve.family, {})
+            ax.plot(curve.x, curve.V, color=color, label=curve.family, **style)
+        ax.set(xscale="log", yscale="log", xlabel=x_label, ylabel="bound V on the movement of the weights")
+        ax.set_title(title, loc="left", fontsize="medium")
+        plain(ax)
+        ax.legend(frameon=False, fontsize="small")
+    save(figure, path)
+    return figure
+
+
+#: Shares beyond are drawn here.
+_FARTHEST = 1e6
+#: What the page that a figure stands in decides, for light and dark readers.
+_STYLED = dict.fromkeys(("#000000", COLORS[0]), "currentColor")
+_STYLED |= {_GRID: "var(--line)", BLUE: "var(--good)", ORANGE: "var(--bad)"}
+
+
+def shares_figure(verdicts: Sequence[Verdict]) -> str:
+    """The largest movement met as a share of each bound, with its numerical interval."""
+    figure = new_figure(7.6, 1.1 + 0.33 * len(verdicts))
+    ax = figure.add_subplot()
+    for place, verdict in enumerate(reversed(verdicts)):
+        low, high = (_share(end, verdict) for end in (verdict.movement.low, verdict.movement.high))
+        color = ORANGE if verdict.violated else BLUE
+        ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
+        ax.plot([low, high], [place, place], color=COLORS[0], linewidth=2.5, solid_capstyle="butt")
+        text = f"{low:.1%}" if low < 10 else f"{low:,.0f} times" if low < _FARTHEST else "beyond any multiple"
+        ax.annotate(text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+    names = [f"{verdict.claim.name}: {verdict.claim.quantity}" for verdict in reversed(verdicts)]
+    ax.set_yticks(range(len(names)), [shorten(name, 44) for name in names], parse_math=False)
+    ax.axvline(1.0, color=COLORS[0], linewidth=1.2)
+    top = max(_share(verdict.movement.high, verdict) for verdict in verdicts)
+    if top > 3:
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    ax.set_xlim(0, max(1.18, 1.35 * top))
+    ax.set_xlabel("largest movement reached, as a share of the bound (line: the bound itself)")
+    plain(ax)
+    written = io.StringIO()
+    save(figure, written, format="svg", transparent=True)
+    svg = written.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for color, styled in _STYLED.items():
+        svg = svg.replace(color, styled)
+    title = "Largest movement reached as a share of each bound"
+    return svg.replace("<svg", '<svg role="img"', 1).replace(">", f"><title>{title}</title>", 1)
+
+
+def _share(movement: float, verdict: Verdict) -> float:
+    # a bound of next to nothing has no place on an axis
+    return min(movement / max(verdict.claim.bound, 1e-12 * movement, 1e-300), _FARTHEST)
 
 
 def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:

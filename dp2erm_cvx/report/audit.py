@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting.bounds import shares_figure
+from dp2erm_cvx.plotting.figure import shares_figure
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.report.page import check_installed, rendered
 
@@ -26,15 +26,11 @@ if TYPE_CHECKING:
 Audit = Any
 
 
-def _is_stability(audit: Audit) -> bool:
-    return hasattr(audit, "verdicts")
-
-
 def _violated(audit: Audit) -> bool:
-    names = [name for name in ("violated", "exceeds", "alarm") if hasattr(audit, name)]
-    if not names:
+    known = [getattr(audit, name) for name in ("violated", "exceeds", "alarm") if hasattr(audit, name)]
+    if not known:
         raise DeclarationError(f"audits: {type(audit).__name__} is no audit")
-    return bool(getattr(audit, names[0]))
+    return bool(known[0])
 
 
 def _title(audit: Audit) -> str:
@@ -44,21 +40,20 @@ def _title(audit: Audit) -> str:
 
 def _headline(audits: Sequence[Audit]) -> str:
     """One line on what all audits come to."""
-    stability: list[StabilityAudit] = [audit for audit in audits if _is_stability(audit)]
-    guarantees = [audit for audit in audits if not _is_stability(audit)]
-    wrong = [verdict for audit in stability for verdict in audit.violations]
+    stability: list[StabilityAudit] = [audit for audit in audits if hasattr(audit, "verdicts")]
+    guarantees = [audit for audit in audits if not hasattr(audit, "verdicts")]
+    wrong = [verdict.claim.name for audit in stability for verdict in audit.violations]
+    failed = [_title(audit) for audit in guarantees if _violated(audit)]
     tried = sum(audit.scouted + audit.resolved for audit in stability)
     bounds = sum(len(audit.verdicts) for audit in stability)
-    known = [verdict.claim.name for verdict in wrong]
-    known += [_title(audit) for audit in guarantees if _violated(audit)]
-    counted = [f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"] if stability else []
-    counted += [f"{sum(map(_violated, guarantees))} of {len(guarantees)} guarantees"] if guarantees else []
-    if known:
-        names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
-        return f"Violated: {names} ({'; '.join(counted)})"
-    if not guarantees:
+    if not guarantees and not wrong:
         return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
-    return f"Nothing was violated ({'; '.join(counted)}): a search, not a proof"
+    counted = [f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"] if stability else []
+    counted += [f"{len(failed)} of {len(guarantees)} guarantees"] if guarantees else []
+    if not wrong and not failed:
+        return f"Nothing was violated ({'; '.join(counted)}): a search, not a proof"
+    names = ", ".join(f"“{name}”" for name in dict.fromkeys(wrong + failed))
+    return f"Violated: {names} ({'; '.join(counted)})"
 
 
 def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
@@ -78,12 +73,6 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     return f"{moved}; the other {len(rest):,} take {values}, {number} treated"
 
 
-def _facts(audit: Audit) -> dict[str, Any]:
-    """Facts of one audit, in plain JSON types; of a pair that a search reached, with its records in words."""
-    numbers = json_types(audit.facts if hasattr(audit, "facts") else audit)
-    return {"title": _title(audit), "violated": _violated(audit), **numbers}
-
-
 def _flat(facts: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every number or text of nested facts, with where it stands."""
     if isinstance(facts, dict):
@@ -101,10 +90,22 @@ def audit_facts(audits: Sequence[Audit], command: str | None = None) -> dict[str
     return {
         "headline": _headline(audits),
         "command": command,
-        "versions": _versions(),
+        # of Python and of the packages that the numbers depend on
+        "versions": {
+            "Python": platform.python_version(),
+            "dp2erm-cvx": __version__,
+            **{name: version(name) for name in ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")},
+        },
         "private": all(audit.private for audit in audits),
         "proof": False,
-        "audits": [_facts(audit) for audit in audits],
+        "audits": [
+            {
+                "title": _title(audit),
+                "violated": _violated(audit),
+                **json_types(audit.facts if hasattr(audit, "facts") else audit),
+            }
+            for audit in audits
+        ],
     }
 
 
@@ -125,33 +126,15 @@ def audit_page(audits: Sequence[Audit], *, command: str | None = None, title: st
     """
     if not audits:
         raise DeclarationError("audits: nothing to report")
-    wrong = [_violated(audit) for audit in audits]
+    whole = audit_facts(audits, command)
     check_installed()
     from markupsafe import Markup
 
     drawn = []
-    for audit, violated in zip(audits, wrong, strict=True):
-        shares = facts = None
-        if _is_stability(audit):
-            shares = Markup(shares_figure(audit.verdicts))
-        else:
-            facts = list(_flat({key: fact for key, fact in _facts(audit).items() if key != "title"}))
-        drawn.append((audit, _title(audit), violated, shares, facts))
-    return rendered(
-        "audit.html.j2",
-        neighbor_in_words=neighbor_in_words,
-        title=title,
-        headline=_headline(audits),
-        fine=not any(wrong),
-        private=all(audit.private for audit in audits),
-        audits=drawn,
-        command=command,
-        versions=_versions(),
-    )
-
-
-def _versions() -> dict[str, str]:
-    """Versions of Python and of the packages that the numbers depend on."""
-    names = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
-    own = {"Python": platform.python_version(), "dp2erm-cvx": __version__}
-    return {**own, **{name: version(name) for name in names}}
+    for audit, facts in zip(audits, whole["audits"], strict=True):
+        name, violated, verdicts = facts.pop("title"), facts["violated"], getattr(audit, "verdicts", None)
+        shares = None if verdicts is None else Markup(shares_figure(verdicts))
+        drawn.append((audit, name, violated, shares, None if verdicts is not None else list(_flat(facts))))
+    fine = not any(violated for _, _, violated, _, _ in drawn)
+    more = {"title": title, "fine": fine, "neighbor_in_words": neighbor_in_words, "audits": drawn}
+    return rendered("audit.html.j2", **(whole | more))

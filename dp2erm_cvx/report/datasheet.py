@@ -7,7 +7,6 @@ import html
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, brief
@@ -24,22 +23,51 @@ from dp2erm_cvx.steps.step import RELEASED
 BLANK = "TODO: "
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A field that no release knows: what to say there, and the answers that the registry takes."""
+#: What only the deployer knows, by the name of the field in the registry: what to say there, then the
+#: answers that the registry takes.
+ASKED: dict[str, tuple[str, ...]] = {
+    "url_slug": ("a short name for the address",),
+    "name": ("the name of the data product",),
+    "data_curator_name": ("who publishes it",),
+    "data_curator_type": ("what the publisher is", "Government", "Industry", "Nonprofit"),
+    "intended_use": ("what it is for",),
+    "data_product_region": ("the region that the data describe, or whose law applies",),
+    "data_product_sector": (
+        "the sector",
+        "Technology",
+        "Healthcare",
+        "Education",
+        "Government",
+        "Energy",
+        "Finance",
+    ),
+    "publication_date": ("the day of publication as YYYY-MM-DD",),
+    "privacy_unit": ("what one record is, such as a person, and that nobody has two",),
+    "trust_assumptions": ("who may see the data or the release, and what they are trusted with",),
+    "actors": ("who holds the data, who ran the release, who reads it",),
+    "release_type_details": ("plans for other releases from these data: each of them adds to epsilon",),
+    "data_source_type": ("whether records are added later", "Static", "Dynamic"),
+    "tuning": ("how ranges, bounds and epsilon were chosen, and whether the data were looked at",),
+    "access_controls": ("how the records are secured, and who has access to them",),
+    "justification": ("why this epsilon, this unit and these bounds",),
+    "additional_information": ("where the release is, and the paper about it",),
+    "registry_author": ("who fills in this record",),
+}
 
-    what: str
-    known: tuple[str, ...] = ()
-    check: Callable[[str], bool] = str.isprintable
 
-    def answer(self, name: str, text: str | None) -> str:
-        """Value of a field, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
-        if text is None:
-            return BLANK + self.what + (f" ({', '.join(self.known)})" if self.known else "")
-        if (self.known and text not in self.known) or not text or not self.check(text):
-            expected = f"one of {', '.join(self.known)}" if self.known else self.what
-            raise DeclarationError(f"{name} = {brief(text)}: must be {expected}")
-        return text
+def _answer(name: str, text: str | None) -> str:
+    """Value of a field, or the mark of a blank. Raises DeclarationError for what the registry refuses."""
+    what, *known = ASKED[name]
+    if text is None:
+        return BLANK + what + (f" ({', '.join(known)})" if known else "")
+    checks: dict[str, Callable[[str], object]] = {
+        "url_slug": re.compile(r"[\w-]+").fullmatch,
+        "publication_date": _is_date,
+    }
+    if (known and text not in known) or not text or not checks.get(name, str.isprintable)(text):
+        expected = f"one of {', '.join(known)}" if known else what
+        raise DeclarationError(f"{name} = {brief(text)}: must be {expected}")
+    return text
 
 
 def _is_date(text: str) -> bool:
@@ -47,31 +75,6 @@ def _is_date(text: str) -> bool:
         return datetime.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-
-
-#: What only the deployer knows, by the name of the field in the registry.
-ASKED = {
-    "url_slug": Asked("a short name for the address", check=lambda text: bool(re.fullmatch(r"[\w-]+", text))),
-    "name": Asked("the name of the data product"),
-    "data_curator_name": Asked("who publishes it"),
-    "data_curator_type": Asked("what the publisher is", ("Government", "Industry", "Nonprofit")),
-    "intended_use": Asked("what it is for"),
-    "data_product_region": Asked("the region that the data describe, or whose law applies"),
-    "data_product_sector": Asked(
-        "the sector", ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-    ),
-    "publication_date": Asked("the day of publication as YYYY-MM-DD", check=_is_date),
-    "privacy_unit": Asked("what one record is, such as a person, and that nobody has two"),
-    "trust_assumptions": Asked("who may see the data or the release, and what they are trusted with"),
-    "actors": Asked("who holds the data, who ran the release, who reads it"),
-    "release_type_details": Asked("plans for other releases from these data: each of them adds to epsilon"),
-    "data_source_type": Asked("whether records are added later", ("Static", "Dynamic")),
-    "tuning": Asked("how ranges, bounds and epsilon were chosen, and whether the data were looked at"),
-    "access_controls": Asked("how the records are secured, and who has access to them"),
-    "justification": Asked("why this epsilon, this unit and these bounds"),
-    "additional_information": Asked("where the release is, and the paper about it"),
-    "registry_author": Asked("who fills in this record"),
-}
 
 
 #: Where the fields are from.
@@ -93,22 +96,22 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
             raise DeclarationError(f"{name}: no field that is asked for; known: {', '.join(ASKED)}")
     if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
         raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
-    answers = {name: field.answer(name, answered.get(name)) for name, field in ASKED.items()}
+    answers = {name: _answer(name, answered.get(name)) for name in ASKED}
     guarantee, kind, story = release.guarantee, _kind(release), story_of(release)
     parameters = {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})
-    curator = {name: answers[name] for name in ("data_curator_name", "data_curator_type")}
-    basic = {name: answers[name] for name in ("name", "intended_use", "data_product_region")}
+
+    def own(*names: str) -> dict[str, str]:
+        return {name: answers[name] for name in names}
+
     return {
-        "url_slug": answers["url_slug"],
+        **own("url_slug"),
         "deployment": {
             "basic": {
-                "name": basic.pop("name"),
-                "data_curators": [curator],
+                **own("name"),
+                "data_curators": [own("data_curator_name", "data_curator_type")],
                 "description": "\n".join(_description(release)),
                 "data_product_type": "Summary statistics" if kind == "effect" else "Machine learning model",
-                **basic,
-                "data_product_sector": answers["data_product_sector"],
-                "publication_date": answers["publication_date"],
+                **own("intended_use", "data_product_region", "data_product_sector", "publication_date"),
             },
             "dp_variant": {
                 "variant_name": "Approximate DP" if guarantee.delta else "Pure DP",
@@ -120,7 +123,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
                 ),
             },
             "privacy_loss": {
-                "privacy_unit": answers["privacy_unit"],
+                **own("privacy_unit"),
                 "privacy_unit_details": _neighbors(release),
                 "number_of_privacy_units": release.n_samples,
                 "privacy_parameters": parameters,
@@ -128,11 +131,9 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
             },
             "deployment_model": {
                 "model_name": "Central",
-                "trust_assumptions": answers["trust_assumptions"],
-                "actors": answers["actors"],
+                **own("trust_assumptions", "actors"),
                 "release_type": "One release",
-                "release_type_details": answers["release_type_details"],
-                "data_source_type": answers["data_source_type"],
+                **own("release_type_details", "data_source_type"),
                 "access_type": "Non-interactive",
             },
             "implementation": {
