@@ -248,19 +248,65 @@ class TableCells:
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
         logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
-        table, known = replace(table, column=book.read(table.cells)), {book.outcome, *outcomes}
-        counted = {name: _cells(table, name, book, named, known) for name in table.names}
-        counts, seen, odd = ({name: own[place] for name, own in counted.items()} for place in range(3))
-        return cls(book, named, known, counts, seen, odd, Counter(table.damage))
+        table, none = replace(table, column=book.read(table.cells)), dict[str, Counter[str]]()
+        made = cls(book, named, {book.outcome, *outcomes}, none, none, none, Counter(table.damage))
+        columns = {name: made._counted(table, name) for name in table.names}
+        counts, seen, odd = ({name: own[place] for name, own in columns.items()} for place in range(3))
+        return replace(made, counts=counts, seen=seen, odd=odd)
 
     def __add__(self, other: TableCells) -> TableCells:
         """Cell counts of the rows of both."""
         counts = {name: own + other.counts[name] for name, own in self.counts.items()}
         seen, odd = (
-            {name: Counter(dict(islice((own + more[name]).items(), _KEPT))) for name, own in first.items()}
+            {name: _first(own + more[name]) for name, own in first.items()}
             for first, more in ((self.seen, other.seen), (self.odd, other.odd))
         )
         return replace(self, counts=counts, seen=seen, odd=odd, damage=self.damage + other.damage)
+
+    def _declared(self, name: str) -> tuple[str, tuple[str, ...], str]:
+        """Declared kind of a column, the labels that it may hold, and what is said of any other cell."""
+        book, weights = self.book, self.book.sampling_weights
+        if name in book.levels:
+            return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
+        if name == book.treatment.column:
+            arms = book.treatment.labels[::-1]
+            known = (
+                f"none of {', '.join(arms[::-1])}"
+                if book.treatment.levels
+                else f"neither {' nor '.join(arms)}"
+            )
+            which = "them" if book.treatment.levels else "both"
+            return "treatment", arms, f"{known}; declare {which} under [treatment]"
+        if weights is not None and name == weights.column:
+            return "sampling weight", (), f"no number: counts as {weights.missing:g}"
+        if name in self.ranges or name in self.outcomes:
+            kind = "outcome" if name in self.outcomes else "number"
+            return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
+        if book.unit is not None and name == book.unit.column:
+            return "person", (), ""
+        return "unit" if name in book.no_covariates else "-", (), ""
+
+    def _counted(self, table: Table, name: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
+        """Cells of a column by kind, its labels, and those that nothing declares."""
+        texts = labels(cells := table.cells(name), name)
+        seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
+        of = dict(zip(distinct := list(seen), numbers_or_nan(distinct, "") if distinct else (), strict=True))
+        counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
+        counts["numbers"] = sum(seen[cell] for cell, number in of.items() if not np.isnan(number))
+        counts["dates"] = sum(seen[cell] for cell in distinct if _DATE.fullmatch(cell))
+        declared, known, _ = self._declared(name)
+        if known:
+            odd.update({cell: times for cell, times in seen.items() if cell not in known})
+        elif declared not in ("-", "unit", "person"):
+            pair, weights = self.ranges.get(name), self.book.sampling_weights
+            values = numbers_or_nan(cells, name)
+            if declared == "sampling weight" and weights is not None:
+                pair = 0.0, weights.largest
+            odd.update(cell for cell, number in zip(texts, values, strict=True) if cell and np.isnan(number))
+            low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
+            counts["outside"] = int(np.sum((values < low) | (values > high)))
+        counts["odd"] = odd.total()
+        return counts, _first(seen), _first(odd)
 
     def notes(self) -> list[str]:
         """Notes on what could not be read of the file."""
@@ -288,7 +334,7 @@ class TableCells:
 
     def _column(self, name: str) -> dict[str, Any]:
         book, counts, odd = self.book, self.counts[name], self.odd[name]
-        declared, known, note = _declared(name, book, self.ranges, self.outcomes)
+        declared, known, note = self._declared(name)
         facts = {"name": name, "declared": declared, "holds": self.holds(name), "missing": counts["missing"]}
         facts |= {"odd": counts["odd"], "outside": counts["outside"]}
         if declared == "-":
@@ -353,61 +399,12 @@ class TableCells:
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
-def _declared(
-    name: str, book: Codebook, ranges: Mapping[str, Any], outcomes: Collection[str | None]
-) -> tuple[str, tuple[str, ...], str]:
-    """Declared kind of a column, the labels that it may hold, and what is said of any other cell."""
-    arms, weights = book.treatment.labels[::-1], book.sampling_weights
-    if name == book.treatment.column and name not in book.levels:
-        known = f"neither {' nor '.join(arms)}; declare both under [treatment]"
-        if book.treatment.levels:
-            known = f"none of {', '.join(arms[::-1])}; declare them under [treatment]"
-        return "treatment", arms, known
-    if name in book.levels:
-        return "levels", tuple(str(level) for level in book.levels[name]), "no declared level"
-    if weights is not None and name == weights.column:
-        return "sampling weight", (), f"no number: counts as {weights.missing:g}"
-    if name in ranges or name in outcomes:
-        kind = "outcome" if name in outcomes else "number"
-        return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
-    if book.unit is not None and name == book.unit.column:
-        return "person", (), ""
-    return "unit" if name in book.no_covariates else "-", (), ""
-
-
 def _as_numbers(name: str) -> str:
     return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
 
 
-def _cells(
-    table: Table,
-    name: str,
-    book: Codebook,
-    ranges: Mapping[str, Any],
-    outcomes: Collection[str | None],
-) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Cells of a column by kind, its labels, and those that nothing declares."""
-    texts = labels(cells := table.cells(name), name)
-    seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
-    distinct = list(seen)
-    numbers = dict(zip(distinct, numbers_or_nan(distinct, "") if distinct else (), strict=True))
-    counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
-    counts["numbers"] = sum(seen[cell] for cell, number in numbers.items() if not np.isnan(number))
-    counts["dates"] = sum(seen[cell] for cell in distinct if _DATE.fullmatch(cell))
-    declared, known, _ = _declared(name, book, ranges, outcomes)
-    if known:
-        odd.update({cell: times for cell, times in seen.items() if cell not in known})
-    elif declared not in ("-", "unit", "person"):
-        values, pair = numbers_or_nan(cells, name), ranges.get(name)
-        if declared == "sampling weight":
-            assert book.sampling_weights is not None
-            pair = 0.0, book.sampling_weights.largest
-        odd.update(cell for cell, number in zip(texts, values, strict=True) if cell and np.isnan(number))
-        low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
-        counts["outside"] = int(np.sum((values < low) | (values > high)))
-    counts["odd"] = odd.total()
-    first, wrong = (Counter(dict(islice(cell.items(), _KEPT))) for cell in (seen, odd))
-    return counts, first, wrong
+def _first(counted: Counter[str]) -> Counter[str]:
+    return Counter(dict(islice(counted.items(), _KEPT)))
 
 
 def key(name: str) -> str:

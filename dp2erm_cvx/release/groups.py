@@ -98,7 +98,7 @@ class GroupMean:
 
     @property
     def size(self) -> float:
-        """The same between one record's and 1."""
+        """That share, between one record's and 1."""
         return min(max(self.counted, 1.0 / self.noise.n_samples), 1.0)
 
     @property
