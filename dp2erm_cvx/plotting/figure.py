@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dp2erm_cvx.audit import Verdict
-    from dp2erm_cvx.compare import BoundCurve
+    from dp2erm_cvx.compare import Curves
 
 
 BLUE, ORANGE = "#1f5fa8", "#b35900"
@@ -97,7 +97,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def bound_plot(panels: Sequence[tuple[str, str, Sequence[BoundCurve]]], path: str | Path) -> Figure:
+def bound_plot(panels: Sequence[tuple[str, str, Curves]], path: str | Path) -> Figure:
     """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
 
     A panel is its title, what its curves are over, and the curves, a color each. Raises DeclarationError
@@ -107,9 +107,8 @@ def bound_plot(panels: Sequence[tuple[str, str, Sequence[BoundCurve]]], path: st
     for ax, (title, x_label, curves) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
     ):
-        for k, curve in enumerate(curves):
-            color, style = _FAMILIES[k % len(_FAMILIES)], _STYLES.get(curve.family, {})
-            ax.plot(curve.x, curve.V, color=color, label=curve.family, **style)
+        for k, (family, curve) in enumerate(curves.items()):
+            ax.plot(*curve, color=_FAMILIES[k % len(_FAMILIES)], label=family, **_STYLES.get(family, {}))
         ax.set(xscale="log", yscale="log", xlabel=x_label, ylabel="bound V on the movement of the weights")
         ax.set_title(title, loc="left", fontsize="medium")
         plain(ax)
