@@ -20,6 +20,8 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.model.terms import UP, ReadObjective, gamma
 
+Mask = NDArray[np.bool_]
+
 #: Whether a step of the proved method may do more than bisect; the last word has bisection alone.
 PASSES = (False, True)
 
@@ -128,15 +130,10 @@ def judge_point(
     if missing:
         nu, moved = _absorb(x, missing, (floor, cap), g, nu, (low, high))
         _, error, left_out = objective.gradient(x, moved, smoothing)
-    z = g - nu
-    error = error + 2 * UNIT * np.abs(z)
-    felt = np.where(low, np.maximum(-z, 0.0), np.where(high, np.maximum(z, 0.0), np.abs(z)))
-    r = np.where(low, np.maximum(error - z, 0.0), np.where(high, np.maximum(z + error, 0.0), felt + error))
+    felt, r, error = _residual(g - nu, error, low, high)
     rho, length, least = float(np.linalg.norm(r / np.sqrt(m))), float(np.linalg.norm(r)), float(np.min(m))
     if smoothing > 0:
-        # products, as a power of doubles may raise
-        rho += math.sqrt(rho * rho + 2 * float(left_out))
-        length += math.sqrt(length * length + 2 * least * float(left_out))
+        rho, length = _grown(rho, left_out), _grown(length, least * left_out)
     two = min(length / least, rho / math.sqrt(least)) if least > 0 else math.inf
     one = min(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
     two, one = ((v + abs(missing)) * UP if math.isfinite(v) else math.inf for v in (two, one))
@@ -160,14 +157,24 @@ def judge_groups(
     moved[place, most] += missing
     g, error, left_out = objective.gradient(v, moved, smoothing)
     free = ~(low | high) * count
-    z = g - (np.sum(free * g, axis=-1) / np.sum(free, axis=-1))[:, None]
-    error = error + 2 * UNIT * np.abs(z)
-    r = np.maximum(error + np.where(low, -z, np.where(high, z, np.abs(z))), 0.0)
+    _, r, _ = _residual(g - (np.sum(free * g, axis=-1) / np.sum(free, axis=-1))[:, None], error, low, high)
     rho = np.sqrt(np.sum(np.where(count > 0, count * r**2, 0.0), axis=-1) / m)
     if smoothing > 0:
-        rho = rho + np.sqrt(rho * rho + 2 * left_out)
+        rho = _grown(rho, left_out)
     claim = (rho * math.sqrt(n / m) + missing) * UP
     return np.where(room[place, most] > missing, np.nan_to_num(claim, nan=math.inf), math.inf)
+
+
+def _residual(z: Array, error: Array, low: Mask, high: Mask) -> tuple[Array, Array, Array]:
+    """What of ``g - nu`` no end of the box takes up; the most it can be (Theorem A); the error of ``z``."""
+    error = error + 2 * UNIT * np.abs(z)
+    felt = np.where(low, -z, np.where(high, z, np.abs(z)))
+    return np.maximum(felt, 0.0), np.maximum(felt + error, 0.0), error
+
+
+def _grown(rho: Any, left_out: Any) -> Any:
+    """Theorem D: a residual beside what a smoothing leaves out; products, as powers of doubles may raise."""
+    return rho + np.sqrt(rho * rho + 2 * left_out)
 
 
 @dataclass(eq=False)
@@ -394,7 +401,7 @@ def _project(v: Array, metric: Array, floor: float | Array, cap: float | Array, 
     return np.clip(v + nu[..., None] / metric, floor, cap)
 
 
-def _multiplier(g: Array, low: NDArray[np.bool_], high: NDArray[np.bool_], missing: float) -> float:
+def _multiplier(g: Array, low: Mask, high: Mask, missing: float) -> float:
     """The nu of least residual: the mean of g over the free weights and those on the wrong side."""
     on, nu = ~(low | high), math.nan
     if not np.any(on):

@@ -14,7 +14,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.tree import GROUPS, Affine, Read, Sums, walked
+from dp2erm_cvx.model.tree import GROUPS, Affine, Read, Sums, Walk
 
 #: Covers about 1e6 roundings of sums of numbers that are not negative.
 UP = 1.0 + 1e-9
@@ -279,10 +279,11 @@ class ReadObjective:
     def __init__(
         self, objective: Any, weights: Any, params: Mapping[str, Any], eigenvalue_floor: float | None = None
     ) -> None:
-        terms, outer = walked(objective, weights, params, eigenvalue_floor)
+        walk = Walk(objective, weights, params, eigenvalue_floor)
+        outer = walk.outer
         self.n = self.total = weights.size
         self.params, n = params, weights.size
-        self.terms = [ReadTerm(term, n, outer) for term in terms]
+        self.terms = [ReadTerm(term, n, outer) for term in walk.terms]
         self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
         self.offset = Sums(outer, outer.col < 0, outer.row, 1)
         self.count = outer.count + self.direct.most + 2

@@ -101,31 +101,27 @@ class Sums:
 Read = tuple[str, Affine, int, Any]
 
 
-def walked(
-    objective: Any, weights: Any, parameters: Mapping[str, Any], eigenvalue_floor: float | None = None
-) -> tuple[list[Read], Affine]:
-    """Terms of a convex objective of ``weights``, a Variable (n,), and the affine function of their outputs.
+class Walk:
+    """One walk over a convex objective of ``weights``, a Variable (n,).
 
-    Arguments and errors are those of :class:`~dp2erm_cvx.model.terms.ReadObjective`.
+    ``terms`` are those that it met, ``outer`` is the affine function of their outputs. Arguments and errors
+    are those of :class:`~dp2erm_cvx.model.terms.ReadObjective`.
     """
-    objective = cp.Constant(0) + objective
-    if not objective.is_scalar() or not objective.is_convex():
-        raise ProgramError("the objective is not a convex number by the rules of CVXPY")
-    walk = _Walk(weights, parameters, eigenvalue_floor)
-    outer = walk.read(objective, inside=False)
-    return walk.terms, outer
 
-
-class _Walk:
-    """The state of one walk: where the data begin, and the terms that it met."""
-
-    def __init__(self, weights: Any, parameters: Mapping[str, Any], floor: float | None) -> None:
+    def __init__(
+        self, objective: Any, weights: Any, parameters: Mapping[str, Any], floor: float | None = None
+    ) -> None:
+        objective = cp.Constant(0) + objective
+        if not objective.is_scalar() or not objective.is_convex():
+            raise ProgramError("the objective is not a convex number by the rules of CVXPY")
         self.weights, self.floor, self.outputs = weights, floor or 0.0, weights.size
         begins = np.cumsum([1, *(datum.size for datum in parameters.values())])
         self.begin = {datum.id: at for datum, at in zip(parameters.values(), begins, strict=False)}
         self.terms: list[Read] = []
+        self.outer = self.read(objective, inside=False)
 
     def read(self, e: Any, *, inside: bool) -> Affine:
+        """The affine function of weights, data and outputs of terms that an expression is."""
         rows = np.arange(e.size)
         if not e.parameters() and e.is_constant():
             # its double is the definition
