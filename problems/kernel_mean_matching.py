@@ -31,7 +31,7 @@ from dp2erm_cvx.program import (
     setting,
 )
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.kernel_stage import refuse_gram
+from dp2erm_cvx.program.kernel_stage import refuse_matrix
 from dp2erm_cvx.program.kernels import CHOICES, Kernel, MatchingModel, PublicSample
 from dp2erm_cvx.program.stage import declared_choice
 from dp2erm_cvx.public import public_size
@@ -102,14 +102,14 @@ class KernelMeanMatching(FirstStage):
 
     def model(self, records: Records) -> MatchingModel:
         source, target = self.samples(records)
-        refuse_gram(len(source))
+        refuse_matrix(len(source))
         n, samples = records.n_samples, (records.covariates[source], target)
         error = self.kernel.entry_error(records.domain.features_bound, records.n_features)
         return MatchingModel(self.kernel, samples, n * self.ridge, source, n, error)
 
     def certified_error(self, universe: Universe) -> float | None:
         n, bound = universe.n_samples, universe.domain.features_bound
-        refuse_gram(n)
+        refuse_matrix(n)
         rows = n if self.target is None else len(self.target.X)
         # in units of sqrt(m) C n the model counts an entry 6 times, 4 for K and 2 for c, whose sum over the
         # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given

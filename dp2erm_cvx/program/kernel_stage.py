@@ -26,8 +26,8 @@ from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 
-#: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
-#: and two products.
+#: Matrices of doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection and two
+#: products, of n x n; as many at most of the features of all records, which count twice.
 COPIES = 6
 #: Seconds of a solve over n^3, measured at the default ridge on one core, and those of a solve that is long.
 _SECONDS, _LONG = 5e-10, 10.0
@@ -95,7 +95,7 @@ class KernelFirstStage(FirstStage):
         Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
         """
         if self.kernel.n_features(records.n_features) is None:
-            refuse_gram(records.n_samples)
+            refuse_matrix(records.n_samples)
         F, treated = self.kernel.features(records.covariates), records.a[:, None]
         data: dict[str, Value] = {"F0": (1 - treated) * F, "F1": treated * F}
         data |= {"target": F.sum(axis=0) / (2 if self.pooled else 1), "curvature": len(F) * self.mu}
@@ -121,8 +121,7 @@ class KernelFirstStage(FirstStage):
 
     def certified_error(self, universe: Universe) -> float | None:
         bound, k = universe.domain.features_bound, self.kernel.n_features(universe.n_features)
-        if k is None:
-            refuse_gram(universe.n_samples)
+        refuse_matrix(universe.n_samples, self._few(universe.n_samples, universe.n_features))
         return kernel_weights_error(
             universe.n_samples,
             kernel_bound=self.kernel.bound(bound),
@@ -138,25 +137,26 @@ class KernelFirstStage(FirstStage):
             return None
         return (
             f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
-            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {seconds:,.0f} seconds "
+            f"{COPIES * 8.0 * n**2 / 1e9:,.1f} GB (as n^2), and a solve some {seconds:,.0f} seconds "
             "(as n^3), more at a smaller ridge"
         )
 
     def model(self, records: Records) -> KernelModel:
         """The declared objective: by features where they are few, else by a Gram matrix.
 
-        Raises DeclarationError where the Gram matrix does not fit into memory.
+        Raises DeclarationError where they do not fit into memory.
         """
         n, share, kernel = records.n_samples, self.target_share, self.kernel
         settings = n * self.mu, self.feasible(records), 1.0 if self.pooled else 0.5
         error = kernel.entry_error(records.domain.features_bound, records.n_features)
-        if k := self._few(n, records.n_features):
+        k = self._few(n, records.n_features)
+        refuse_matrix(n, k)
+        if k is not None:
             F = np.concatenate(records.rows(self._features).each())
             sign = np.where(np.concatenate(records.rows(attrgetter("a")).each()) == 1, 1.0, -1.0)[:, None]
             # "1 within an arm, alpha - 1 across" has eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
             G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
             return FactoredKernelModel(G, F @ (share * column_sums(F)), *settings, error + _product_error(k))
-        refuse_gram(n)
         K = kernel.cross(records.covariates, records.covariates)
         Q = np.where(records.a[:, None] == records.a, 1.0, self.alpha - 1.0) * K
         return KernelModel(Q, share * K.sum(axis=1), *settings, error)
@@ -196,18 +196,15 @@ class MomentWeights(BalancedStage, KernelFirstStage):
         return BalanceKernel(self.balance, self.number("constant"))
 
 
-def refuse_gram(n_samples: int) -> None:
-    """Raise DeclarationError where a Gram matrix of ``n_samples`` records and its copies do not fit."""
-    needed, there = _gram_bytes(n_samples), _memory()
+def refuse_matrix(n_samples: int, k: int | None = None) -> None:
+    """Raise DeclarationError where a Gram matrix, or one of k features, and its copies do not fit."""
+    needed, there = COPIES * 8.0 * n_samples * (n_samples if k is None else 2 * k), _memory()
     if needed > there:
+        matrix = "a Gram matrix" if k is None else f"a matrix of {k} features"
         raise DeclarationError(
-            f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
+            f"n = {n_samples:,}: {matrix} with its working copies needs {needed / 1e9:,.1f} GB, this "
             f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
         )
-
-
-def _gram_bytes(n_samples: int) -> float:
-    return COPIES * 8.0 * float(n_samples) ** 2
 
 
 def _product_error(k: int | None) -> float:

@@ -96,6 +96,10 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypa
     model = PrivateTwoStageERM(DOMAIN, Budget(1.0), reference_program("mmd", ridge=10.0))
     with pytest.raises(DeclarationError, match="RandomFourier"):
         model.plan(5000, 10)  # before any record is read
+    for n, kernel in ((5000, RandomFourier(1.0, 2000)), (10**6, RandomFourier(1.0, 100))):
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0), reference_program("mmd", kernel=kernel))
+        with pytest.raises(DeclarationError, match="a Gram matrix" if n == 5000 else "of 200 features"):
+            model.plan(n, 10)
     assert solve(reference_program("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
 
 
