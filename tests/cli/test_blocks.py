@@ -8,7 +8,7 @@ import dask
 import pytest
 
 from dp2erm_cvx.cli import reading
-from tests.command_line import EFFECT, FIT, done, run, write_files
+from tests.command_line import EFFECT, done, run, write_files
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import csv, parquet  # noqa: E402
@@ -26,18 +26,6 @@ def folder(tmp_path, monkeypatch):
 
 def with_data(words: list[str], name: str, *more: str) -> list[str]:
     return [name if word == "data.csv" else word for word in words] + ["--seed", "1", "--json", *more]
-
-
-@pytest.mark.parametrize(
-    "words", [EFFECT, ["rule", *FIT[1:]], [*FIT, "--second-stage", "arm_means", "--program", "ipw_private"]]
-)
-def test_blocks_release_what_memory_does(words, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.files.PART", 1000)
-    known = json.loads(run(*with_data(words, "data.csv")).stdout)
-    files = [("data.csv", ["--blocks", "always"]), ("data.parquet", ["--blocks", "always"])]
-    for name, more in (*files, ("many", []), ("many/*.parquet", [])):
-        result = run(*with_data(words, name, *more))
-        assert json.loads(result.stdout) == known, result.output
 
 
 def test_blocks_are_audited():

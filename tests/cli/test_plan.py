@@ -7,7 +7,6 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.plan.predict import noise_range
-from dp2erm_cvx.release import Release
 from tests.command_line import EFFECT, FIT, done, run
 
 DECLARED = ["--covariate-bound", "2", "--outcome-bound", "10", "--covariates", "x1", "--epsilon", "2"]
@@ -46,14 +45,6 @@ def test_an_effect_is_planned_with_its_half_width(folder):
     assert told["predicted"]["half_width"] ** 2 == pytest.approx(1.96**2 * plan.study.predicted_error)
     wider = planned("effect", *EFFECT[6:], "--residual-scale", "1", "--plan", "500")
     assert wider["predicted"]["half_width"] > told["predicted"]["half_width"]
-
-
-@pytest.mark.parametrize("words", [["--split", "0.7"], ["--arithmetic", "assumed"]])
-def test_a_plan_is_of_the_release_that_follows(folder, words):
-    released = done(*FIT, *words, "--json")
-    theta = Release.from_json(released.stdout).mechanism
-    (step,) = (one for one in planned(*FIT, *words, "--plan", "200")["steps"] if one["step"] == "theta")
-    assert (step["scale"], step["theorem"]) == (theta.scale, theta.theorem)
 
 
 def test_no_data_are_read_and_nothing_is_written(folder):

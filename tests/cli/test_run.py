@@ -77,19 +77,6 @@ def charged():
     return Ledger("book.db").account("trial").receipts
 
 
-def test_a_study_answers_what_its_questions_alone_would(folder):
-    result = done("run", "study.toml", "data.csv", "--seed", "5", "--json")
-    both, domain = json.loads(result.stdout), load_domain("study.toml")
-    data = Dataset.read("data.csv", treatment="a", outcome="y")
-    parts = {"average": Budget(3 * 0.5 * (1 - 1e-12)), "rule": Budget(3 * 0.5 * (1 - 1e-12))}
-    effect = PrivateEffect(domain, parts["average"], residual_scale=0.5, seed=5)
-    rule = PrivateRule(domain, parts["rule"], outcome_scale=1.0, seed=6)
-    assert both["average"]["released"] == list(effect.fit(data.X, data.a, data.y).release_.released)
-    assert both["rule"]["theta"] == list(rule.fit(data.X, data.a, data.y).release_.theta)
-    for name, release in both.items():
-        assert json.loads((folder / "releases" / f"{name}.json").read_text()) == release
-
-
 @pytest.mark.parametrize(("setting", "choice"), [("where", {"g": "b"}), ("by", "g")])
 def test_a_question_counts_its_own_records(folder, setting, choice):
     lines = Path("data.csv").read_text().splitlines()
