@@ -209,7 +209,8 @@ def _whole(share: Array, amount: Array) -> Array:
 _Raw = tuple[Array, NDArray[np.int64], Array]
 
 
-def _directions(rng: np.random.Generator, m: int, d: int) -> Array:
+def directions(rng: np.random.Generator, m: int, d: int) -> Array:
+    """Random unit vectors (m, d)."""
     return _unit(rng.normal(size=(m, d)))
 
 
@@ -228,22 +229,22 @@ def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
         cloud = "one-sided" if rng.random() < 0.5 else "anywhere"
     if cloud == "collinear":
         at = rng.choice([-1.0, 1.0], m) * np.where(rng.random(m) < 0.5, 1.0, rng.random(m))
-        points = at[:, None] * _directions(rng, 1, d)
+        points = at[:, None] * directions(rng, 1, d)
     elif cloud == "corners":  # of a cube: orthogonal ones are alike to no kernel
         points = rng.integers(-1, 2, (m, d)).astype(np.float64)
         points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
     else:
-        points = _directions(rng, m, d) * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
+        points = directions(rng, m, d) * np.where(rng.random((m, 1)) < 0.6, 1.0, rng.random((m, 1)))
     arm, k, share = rng.integers(0, 2, m), int(rng.integers(1, CLUSTERS + 1)), np.zeros(CLUSTERS)
     share[:k] = rng.dirichlet(np.full(k, 10.0 ** rng.uniform(-1.0, 1.0)))
     points, arm = np.roll(points, 2, axis=0), np.roll(arm, 2)  # drawn with the common kinds first
     ends = np.array([[1.0], [-1.0]])
     if cloud == "one-sided":  # common records in a half-space; the changed one crosses
-        (u,) = _directions(rng, 1, d)
+        (u,) = directions(rng, 1, d)
         points *= np.where(points @ u < 0, -1.0, 1.0)[:, None]
         points[:2] = ends * u
     if family == "separable":  # arms on either side of a hyperplane
-        side = np.where((points @ _directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
+        side = np.where((points @ directions(rng, 1, d)[0]) * (2 * arm - 1) < 0, -1.0, 1.0)
         points[2:] *= side[2:, None]
     elif family == "nearly empty":
         arm[2:] = int(rng.integers(0, 2))
@@ -252,7 +253,7 @@ def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
     elif family == "jump":  # with a flip, along the coefficient that the others ask for
         pull = (share * (2 * arm[2:] - 1)) @ points[2:]
         size = float(np.linalg.norm(pull))
-        u = pull / size if size > 0 else _directions(rng, 1, d)[0]
+        u = pull / size if size > 0 else directions(rng, 1, d)[0]
         points[:2] = rng.choice([-1.0, 1.0]) * ends * u
         points[:2] += 0.3 * rng.random() * rng.normal(size=(2, d))
         arm[1] = 1 - arm[0]
@@ -261,7 +262,7 @@ def _start(family: str, rng: np.random.Generator, d: int) -> _Raw:
 
 def _across(rng: np.random.Generator, d: int) -> _Raw:
     """Records along u and a few against it, both split sideways; one jumps between the sides."""
-    u, v = _directions(rng, 2, d)
+    u, v = directions(rng, 2, d)
     along, against, split, spread = rng.random(4)
     ends = np.array([[split], [-split]]) * v + along * u, np.array([[spread], [-spread]]) * v - against * u
     points = np.array([*ends[0], *ends[1], v - rng.random() * u, -v - rng.random() * u])
@@ -340,11 +341,11 @@ def _drawn(universe: Universe, rng: np.random.Generator) -> Pairs:
     R, B = universe.domain.features_bound, universe.domain.outcome_bound
     kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
     m = kinds + 2
-    (u,) = _directions(rng, 1, k)
+    (u,) = directions(rng, 1, k)
     sign = rng.choice([-1.0, 1.0], size=m)
     a = (rng.random(m) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(np.int64)
     where = (
-        _directions(rng, m, k),
+        directions(rng, m, k),
         rng.uniform(-1, 1, size=(m, 1)) * u,
         sign[:, None] * u,
         np.zeros((m, k)),

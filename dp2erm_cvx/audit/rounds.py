@@ -1,15 +1,24 @@
-"""The looks of a stability audit: each tries one kind of neighbor; the worst pairs are solved in full."""
+"""Looks of a stability audit: neighbors of given data, or of datasets of few kinds of records.
+
+One record of a dataset is replaced, weights are solved for side by side, and the worst pairs in full.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import (
     Claim,
+    Interval,
+    Movement,
     NeighborPair,
     Quantity,
     SolverCheck,
@@ -17,30 +26,207 @@ from dp2erm_cvx.audit.movement import (
     check,
     resolve,
 )
-from dp2erm_cvx.audit.neighbors import Base, Replacement
-from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, _directions
+from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore, in_json
 from dp2erm_cvx.audit.surrogates import Surrogate
+from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+from dp2erm_cvx.solve.solving import TOLERANCE
 
-#: The name of the search over base datasets.
-BASE = "base"
+#: Ways to choose a neighbor of given data, and the search over base datasets.
+STRATEGIES, BASE = ("random", "held-out", "extreme", "flips", "each", "ascent"), "base"
 #: Neighbors of one dataset in a look; those among which an ascent begins; looks per drawn dataset.
 CHUNK, SCREENED, STAY = 100, 20, 4
 #: One in so many neighbors is solved again by the named solver; pairs by which a fast surrogate is compared.
 CHECKED, _SAMPLE = 100, 7
 #: Pairs that are kept by every quantity.
 KEPT = 10
-#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
-#: are cheap, and where each takes two full solves.
-CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
-#: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
-_AGAIN = (False, True)
+#: Records that the direction of largest spread is taken from.
+_SPREAD = 100_000
 
-#: Draws a dataset.
-Source = Callable[[np.random.Generator], Records]
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an ``arm``."""
+
+    index: int
+    covariates: Array
+    arm: int
+    origin: str
+    base: int = 0
+
+
+class Base:
+    """One dataset, its weights, and the directions in which its fitted coefficient points."""
+
+    def __init__(
+        self, program: FirstStage, universe: Universe, records: Records, pool: Any = None, index: int = 0
+    ) -> None:
+        self.universe, self.records, self.pool, self.index = universe, records, pool, index
+        #: Treatments (n,): of every record what is asked in any order, held like its weight.
+        self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
+        self.treated = int(np.sum(self.arms))
+        instance = program.instance(records)
+        solution = solve(instance, throw=False)
+        self.neighborhood = Neighborhood(program, records, (instance, solution.point))
+        self.weights = solution.value
+        self.radius = solution.certificate.output_radius
+        self.directions = self._directions(solution.point)
+
+    def _directions(self, point: Array) -> list[Array]:
+        """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
+        n, k = self.records.n_samples, self.records.n_features
+        some = self.records.at(np.arange(min(n, _SPREAD))).covariates
+        directions = []
+        if len(point) in (k, k + 1, 2 * (k + 1)):
+            # one coefficient or one per arm, behind that of a constant if there is one
+            parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
+            directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
+        if 0 < self.treated < n:
+            sums = tree_sum(self.records.blocks.map(_sums_by_arm))
+            directions.append(sums[1] / self.treated - sums[0] / (n - self.treated))
+        directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
+        return [u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12]
+
+    @cached_property
+    def by_weight(self) -> NDArray[np.int64]:
+        """The records, lightest first."""
+        return np.argsort(self.weights)
+
+    def pair(self, change: Replacement) -> NeighborPair | None:
+        """The two datasets, or None where the neighbor leaves the universe."""
+        inside, one = self._replacements([change])
+        return NeighborPair(self.records, one.neighbor(0), change.index, change.origin) if inside else None
+
+    def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
+        """Changes with their certified movements, solved side by side; no weights are held.
+
+        Without those that leave the universe and those that have no certified weights.
+        """
+        inside, replacements = self._replacements(changes)
+        reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
+        moves = []
+        for part in self.neighborhood.solve(replacements, reading):
+            sums, largest, own = part.values
+            for k in np.flatnonzero(np.isfinite(part.radius)):
+                change = inside[part.first + int(k)]
+                ends = float(self.weights[change.index]), float(own[k])
+                read = reading.intervals(sums[k], largest[k], ends, float(part.radius[k]))
+                moves.append((change, read))
+        return moves
+
+    def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
+        """Pairs of those changes with their datasets and weights: for a few."""
+        inside, replacements = self._replacements(changes)
+        pairs = []
+        for part in self.neighborhood.solve(replacements):
+            for k in map(int, np.flatnonzero(np.isfinite(part.radius))):
+                change, second = inside[part.first + k], replacements.neighbor(part.first + k)
+                pair = NeighborPair(self.records, second, change.index, change.origin)
+                end = part.values[0][k], float(part.radius[k])
+                pairs.append(pair.moved((self.weights, self.radius), end))
+        return pairs
+
+    def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
+        """The changes that stay in the universe."""
+        inside = [change for change in changes if self._stays(change)]
+        points = [self.universe.domain.inside(change.covariates) for change in inside]
+        X = np.array(points).reshape(len(inside), self.universe.n_features)
+        arms = np.array([change.arm for change in inside], dtype=np.int64)
+        new = records_at(self.universe.domain, X, arms)
+        index = np.array([change.index for change in inside], dtype=np.int64)
+        return inside, Replacements(self.records, index, new.X, new.a)
+
+    def _stays(self, change: Replacement) -> bool:
+        old = int(self.arms[change.index])
+        if not self.universe.flips and change.arm != old:
+            return False
+        treated = self.treated - old + change.arm
+        floor = self.universe.domain.arm_floor or 0
+        return min(treated, self.records.n_samples - treated) >= floor
+
+    def propose(self, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
+        """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
+
+        "each" takes the records in turn and sends each to the far end of a coefficient with the other
+        treatment; "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners
+        or random. The records that points are made of are read in one pass.
+        """
+        drawn = [_drawn(self, strategy, chunk * size + k, rng) for k in range(size)]
+        rows = self.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
+        return [
+            Replacement(j, point(row), arm, strategy, self.index)
+            for ((j, arm), _, point), row in zip(drawn, rows, strict=True)
+        ]
+
+    def ascend(
+        self, start: Replacement, step: float, solves: int, rng: np.random.Generator
+    ) -> tuple[Replacement, int]:
+        """Where an evolution strategy on the covariates of the changed record ends, and the solves it took.
+
+        ``step`` is its first one, in radii of the ball.
+        """
+        domain = self.universe.domain
+
+        def placed(u: Array) -> list[Replacement]:
+            points = (domain.inside(domain.features_bound * point) for point in u)
+            return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
+
+        def height(u: Array) -> Array:
+            changes = placed(u)
+            reached = {id(change): movement[Quantity.V].low for change, movement in self.moved(changes)}
+            return np.array([reached.get(id(change), np.nan) for change in changes])
+
+        climb = start.covariates / domain.features_bound, step, solves
+        ((best, _, spent),) = evolve(lambda tried: [height(u) for _, u in tried], [climb], rng)
+        return placed(best[None])[0], spent
+
+
+def _sums_by_arm(records: Records) -> Array:
+    return np.array([records.covariates[records.a == arm].sum(axis=0) for arm in (0, 1)])
+
+
+#: Which record becomes of which arm, the record whose covariates are asked for, and the point they make.
+_Drawn = tuple[tuple[int, int], int, Callable[[Array], Array]]
+
+
+def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> _Drawn:
+    n, d = base.records.n_samples, base.universe.n_features
+    a, r, by_weight = base.arms, base.universe.domain.features_bound, base.by_weight
+    heavy = by_weight[-1 - int(rng.integers(max(1, n // 20)))]
+    light = by_weight[int(rng.integers(max(1, n // 20)))]
+    j = int(rng.choice([heavy, light, rng.integers(n)]))
+    arm = int(rng.integers(0, 2)) if base.universe.flips else int(a[j])
+    u = base.directions[int(rng.integers(len(base.directions)))]
+    point = r * rng.choice([-1.0, 1.0]) * u
+    if strategy == "random":
+        point = rng.normal(size=d)
+        point *= r * rng.random() ** (1 / d) / np.linalg.norm(point)
+    elif strategy == "held-out":
+        k = int(rng.integers(n if base.pool is None else len(base.pool)))
+        if base.pool is None:
+            return (j, arm), k, np.copy
+        point = base.pool[k]
+    elif strategy == "flips":
+        return (j, 1 - int(a[j])), j, np.copy
+    elif strategy == "each":
+        j = number % n
+        arm = 1 - int(a[j]) if base.universe.flips else int(a[j])
+        sign = (2 * int(a[j]) - 1) * (2 * arm - 1)
+        return (j, arm), j, lambda row: (r if sign * float(row @ u) < 0 else -r) * u
+    elif rng.random() < 0.3:
+        point = rng.choice([-1.0, 1.0], d) * r / np.sqrt(d)
+    elif rng.random() < 0.3:
+        return (j, arm), j, lambda row: -row * r / np.linalg.norm(row) if np.any(row) else point
+    return (j, arm), j, lambda row: point
+
+
+#: One dataset, or what draws them.
+Source = Records | Callable[[np.random.Generator], Records]
 #: A pair that is kept: of few kinds of records, or a change of one dataset.
 Kept = Pairs | Replacement
 
@@ -49,7 +235,7 @@ Kept = Pairs | Replacement
 class Rounds:
     """Looks of one strategy each, in turns of their ``names``.
 
-    ``source`` draws the datasets whose neighbors are tried, None for the search over base datasets alone.
+    ``source`` is the dataset whose neighbors are tried, None for the search over base datasets alone.
     ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves one in
     so many neighbors again. ``few`` records are those that the declared problem takes. ``digest`` is by what
     a checkpoint knows the data.
@@ -73,7 +259,7 @@ class Rounds:
         # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         self.surrogate = Surrogate.of(self.program, small, sample) if BASE in self.names else None
-        self._base: tuple[int, Base] | None = None
+        self._base: Base | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # a worker draws its own: the weights of a dataset are cheaper than sending them
@@ -83,10 +269,8 @@ class Rounds:
         """The whole search. Raises DataError for a checkpoint of another audit."""
 
         def most(number: int) -> int:
-            if self.surrogate is None or self.names[number % len(self.names)] != BASE:
-                return CHUNK
-            starts, refined, evaluations = COSTLY if self.surrogate.exact else CHEAP
-            return starts + (refined + len(_AGAIN)) * evaluations
+            based = self.surrogate is not None and self.names[number % len(self.names)] == BASE
+            return self.surrogate.most if self.surrogate is not None and based else CHUNK
 
         call = {
             "program": [self.program.name, self.program.settings()],
@@ -128,7 +312,7 @@ class Rounds:
         quantity = turns[number % len(turns)] or claimed[number // len(turns) % len(claimed)]
         known = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
         with np.errstate(all="ignore"):
-            ends, spent = _climb(self.surrogate, quantity, known, room, rng)
+            ends, spent = self.surrogate.climb(quantity, known, room, rng)
             moved = self.surrogate.movements(ends)
         gain = Gain(spent, counts={"scouted": spent})
         for k in range(len(ends)):
@@ -138,7 +322,8 @@ class Rounds:
         return gain
 
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
-        index = 0 if self._fixed else number // STAY
+        # of one dataset all looks, of those that are drawn a few each
+        index, chunk = (0, number) if isinstance(self.source, Records) else divmod(number, STAY)
         base, ascent = self.base(index), name == "ascent"
         elite = [one for one in state.pairs(Quantity.V) if isinstance(one, Replacement) and one.base == index]
         tried, step, moved, start = 0, 0.1, [], None
@@ -146,7 +331,7 @@ class Rounds:
             start = elite[min(int(rng.geometric(0.5)), len(elite)) - 1]
         else:
             tried, step = min(SCREENED if ascent else CHUNK, room), 0.3
-            moved = base.moved(base.propose(name, number if self._fixed else number % STAY, tried, rng))
+            moved = base.moved(base.propose(name, chunk, tried, rng))
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
         if ascent and start is not None and tried < room:
             end, solves = base.ascend(start, step, room - tried - 1, rng)
@@ -167,22 +352,16 @@ class Rounds:
             gain.pairs.append(({what.value: interval.low for what, interval in movement.items()}, change))
         return gain
 
-    @property
-    def _fixed(self) -> bool:
-        """True if every draw is the same dataset."""
-        return self.source is not None and self._drawn(0) is self._drawn(1)
-
-    def _drawn(self, index: int) -> Records:
-        """Dataset ``index`` of the data or the generator."""
-        assert self.source is not None
-        return self.source(np.random.default_rng([self.seed, index]))
-
     def base(self, index: int) -> Base:
-        """Dataset ``index`` with its weights."""
-        if self._base is None or self._base[0] != index:
-            records = self._drawn(index)
-            self._base = (index, Base(self.program, self.universe, records, self.pool, index))
-        return self._base[1]
+        """Dataset ``index`` of the generator, or the only one, with its weights."""
+        source = self.source
+        assert source is not None
+        if self._base is None or self._base.index != index:
+            drawn = (
+                source if isinstance(source, Records) else source(np.random.default_rng([self.seed, index]))
+            )
+            self._base = Base(self.program, self.universe, drawn, self.pool, index)
+        return self._base
 
     def pair(self, known: Kept) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
@@ -222,64 +401,3 @@ class Rounds:
             int(state.counts.get("unsolved", 0)) + last.unsolved,
         )
         return tuple(verdicts), tuple(resolved), checked
-
-
-def _climb(
-    surrogate: Surrogate, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
-) -> tuple[Pairs, int]:
-    """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
-
-    Some of the ``known`` pairs of earlier rounds are refined again, with small steps.
-    """
-    universe = surrogate.universe
-    number, refined, evaluations = COSTLY if surrogate.exact else CHEAP
-    starts = Pairs.starts(universe, min(number, budget), rng)
-    spent = len(starts)
-    values = np.nan_to_num(surrogate.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
-    highest = np.argsort(-values, kind="stable")[:refined]
-    steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
-    chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
-    for anew in _AGAIN if known else ():
-        pair = known[int(rng.integers(len(known)))]
-        X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
-        if anew:  # another hill: one common kind, and one end of the change, are drawn again
-            kind = int(rng.integers(CLUSTERS))
-            rows = [2 + kind, int(rng.integers(2))]
-            X[0, rows] = universe.domain.features_bound * _directions(rng, 2, X.shape[2])
-            a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
-        elif rng.random() < 0.5:
-            place = int(rng.integers(CLUSTERS + 2))
-            a[0, place] = 1 - a[0, place]
-        chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
-    climbs, left = [], budget - spent
-    free = [_free(universe, start) for start, _ in chosen]
-    for (first, _), (_, step) in zip(free, chosen, strict=True):
-        climbs.append((first, step, min(evaluations, left)))
-        left -= climbs[-1][2]
-
-    def heights(points: list[tuple[int, Array]]) -> list[Array]:
-        moved = surrogate.movements(Pairs.joined([free[k][1](u) for k, u in points]))[quantity]
-        return np.split(moved, np.cumsum([len(u) for _, u in points])[:-1])
-
-    ends = [starts.take(np.array([int(np.argmax(values))]))]
-    for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
-        spent += tried
-        ends.append(free[k][1](best[None]) if np.isfinite(largest) else chosen[k][0])
-    return Pairs.joined(ends), spent
-
-
-def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
-    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs by them."""
-    active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
-    rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
-    d, bound = universe.n_features, universe.domain.features_bound
-
-    def pairs(u: Array) -> Pairs:
-        X = np.repeat(start.X, len(u), axis=0)
-        X[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * bound
-        share = np.zeros((len(u), CLUSTERS))
-        share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
-        return Pairs.admitted(universe, X, np.repeat(start.a, len(u), axis=0), share)
-
-    logs = np.log(np.maximum(start.count[0, active], 0.3))
-    return np.append(start.X[0, rows].ravel() / bound, logs), pairs

@@ -24,8 +24,7 @@ from dp2erm_cvx.audit.movement import (
     claims_of,
     resolve,
 )
-from dp2erm_cvx.audit.neighbors import STRATEGIES
-from dp2erm_cvx.audit.rounds import BASE, Rounds
+from dp2erm_cvx.audit.rounds import BASE, STRATEGIES, Rounds
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
@@ -201,13 +200,13 @@ def audit_stability(
     search = SearchPlan(seconds=60.0) if search is None else search
     domain = universe.domain if isinstance(universe, Universe) else universe
     program = program.resolve(domain)
-    draw: Any = data
-    fixed = None if data is None or callable(data) else records_of(data, domain)
-
-    def source(rng: np.random.Generator) -> Records:
-        return records_of(draw(rng), domain) if fixed is None else fixed
-
-    example = None if data is None else source(np.random.default_rng([search.seed, 0]))
+    source: Any = None
+    if callable(data):
+        draw = data
+        source = lambda rng: records_of(draw(rng), domain)  # noqa: E731
+    elif data is not None:
+        source = records_of(data, domain)
+    example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
     universe = _universe(universe, example)
     refused: dict[str, str] = {}
     if bounds is None:
@@ -228,8 +227,7 @@ def audit_stability(
     if example is not None:  # by which a checkpoint knows its data
         digest = hashlib.sha256(b"".join(example.blocks.map(_hashed))).hexdigest()
     began = time.perf_counter()
-    drawn = None if data is None else source
-    rounds = Rounds(program, universe, claims, names, drawn, pool, search.seed, checking, few, digest=digest)
+    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few, digest=digest)
     state = rounds.explored(search)
     verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
-from dp2erm_cvx.audit.pairs import Pairs, records_at
+from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, directions, records_at
+from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
@@ -32,6 +33,11 @@ Arms = NDArray[np.int64]
 
 #: Entries of covariates of the datasets that are solved at once.
 _TOGETHER = 500_000
+#: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
+#: are cheap, and where each takes two full solves.
+CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
+#: Pairs of earlier rounds that are refined again, and whether a part of them is drawn anew.
+_AGAIN = (False, True)
 
 #: Maps the distinct records of b datasets, m of each, and their counts (b, m) to weights per record (b, m).
 Weights = Callable[[Records, Array], Array]
@@ -99,6 +105,77 @@ class Surrogate:
                 for quantity, values in moves.items():
                     moved[quantity][valid] = values
         return moved
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Starts of a climb, how many of them are refined, and pairs tried in each refinement."""
+        return COSTLY if self.exact else CHEAP
+
+    @property
+    def most(self) -> int:
+        """Pairs that a climb tries at most."""
+        starts, refined, evaluations = self.size
+        return starts + (refined + len(_AGAIN)) * evaluations
+
+    def climb(
+        self, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
+    ) -> tuple[Pairs, int]:
+        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``.
+
+        Some of the ``known`` pairs of earlier rounds are refined again, with small steps.
+        """
+        universe = self.universe
+        number, refined, evaluations = self.size
+        starts = Pairs.starts(universe, min(number, budget), rng)
+        spent = len(starts)
+        values = np.nan_to_num(self.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
+        highest = np.argsort(-values, kind="stable")[:refined]
+        steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
+        chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
+        for anew in _AGAIN if known else ():
+            pair = known[int(rng.integers(len(known)))]
+            X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
+            if anew:  # another hill: one common kind, and one end of the change, are drawn again
+                kind = int(rng.integers(CLUSTERS))
+                rows = [2 + kind, int(rng.integers(2))]
+                X[0, rows] = universe.domain.features_bound * directions(rng, 2, X.shape[2])
+                a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
+            elif rng.random() < 0.5:
+                place = int(rng.integers(CLUSTERS + 2))
+                a[0, place] = 1 - a[0, place]
+            chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
+        climbs, left = [], budget - spent
+        free = [_free(universe, start) for start, _ in chosen]
+        for (first, _), (_, step) in zip(free, chosen, strict=True):
+            climbs.append((first, step, min(evaluations, left)))
+            left -= climbs[-1][2]
+
+        def heights(points: list[tuple[int, Array]]) -> list[Array]:
+            moved = self.movements(Pairs.joined([free[k][1](u) for k, u in points]))[quantity]
+            return np.split(moved, np.cumsum([len(u) for _, u in points])[:-1])
+
+        ends = [starts.take(np.array([int(np.argmax(values))]))]
+        for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
+            spent += tried
+            ends.append(free[k][1](best[None]) if np.isfinite(largest) else chosen[k][0])
+        return Pairs.joined(ends), spent
+
+
+def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
+    """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs by them."""
+    active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
+    rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
+    d, bound = universe.n_features, universe.domain.features_bound
+
+    def pairs(u: Array) -> Pairs:
+        X = np.repeat(start.X, len(u), axis=0)
+        X[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * bound
+        share = np.zeros((len(u), CLUSTERS))
+        share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
+        return Pairs.admitted(universe, X, np.repeat(start.a, len(u), axis=0), share)
+
+    logs = np.log(np.maximum(start.count[0, active], 0.3))
+    return np.append(start.X[0, rows].ravel() / bound, logs), pairs
 
 
 def _known(program: FirstStage, universe: Universe) -> Weights | None:

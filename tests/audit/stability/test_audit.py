@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, rounds
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, surrogates
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -138,7 +138,7 @@ def facts(result):
 
 @pytest.mark.parametrize("source", [None, some_data(30, 2)])
 def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "CHEAP", (30, 1, 30))
+    monkeypatch.setattr(surrogates, "CHEAP", (30, 1, 30))
     call = {"universe": Universe(Domain(2.0, 1.0), 30, 2)}
     if source is not None:
         call["strategies"] = ("flips", "ascent", "base")

@@ -12,8 +12,8 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import NeighborPair
-from dp2erm_cvx.audit.neighbors import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.pairs import Pairs, records_at
+from dp2erm_cvx.audit.rounds import STRATEGIES, Base, Replacement
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
