@@ -35,9 +35,6 @@ OTHER = "other"
 #: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in the norm.
 SWITCH = (-1.0, 1.0)
 
-#: Rows of covariates that are written together.
-_ROWS = 2**11
-
 
 @dataclass(frozen=True)
 class Codebook:
@@ -328,12 +325,7 @@ class Codebook:
             columns.append(np.where(absent, constant, cells) if absent.any() else cells)
         if not columns:
             return np.empty((0, 0))
-        values: NDArray[np.float64] = np.empty((len(columns[0]), len(columns)))
-        for begin in range(0, len(values), _ROWS):  # rows that stay in a cache until the last column
-            own = slice(begin, begin + _ROWS)
-            for k, cells in enumerate(columns):
-                values[own, k] = cells[own]
-        return values
+        return np.column_stack(columns).astype(np.float64, copy=False)
 
     def in_words(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""

@@ -1,8 +1,7 @@
 """Validated arrays (X, a, y) and their readers. Nothing is clipped or scaled here.
 
-What is imputed is by the public rule of a codebook (:meth:`Dataset.coded`).
-The messages of :class:`~dp2erm_cvx.errors.DataError` name rows, columns and values of the private data.
-They are meant for the data holder and are outside the privacy guarantee: do not publish them.
+Messages of :class:`~dp2erm_cvx.errors.DataError` name rows, columns and values of the private data. They are
+for the data holder, outside the privacy guarantee: do not publish them.
 """
 
 from __future__ import annotations
@@ -98,20 +97,18 @@ class Dataset:
             raise DataError(f"column name {brief(twice)} is used twice: names must differ")
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
-        arrays: dict[str, NDArray[Any]] = {
-            "X": to_table(table, columns),
-            "a": _treatments(to_numbers(a, treatment), treatment, self.n_arms),
-            "y": to_numbers(y, outcome),
-        }
-        if self.sampling is not None:
-            arrays["sampling"] = _counts(self.sampling, n_samples)
+        put, arms = object.__setattr__, _treatments(to_numbers(a, treatment), treatment, self.n_arms)
+        arrays: dict[str, Any] = {"X": to_table(table, columns), "a": arms, "y": to_numbers(y, outcome)}
+        if self.sampling is not None:  # (n,) or (n, K)
+            counts = _cells(self.sampling, "sampling", 2 if np.ndim(self.sampling) == 2 else 1, n_samples)
+            arrays["sampling"] = to_numbers(counts.ravel(), "sampling").reshape(counts.shape)
         if self.person is not None:
             arrays["person"] = _persons(self.person, self.persons, n_samples)
-        for array in arrays.values():
-            array.setflags(write=False)
-        fields = {"columns": tuple(columns), "treatment": treatment, "outcome": outcome, **arrays}
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        for field, value in arrays.items():
+            value.setflags(write=False)
+            put(self, field, value)
+        for field, value in (("columns", tuple(columns)), ("treatment", treatment), ("outcome", outcome)):
+            put(self, field, value)
 
     def __repr__(self) -> str:
         # no values: a repr ends up in logs
@@ -182,8 +179,8 @@ class Dataset:
             A :class:`~dp2erm_cvx.domain.Domain` or :class:`~dp2erm_cvx.private_ranges.PrivateRanges` with a
             codebook.
         X
-            A data frame, in which the columns are found by name, or an array with them in their order;
-            sampling weights are found by name alone.
+            A data frame, in which columns are found by name, or an array with them in their order; sampling
+            weights are found by name alone.
         a, y
             (n,) cells of the treatment and of the outcome.
         columns
@@ -199,8 +196,7 @@ class Dataset:
         middles, column = public.middles(len(names)), book.read(table.cells)
         cells = _cells(a, "a", read=as_cells), _cells(y, "y", read=as_cells)
         arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table.cells))
-        outcomes = book.read_as(book.outcome, cells[1], table.cells)
-        outcomes = numbers_or_nan(outcomes, book.outcome or "y")
+        outcomes = numbers_or_nan(book.read_as(book.outcome, cells[1], table.cells), book.outcome or "y")
         covariates = book.covariates(column, names, middles)
         weights = book.sampling_weights
         counts = np.ones(len(arms)) if weights is None else weights.of(column(weights.column))
@@ -250,11 +246,10 @@ class Dataset:
             dataset = cls.from_arrays(X, a, y, columns, n_arms)
         else:
             dataset = replace(X, repeats=None)  # these are all rows of everybody
-        if book is not None:
-            grouped = dataset.sampling is not None and dataset.sampling.ndim == 2
-            lacking = "groups" if book.groups and not grouped else "arms"
-            if lacking == "groups" or dataset.n_arms != n_arms:
-                raise DataError(f"{lacking} are declared, and these records come without any")
+        if book is not None and book.groups and (dataset.sampling is None or dataset.sampling.ndim == 1):
+            raise DataError("groups are declared, and these records come without any")
+        if book is not None and dataset.n_arms != n_arms:
+            raise DataError("arms are declared, and these records come without any")
         refuse_undeclared(public, dataset, dataset.arm_sizes)
         return dataset
 
@@ -397,12 +392,6 @@ def _cells(
     if rows is not None and len(array) != rows:
         raise DataError(f"{name} has {len(array)} values for the {rows} rows of X")
     return array
-
-
-def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
-    """Counts of records, (n,) or (n, K), as finite numbers."""
-    cells = _cells(sampling, "sampling", 2 if np.ndim(sampling) == 2 else 1, n_samples)
-    return to_numbers(cells.ravel(), "sampling").reshape(cells.shape)
 
 
 def _persons(person: Any, persons: int | None, n_rows: int) -> NDArray[np.int64]:

@@ -56,8 +56,8 @@ def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *name
 class BlockedDataset:
     """Raw records in blocks, read again in every pass: never are all of them in memory.
 
-    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given
-    to an estimator in place of X, a and y::
+    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator in place of
+    X, a and y::
 
         data = BlockedDataset.read("records/", treatment="a", outcome="y")
         PrivateEffect(domain, Budget(1.0)).fit(data)
@@ -100,9 +100,7 @@ class BlockedDataset:
     def by_person(self, function: Callable[[Dataset], R]) -> list[R]:
         """``function`` of the rows that count, all those of a person together."""
         book = None if self.coded_by is None else self.coded_by.codebook
-        how: dict[str, Any] = {
-            name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")
-        }
+        how: Any = {name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")}
         make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
         names = ("X", "a", "y", "sampling", "person")
         return list(map(function, _of_persons(self.blocks, make, len(self.columns) + 4, *names)))
@@ -127,9 +125,8 @@ class BlockedDataset:
         Parameters
         ----------
         path
-            Files follow each other by their names. Workers of a cluster have to reach them by these names. A
-            row group has to fit into the memory of a worker. Every pass parses the text of CSV anew, so that
-            Parquet is faster.
+            Files follow each other by their names, by which workers of a cluster have to reach them. A row
+            group has to fit into the memory of a worker. Every pass parses CSV anew: Parquet is faster.
         treatment, outcome
             Names of their columns.
         covariates
@@ -159,13 +156,11 @@ class BlockedDataset:
         Parameters
         ----------
         X
-            (n, p) covariates, in chunks of any lengths. A chunk of rows has to fit into the memory of a
-            worker, with all of its columns.
+            (n, p) covariates. A chunk of rows has to fit into the memory of a worker, with all columns.
         a, y
             (n,) treatments and outcomes. Their chunks may be others than those of X.
         columns
-            Names of the columns of X; None: x1, ..., xp. Where a codebook is declared, covariates and
-            sampling weights are found by these names.
+            Names of the columns of X, by which a codebook finds them; None: x1, ..., xp.
 
         Chunks of unknown length are counted first. Raises DataError for other shapes or names,
         DeclarationError for what is no Dask array.

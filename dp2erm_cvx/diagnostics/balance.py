@@ -163,10 +163,10 @@ def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, 
     if result.inputs.weights is not None:
         weights = result.weights.value
     elif score is not None:
-        own = score.score.at(score.universe, released)
+        own = score.at(score.universe, released)
         parts = own.parts(records, released)
         none, propensity = 0.0 * parts.e, parts.e
-        alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.bound)
+        alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.score_bound)
         weights = np.abs(own.score(alone))
         rows = np.column_stack([records.a - 0.5, np.ones(len(weights)), records.covariates])
         line = np.linalg.lstsq(rows[inside], records.y[inside])[0]

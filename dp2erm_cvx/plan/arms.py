@@ -17,9 +17,9 @@ from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remai
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw
-from dp2erm_cvx.steps.estimands import ArmScores, AverageScore
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
+from dp2erm_cvx.steps.score import ArmScores, AverageScore
 from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def arm_errors(
     propensity is public.
     """
     study, score = plan.study, plan.main
-    nuisances = score.score.at(score.universe, released).nuisances
+    nuisances = score.at(score.universe, released).nuisances
     shares, k = np.array(nuisances.shares), len(nuisances.spreads)
     if study.settings.known is not None:
         return [NO_ERROR] * len(shares), 0.0

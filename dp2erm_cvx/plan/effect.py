@@ -31,18 +31,18 @@ from dp2erm_cvx.public import one_of, public_fraction, public_number, public_siz
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.covariates import CovariateMean
-from dp2erm_cvx.steps.estimands import (
+from dp2erm_cvx.steps.fit import ArmPropensity
+from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
+from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
+from dp2erm_cvx.steps.score import (
     ArmScores,
     AverageScore,
+    EffectScore,
     GroupScore,
     OverlapScore,
     RiskScores,
     TreatedScore,
 )
-from dp2erm_cvx.steps.fit import ArmPropensity
-from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
-from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
-from dp2erm_cvx.steps.score import EffectScore, MeanScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import ColumnRanges, TreatmentRate
 
@@ -212,7 +212,7 @@ class EffectStudy(Pipeline):
         yield from shares_in_turn(steps, self._rest)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         law = self.noise if settings.rows is None else Noise.GAMMA
-        yield MeanScore(noise=law, score=self._score(nuisances, settings))
+        yield replace(self._score(nuisances, settings), noise=law)
 
     def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
         rows, n_arms = settings.rows or Rows.COMMON, len(self.universe.domain.arms)

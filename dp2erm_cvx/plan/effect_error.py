@@ -13,10 +13,9 @@ from scipy import special
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
-from dp2erm_cvx.steps.estimands import AverageScore, OverlapScore, TreatedScore
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, rare
 from dp2erm_cvx.steps.record_map import Rows
-from dp2erm_cvx.steps.score import MeanScore, Released
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Released, TreatedScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import released_mass
 
@@ -112,7 +111,7 @@ def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, Linea
 
     Where the propensity is public nothing is confounded, whatever the regressions are.
     """
-    score = plan.main.score.at(plan.main.universe, released)
+    score = plan.main.at(plan.main.universe, released)
     nuisances = score.nuisances
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
         return None
@@ -315,8 +314,8 @@ def value_error(
     The arms are taken to lie one standard deviation apart there; nothing where the propensity is public.
     """
     step = plan.step("value")
-    assert isinstance(step, MeanScore)
-    nuisances = step.score.at(step.universe, released).nuisances
+    assert isinstance(step, EffectScore)
+    nuisances = step.at(step.universe, released).nuisances
     if nuisances.by_side is None or nuisances.counts is None:
         return NO_ERROR
     study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.by_side[treats]
@@ -396,7 +395,7 @@ def overlap_error(
     size, effect, hessian = fit.scale * spread, np.zeros(3), fit.gamma * np.eye(3)
     for arm, (own, inverse) in enumerate(((1.0 - e, 1.0 - capped), (e, capped))):
         row = np.stack(np.broadcast_arrays(1.0 - arm, arm, size * _NODES))
-        clip = np.minimum(score.residual_bound, score.widening * score.bound * inverse)
+        clip = np.minimum(score.residual_bound, score.widening * score.score_bound * inverse)
         weighted = own / inverse * special.erf(clip / (math.sqrt(2.0) * residual))
         effect += (2 * arm - 1) * row @ (_WEIGHTS * (weighted - 1.0))
         hessian += curvature[arm] * (row * (_WEIGHTS * own)) @ row.T / float(_WEIGHTS @ own)

@@ -32,7 +32,7 @@ from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
-from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Pipeline(abc.ABC):
 
     def regression(self, name: str, program: Any, rows: OutcomeRows, **how: Any) -> Fit:
         """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
-        return Fit(name, noise=self.noise, program=program, map=rows, either=True, **how)
+        return Fit(name=name, noise=self.noise, program=program, map=rows, either=True, **how)
 
     def logistic(self, universe: Universe, settings: CausalSettings) -> Fit:
         """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
@@ -180,7 +180,7 @@ class Plan(Shown, Generic[S]):
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
         *earlier, last = self.steps
-        if isinstance(last, MeanScore):
+        if isinstance(last, EffectScore):
             object.__setattr__(self, "steps", (*earlier, last.knowing({step.name: step for step in earlier})))
 
     def blocks(self) -> Iterator[Any]:

@@ -31,11 +31,10 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import KINDS, refuse
-from dp2erm_cvx.steps.estimands import ValueScore
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term
-from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.score import ValueScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SideCounts
 
@@ -203,12 +202,13 @@ class RuleStudy(Pipeline):
             added = replace(request, rate=1.0 / inverse).noise_in_residuals(center) / self.residual_scale
             enlarged = min(math.hypot(1.0, added), 2.0 * domain.outcome_bound / residual)
             residual, widening = residual * max(enlarged, 1.0), widening * max(enlarged, 1.0)
-        score = ValueScore(nuisances, cap, residual, widening * settings.score_bound)
+        clips = cap, residual, widening * settings.score_bound
+        score = ValueScore(nuisances, *clips, name="value", share=left - center)
         if counts and counts * total < STEADY:  # no bound may follow noise far
             score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
         steps: list[Step] = [SideCounts(share=counts)] if counts else []
         steps.append(self.regression("arms", program, rows, share=center))
-        steps.append(MeanScore(name="value", share=left - center, score=score))
+        steps.append(score)
         yield from shares_in_turn(steps, share)
 
     def _least(self, source: Any) -> float:
@@ -279,5 +279,5 @@ class Study(Pipeline):
         first, how = self.first, self.calibrator
         common: Any = {"noise": self.noise, "tolerance": self.tolerance}
         if isinstance(first, PrivateFirstStage):
-            yield Fit("propensity", first.share, program=first, family=how.family, **common)
-        yield Fit("theta", program=self.second, first=first, calibrator=how, split=self.split, **common)
+            yield Fit(name="propensity", share=first.share, program=first, family=how.family, **common)
+        yield Fit(name="theta", program=self.second, first=first, calibrator=how, split=self.split, **common)

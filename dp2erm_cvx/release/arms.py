@@ -16,9 +16,9 @@ from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval
 from dp2erm_cvx.release.record import STRICT
-from dp2erm_cvx.steps.estimands import ArmScores
 from dp2erm_cvx.steps.nuisances import ArmNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.score import ArmScores
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _combinations(
     their numbers of records, the size varies as well.
     """
     step, study, domain = plan.main, plan.study, plan.study.universe.domain
-    score, noise, average = step.score.at(step.universe, released), step.calibration, plan.step(AVERAGE)
+    score, noise, average = step.at(step.universe, released), step.calibration, plan.step(AVERAGE)
     assert isinstance(score, ArmScores)
     nuisances = score.nuisances
     assert isinstance(nuisances, ArmNuisances)

@@ -30,10 +30,9 @@ from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
-from dp2erm_cvx.steps.estimands import ArmScores, GroupScore
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
-from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.score import ArmScores, EffectScore, GroupScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, SideCounts, TreatmentRate
 
@@ -60,7 +59,7 @@ def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     """Nuisances of a run, as a release states them."""
-    domain, own = plan.study.universe.domain, plan.main.score.nuisances
+    domain, own = plan.study.universe.domain, plan.main.nuisances
     for step in plan.steps[:-1]:
         if isinstance(step, CellSums):
             assert isinstance(own, CellNuisances)
@@ -300,7 +299,7 @@ def make_effect(
     """
     study, score, columns = plan.study, plan.main, names[:-1]
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
-    own = score.score.at(score.universe, released)
+    own = score.at(score.universe, released)
     assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
     ranges, unit = state_ranges(plan, released, names)
@@ -331,7 +330,7 @@ def make_effect(
         bounds = own.cap, universe.domain.features_bound
         capped = capped_share(study.estimand, *bounds, nuisances, universe.n_samples, law)
     return EffectRelease(
-        estimand=score.score.estimand,
+        estimand=score.estimand,
         estimate=result.estimate * unit,
         interval=EffectInterval.of(result, unit),
         standard_deviation=result.standard_deviation * unit,
@@ -372,7 +371,7 @@ def narrow_columns(
 
 
 def estimated(
-    step: MeanScore,
+    step: EffectScore,
     sums: tuple[int, ...],
     center: float,
     level: float,
@@ -387,7 +386,7 @@ def estimated(
     if law is SumLaw.TREATED or law.counts:
         interval = part_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
-        part = step.score.part if law.counts else 1.0
+        part = step.part if law.counts else 1.0
         return replace(interval, standard_deviation=interval.standard_deviation / part), (), ()
     if not law.of_arms:
         assert law is SumLaw.SCORE
@@ -401,7 +400,7 @@ def estimated(
     return means.difference(level), means.risks, ratios
 
 
-def counted_records(step: MeanScore, sums: tuple[int, ...]) -> float | None:
+def counted_records(step: EffectScore, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
     noise, n = step.calibration, step.universe.n_samples
     law: SumLaw = noise.law

@@ -17,8 +17,8 @@ from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.ratio import part_interval, part_test
 from dp2erm_cvx.release.record import STRICT
-from dp2erm_cvx.steps.estimands import GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.score import GroupScore
 
 #: Probability that the spread of residuals is more than what is read off the released squares.
 FEW = 0.005
@@ -185,7 +185,7 @@ def group_means(
 ) -> list[GroupMean]:
     """Means of every group; where ``predicted``, with what the nuisances add to its effect."""
     score, universe = plan.main, plan.main.universe
-    own, noise = score.score.at(universe, released), score.calibration
+    own, noise = score.at(universe, released), score.calibration
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None

@@ -28,7 +28,7 @@ from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
-from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.sums import SideCounts
 
 #: What the value of a rule is compared with.
@@ -205,8 +205,8 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     Where records may not count, both are of those that do.
     """
     step = plan.step("value")
-    assert isinstance(step, MeanScore)
-    noise, own = step.calibration, step.score.at(step.universe, released)
+    assert isinstance(step, EffectScore)
+    noise, own = step.calibration, step.at(step.universe, released)
     assert noise.law is SumLaw.CONTRASTS
     # the common second moment is at least that of either mean
     alone = replace(noise, law=SumLaw.SCORE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -18,19 +18,20 @@ from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import check_settings, public_size, setting
-from dp2erm_cvx.steps.nuisances import LinearNuisances
-from dp2erm_cvx.steps.record_map import Arms, Rows
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
+from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
 
 Released = Mapping[str, Array]
+#: Sums that are released: where all records count, where some may not, and by sampling weights.
+Laws = tuple[SumLaw, SumLaw, SumLaw]
 
 
 class Parts(NamedTuple):
-    """m_0, m_1 and e (n,) at every record, c_0, who was treated (n,), and the clipped residuals r (n,).
+    """m_0, m_1, e (n,), c_0, who was treated (n,), and clipped residuals r (n,): what scores are made of.
 
-    They are what every score is made of: of a block of records as of all of them, row by row. ``effect`` (n,)
-    is what a released rule estimates, where there is one.
+    ``effect`` (n,) is what a released rule estimates, where there is one.
     """
 
     m_0: Array
@@ -43,12 +44,11 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EffectScore(abc.ABC):
-    """Base of scores, summed over records with public clips.
+class EffectScore(IntegerSums):
+    """Sums of scores over records with public clips, and what their interval needs (Theorem 12).
 
-    Where persons are units, what is summed is the mean over a person's records that count, of their clipped
-    scores and of what stands beside them: a point of the convex hull of what one record may add (Theorem 25).
-    Squares are those of a person's mean.
+    Where persons are units, the mean over a person's records that count is summed, of clipped scores and of
+    what stands beside them: a point of the convex hull of what one record may add (Theorem 25).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class EffectScore(abc.ABC):
         F of at least 2: e is clipped to [1/F, 1 - 1/F], so that no factor exceeds F.
     residual_bound
         M_r: the residual ``y - m_a(x)`` is clipped to [-M_r, M_r], after the subtraction.
-    bound
+    score_bound
         B, which the score less its ``center`` is clipped to. What is predicted is clipped first, and the
         weighted residual to the room that this leaves on either side: symmetric residuals stay of mean 0.
     center
@@ -77,8 +77,7 @@ class EffectScore(abc.ABC):
 
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
-    #: The sums that it releases: where all records count, where some may not, and by sampling weights.
-    laws: ClassVar[tuple[SumLaw, SumLaw, SumLaw]]
+    laws: ClassVar[Laws]
     #: What a record counts by at most before its sampling weight.
     largest_share: ClassVar[float] = 1.0
     #: What records count in a common outcome regression where nothing is declared.
@@ -96,10 +95,11 @@ class EffectScore(abc.ABC):
     #: Shares of the budget to choose from for a logistic propensity, 0 for a constant one.
     propensities: ClassVar[tuple[float, ...]] = (0.0, 0.1, 0.2, 0.3)
 
+    name: str = field(default="score", kw_only=True)
     nuisances: Any
     cap: float = setting(at_least=2.0)
     residual_bound: float = setting(check=public_size)
-    bound: float = setting(check=public_size)
+    score_bound: float = setting(check=public_size)
     center: float | None = setting(None, title="effect_")
     sampled: bool = False
     missing: bool = False
@@ -115,33 +115,45 @@ class EffectScore(abc.ABC):
         """The sums that are released."""
         return self.laws[2 if self.sampled else int(self.missing)]
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        """The noise of the sums, by the bounds of the score alone."""
-        bound = self.part * self.bound if self.law.counts else self.bound
+    def calibrate(self, universe: Universe, budget: Budget) -> GridSums:
+        """The noise of the sums, by the bounds of the score alone, whatever the nuisances turn out to be."""
+        bound = self.part * self.score_bound if self.law.counts else self.score_bound
         other = self.other_bound if self.law.of_arms else None
-        return calibrate_sums(self.law, bound, n_samples, budget, noise, other_bound=other)
+        return calibrate_sums(self.law, bound, universe.n_samples, budget, self.noise, other_bound=other)
 
-    def sums(self, records: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
-        """The exact sums, before their noise: integers, added block by block. Private.
+    @property
+    def theorem(self) -> str:
+        number = "26" if self.calibration.law is SumLaw.DISJOINT else "12"
+        return f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
 
-        With factors u in [0, 1] of sampling weights those of ``u phi`` and of ``u h``, h what a record counts
-        by without them, both halved where h may be 1.
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of the mean."""
+        scale: float = self.calibration.scales[0] ** 2
+        return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
-        Raises DeclarationError where the noise is for another number of records.
+    def knowing(self, earlier: Mapping[str, Step]) -> Self:
+        """The score, once the steps that the nuisances rest on are planned."""
+        return replace(self, nuisances=self.nuisances.planned(earlier))
+
+    def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
+        """Sums of ``u phi`` and of ``u h``, u a sampling weight over its bound and h what a record counts by.
+
+        Both are halved where h may be 1. Raises DeclarationError where the noise is for another n.
         """
-        if records.n_samples != noise.n_samples:
-            raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
-        own = self.at(records, released)
-        parts = records.by_units(partial(own.block_sums, released=released, noise=noise))
+        if (n := records.n_samples) != self.calibration.n_samples:
+            raise DeclarationError(f"{n} records: the noise is for {self.calibration.n_samples}")
+        parts = records.by_units(partial(self.at(records, released).block_sums, released=released))
         return tuple(sum(column) for column in zip(*parts, strict=True))
 
-    def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
+    def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
         """Sums of a block of whole units, by a score ``at`` what was released. Private."""
         columns = block.by_unit(*self.columns(self.parts(block, released), block.counts))
         if self.sampled and block.unit is not None:  # of several groups together at most one half
             score, share = columns
             columns = score, np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
-        return noise.totals(*columns)
+        totals: tuple[int, ...] = self.calibration.totals(*columns)
+        return totals
 
     def at(self, where: Universe | Records, released: Released) -> Self:
         """The score, with what follows from ``released`` and from the universe of records worked out."""
@@ -159,7 +171,7 @@ class EffectScore(abc.ABC):
         """Columns that records of these ``counts`` (n,) add: scores, and what beside them counts. Private."""
         factors = self.part * counts if self.law.counts else counts
         score = factors * self.score(parts) / self.widening
-        return (score,) if self.law is SumLaw.SCORE else (score, factors * self.share(parts))
+        return (score,) if self.law is SumLaw.SCORE else (score, factors * self.mass(parts))
 
     @classmethod
     def wanted(cls, rate: float) -> float:
@@ -175,7 +187,7 @@ class EffectScore(abc.ABC):
     def score(self, parts: Parts) -> Array:
         """The score (n,) less its center, row by row. Private."""
 
-    def share(self, parts: Parts) -> Array:
+    def mass(self, parts: Parts) -> Array:
         """Weight of every record (n,), beside its sampling weight, in the effect's population. Private."""
         return np.ones(len(parts.treated))
 
@@ -192,7 +204,7 @@ class EffectScore(abc.ABC):
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
         """The sum (n,) of a prediction and a weighted residual, within the widened B: whole for an event."""
-        bound = self.widening * self.bound
+        bound = self.widening * self.score_bound
         inner = cleaned(predicted, bound)
         # residuals of an event are longer on one side: what a noisy prediction leaves no room for is a bias
         if self.whole or self.nuisances.two_values is not None:
@@ -209,32 +221,232 @@ class EffectScore(abc.ABC):
         return Parts(m_0, m_1, center, self.capped(e), treated, residual, effect)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeanScore(IntegerSums):
-    """The sums of a ``score``, an effect's or a rule's value, and what its interval needs (Theorem 12)."""
+@dataclass(frozen=True)
+class AverageScore(EffectScore):
+    """``m_1 - m_0 + s f r``: augmented inverse propensity weighting, for the average effect.
 
-    name: str = "score"
-    score: EffectScore
+    Where treatments may be missing, it is the ratio of two sums over the records that have one.
+    """
 
-    def calibrate(self, universe: Universe, budget: Budget) -> GridSums:
-        """By the bounds of the score, whatever the nuisances turn out to be."""
-        return self.score.calibrate(universe.n_samples, budget, self.noise)
+    estimand: ClassVar[str] = "ate"
+    laws: ClassVar[Laws] = (SumLaw.SCORE, SumLaw.WHOLE, SumLaw.WITHIN)
 
-    @property
-    def theorem(self) -> str:
-        number = "26" if self.calibration.law is SumLaw.DISJOINT else "12"
-        return f"Theorem {number} ({self.calibration.noise.mechanism} noise, second moment included)"
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B in proportion to the larger inverse of the rate, and F at least four times that."""
+        inverse = 1.0 / min(rate, 1.0 - rate)
+        return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
 
-    @property
-    def predicted_error(self) -> float:
-        """Mean square of the noise of the mean."""
-        scale: float = self.calibration.scales[0] ** 2
-        return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
+        return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
-    def exact_sums(self, records: Records, released: Released) -> tuple[int, ...]:
-        """Exact sums of the score."""
-        return self.score.sums(records, released, self.calibration)
 
-    def knowing(self, earlier: Mapping[str, Step]) -> MeanScore:
-        """The score, once the steps that the nuisances rest on are planned."""
-        return replace(self, score=replace(self.score, nuisances=self.score.nuisances.planned(earlier)))
+@dataclass(frozen=True)
+class GroupScore(AverageScore):
+    """The score in each of several groups, by its own rate: ``members``, once these are released."""
+
+    laws: ClassVar[Laws] = (SumLaw.WHOLE_GROUPS, SumLaw.WHOLE_GROUPS, SumLaw.GROUPS)
+    price: ClassVar[float] = 1.25
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
+
+    members: tuple[AverageScore, ...] = ()
+
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        score, n_groups = super().at(where, released), len(where.domain.groups)
+        nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
+        if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
+            sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
+            rates = [treated_share(column, where.n_samples) for column in sums.T]
+        clips = self.cap, self.residual_bound, self.score_bound, score.center, True  # counted as in surveys
+        members = []
+        for rate in rates:
+            own = AverageScore(nuisances, *clips, widest=self.widest, calibration=self.calibration)
+            if rate is not None:
+                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, where.domain)
+            members.append(own)
+        return replace(score, members=tuple(members))
+
+    def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
+        """The sums of every group by itself, in turn."""
+        sums: tuple[int, ...] = ()
+        for own, counts in zip(self.members, block.group_counts.T, strict=True):
+            inside = counts > 0.0
+            unit = None if block.unit is None else block.unit[inside]
+            part = block.X[inside], block.a[inside], block.y[inside], block.domain, counts[inside], unit
+            sums += own.block_sums(Records(*part), released)
+        return sums
+
+
+@dataclass(frozen=True)
+class ArmScores(EffectScore):
+    """``1{A = a} r / e_a`` of K > 2 arms: with the mean of the regressions, their mean outcomes (Theorem 26).
+
+    A record adds to the sums of its own arm alone, of a B of its own for every arm, the ``widenings`` (K,) of
+    the common one. Beside them stands what all records count. A person adds the means of its records, each of
+    them clipped: sizes of all arms add up to no more than B.
+    """
+
+    estimand: ClassVar[str] = "ate"
+    laws: ClassVar[Laws] = (SumLaw.DISJOINT, SumLaw.DISJOINT, SumLaw.OVERLAP)
+    rows: ClassVar[Rows] = Rows.ARMS
+    arms: ClassVar[Arms] = Arms.ALIKE
+    price: ClassVar[float] = 1.5
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
+
+    widenings: tuple[float, ...] = ()
+
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        nuisances = self.nuisances.worked_out(released, where.n_samples)
+        shares = np.array(nuisances.shares)
+        widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())
+        cap = max(self.cap, 4.0 / float(np.min(shares)))
+        return replace(self, nuisances=nuisances, center=0.0, widenings=widenings, cap=cap)
+
+    def parts(self, records: Records, released: Released) -> Parts:
+        """The regression of the record's own arm, its probability and the clipped residual."""
+        x, a = records.covariates, records.a
+        own = self.nuisances.outcome(x, a.astype(np.float64), released)
+        e = np.maximum(cleaned(self.nuisances.own(x, a, released), 1.0), 1.0 / self.cap)
+        residual = cleaned(records.y - own, self.residual_bound)
+        return Parts(own, own, 0.0, e, records.counts > 0.0, residual)
+
+    def score(self, parts: Parts) -> Array:
+        return parts.residual / parts.e
+
+    def block_sums(self, block: Records, released: Released) -> tuple[int, ...]:
+        """Sum and squares of every arm in turn, then what the records count."""
+        score, counts, noise = self.score(self.parts(block, released)), block.counts, self.calibration
+        arms = (
+            np.where(block.a == arm, counts * cleaned(score / widening, noise.bound), 0.0)
+            for arm, widening in enumerate(self.widenings)
+        )
+        totals: tuple[int, ...] = noise.totals(*block.by_unit(*arms, counts))
+        return totals
+
+
+@dataclass(frozen=True)
+class TreatedScore(EffectScore):
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the treated.
+
+    Its mean is released with the number of treated, and their ratio is the effect. But for the clips m_1
+    cancels, which is there so that the residual of a treated record does not hold the effect.
+    """
+
+    estimand: ClassVar[str] = "att"
+    laws: ClassVar[Laws] = (SumLaw.TREATED, SumLaw.TREATED, SumLaw.OVERLAP)
+    arms: ClassVar[Arms] = Arms.CONTROLS
+    reach: ClassVar[tuple[float, float]] = (1.0, 2.0)
+    residuals: ClassVar[float] = 4.0
+    price: ClassVar[float] = 8.0 / 7.0
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
+
+    @classmethod
+    def wanted(cls, rate: float) -> float:
+        return 0.0
+
+    def capped(self, propensity: Array) -> Array:
+        """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
+        return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
+        odds = rate / (1.0 - rate)
+        return replace(self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds)))
+
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
+        predicted = np.where(treated, m_1 - m_0 - center, 0.0)
+        return self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
+
+    def mass(self, parts: Parts) -> Array:
+        return parts.treated.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class OverlapScore(EffectScore):
+    """``h (m_1 - m_0 - c_0) + s f r``, ``h = min(e, 1 - e)``, with matching factors ``f = h / P(A = a | x)``.
+
+    For the effect in the population where either treatment is likely: no factor exceeds 1 (Theorem 13), and
+    the mean is released with that of h, whose ratio is the effect.
+    """
+
+    estimand: ClassVar[str] = "overlap"
+    laws: ClassVar[Laws] = (SumLaw.OVERLAP,) * 3
+    largest_share: ClassVar[float] = 0.5
+    arms: ClassVar[Arms] = Arms.MATCHED
+    reach: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    price: ClassVar[float] = 5.0 / 4.0
+    propensities: ClassVar[tuple[float, ...]] = (0.1, 0.2, 0.3)
+
+    def capped(self, propensity: Array) -> Array:
+        """The released propensity (n,) itself, 1/2 where it is no number: no factor exceeds 1."""
+        return cleaned(propensity - 0.5, 0.5) + 0.5
+
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
+        own = np.where(treated, e, 1.0 - e)
+        factor = np.minimum((1.0 - own) / np.maximum(own, 0.5), 1.0)
+        predicted = self.mass(parts) * (m_1 - m_0 - center)
+        return self.clipped(predicted, np.where(treated, factor * r, -factor * r))
+
+    def mass(self, parts: Parts) -> Array:
+        return np.minimum(parts.e, 1.0 - parts.e)
+
+
+@dataclass(frozen=True)
+class RiskScores(EffectScore):
+    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio.
+
+    Where records may be silent, the number of those that are not is released with the sums. The outcome bound
+    is enough for G.
+    """
+
+    estimand: ClassVar[str] = "risks"
+    laws: ClassVar[Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)
+    rows: ClassVar[Rows] = Rows.ARMS
+    arms: ClassVar[Arms] = Arms.ALIKE
+    whole: ClassVar[bool] = True
+
+    other_bound: float | None = 0.5
+
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        score_1, score_0 = self._arms(parts)
+        sums = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
+        return (*sums, counts) if self.missing else sums
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B as far as scores of an event reach; no factor of a constant propensity is capped."""
+        inverse = 1.0 / min(rate, 1.0 - rate)
+        widening = (inverse - 0.5) / 1.5
+        return replace(self, widening=min(widening, self.widest), cap=max(self.cap, inverse))
+
+    def score(self, parts: Parts) -> Array:
+        score_1, score_0 = self._arms(parts)
+        return np.asarray(score_1 - score_0 - parts.center)
+
+    def _arms(self, parts: Parts) -> tuple[Array, Array]:
+        m_0, m_1, _, e, treated, r, _ = parts
+        score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
+        return score_1, self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
+
+
+@dataclass(frozen=True)
+class ValueScore(AverageScore):
+    """Gains of a released rule over treating nobody and over treating everybody, per record.
+
+    The score of the average effect, without a center, counts for the first where the rule treats, and its
+    negative for the second where it does not.
+    """
+
+    estimand: ClassVar[str] = "value"
+    laws: ClassVar[Laws] = (SumLaw.CONTRASTS,) * 3
+    arms: ClassVar[Arms] = Arms.ALIKE
+    rows: ClassVar[Rows] = Rows.ARMS
+
+    nuisances: RuleNuisances
+    center: float | None = 0.0
+
+    def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
+        assert parts.effect is not None
+        treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
+        return np.where(treats, score, 0.0), np.where(treats, 0.0, -score)

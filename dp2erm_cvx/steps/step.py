@@ -6,7 +6,7 @@ import abc
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -205,7 +205,7 @@ class StepResult:
 _UNPLANNED: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step(abc.ABC):
     """A release and what it may spend, declared before any record is read; then, calibrated.
 
@@ -236,7 +236,6 @@ class Step(abc.ABC):
     share: float | None = None
     noise: Noise | str = Noise.GAMMA
     numerical_share: float | None = None
-    _: KW_ONLY
     universe: Universe = _UNPLANNED
     calibration: Any = _UNPLANNED
     bound: StabilityBound = _UNPLANNED

@@ -125,33 +125,18 @@ class TreatmentRate(IntegerSums):
 
         Of two arms the treated come first, of more the arms are in their order.
         """
-        return totals(records, _sums_by_arm if records.domain.weighted else _treated)
+        return totals(records, _sums_by_arm)
 
     def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """Table of what was released: of what, the name of every number, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
-        both = tuple(float(total) / UNIT for total in released)
-        domain = self.universe.domain
-        arms: tuple[str, ...] = ("treated", "untreated")
-        book = domain.codebook
-        if len(domain.arms) > 2:
-            arms = domain.arms
-        names: tuple[str, ...] = arms
-        if book is not None and domain.groups:
+        domain, numbers = self.universe.domain, tuple(float(total) / UNIT for total in released)
+        names = domain.arms if len(domain.arms) > 2 else ("treated", "untreated")
+        if domain.groups and (book := domain.codebook) is not None:
             levels = [level or "missing" for level in domain.groups]
-            names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
-        return "records" if not domain.uneven else "sampling weights over their bound", names, both
-
-
-def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:
-    """Sums over all records of the integers that ``function`` makes of views with all rows of every unit."""
-    return [int(total) for total in np.sum(records.by_units(function), axis=0).ravel()]
-
-
-def released_mass(released: Array, n_arms: int = 2) -> float:
-    """Mass of all records together, where the sums of all arms were released; at least 0."""
-    return float(np.maximum(np.sum(np.reshape(released, (n_arms, -1)), axis=1), 0.0).sum()) / UNIT
+            names = tuple(f"{arm} | {book.group}={level}" for arm in names for level in levels)
+        return "records" if not domain.uneven else "sampling weights over their bound", names, numbers
 
 
 @dataclass(frozen=True)
@@ -180,10 +165,18 @@ class SideCounts(IntegerSums):
 
 #: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
 SIDES = tuple(
-    f"{arm}, rule {'treats' if side else 'does not treat'}"
-    for side in (0, 1)
-    for arm in ("untreated", "treated")
+    f"{arm}, rule {side}" for side in ("does not treat", "treats") for arm in ("untreated", "treated")
 )
+
+
+def totals(records: Records, function: Callable[[Records], Any]) -> list[int]:
+    """Sums over all records of the integers that ``function`` makes of views with all rows of every unit."""
+    return [int(total) for total in np.sum(records.by_units(function), axis=0).ravel()]
+
+
+def released_mass(released: Array, n_arms: int = 2) -> float:
+    """Mass of all records together, where the sums of all arms were released; at least 0."""
+    return float(np.maximum(np.sum(np.reshape(released, (n_arms, -1)), axis=1), 0.0).sum()) / UNIT
 
 
 def _sums_by_side(block: Records, rule: Array) -> list[int]:
@@ -192,16 +185,13 @@ def _sums_by_side(block: Records, rule: Array) -> list[int]:
     return _in_cells(block, [block.counts * inside for inside in cells])
 
 
-def _treated(block: Records) -> list[int]:
-    return [int(block.a.sum())]
-
-
-def _sums_by_arm(block: Records) -> NDArray[np.int64]:
-    """Counts of records in K-ths by arm and group: of two arms (2, G), the treated first."""
+def _sums_by_arm(block: Records) -> list[int]:
+    """Records that are treated; in K-ths, by arm and then by group, where some may count less than 1."""
+    if not block.domain.weighted:
+        return [int(block.a.sum())]
     groups, n_arms = block.group_counts.T, len(block.domain.arms)
     order = (1, 0) if n_arms == 2 else range(n_arms)
-    sums = [_in_cells(block, [counts * (block.a == arm) for counts in groups]) for arm in order]
-    return np.array(sums, dtype=np.int64)
+    return [total for arm in order for total in _in_cells(block, [own * (block.a == arm) for own in groups])]
 
 
 def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
@@ -209,9 +199,8 @@ def _in_cells(block: Records, columns: Sequence[Array]) -> list[int]:
 
     What a unit adds to a cell is rounded down, as it may add to several.
     """
-    totals = block.by_unit(*columns)
     nearest = np.rint if block.unit is None else np.floor
-    return [int(nearest(UNIT * total).astype(np.int64).sum()) for total in totals]
+    return [int(nearest(UNIT * total).astype(np.int64).sum()) for total in block.by_unit(*columns)]
 
 
 #: Records of a block at every candidate, of two roundings.
@@ -259,8 +248,8 @@ class ColumnRanges(Step):
         else:
             blocks = inputs.dataset.by_person(partial(_counts_of_persons, domain=domain, grids=grids))
         ends = [
-            self._range(place, known[place], [block[place] for block in blocks], execution)
-            for place in range(len(known))
+            known[place] if grid is None else self._range(place, grid, [b[place] for b in blocks], execution)
+            for place, grid in enumerate(grids)
         ]
         return StepResult(np.array(ends))
 
@@ -271,11 +260,10 @@ class ColumnRanges(Step):
         return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(
-        self, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
+        self, place: int, grid: Array, blocks: Sequence[Counts], execution: Execution
     ) -> tuple[float, float]:
-        if isinstance(known, tuple):
-            return known
-        noise, grid, n = self.calibration, candidates(known), self.universe.n_samples
+        noise, n, k = self.calibration, self.universe.n_samples, self.universe.n_features
+        middle = (*self.public.middles(k), self.public.outcome_middle)[place]
         parts = 1 if self.universe.domain.units is None else UNIT
         level = noise.levels[place]
         assert level is not None
@@ -283,13 +271,12 @@ class ColumnRanges(Step):
         ends = []
         for above, rank in ((False, inward), (True, n - inward)):
             counts = np.sum([block[above] for block in blocks], axis=0)
-            middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
             counts = _filled(counts, grid, middle, above, parts * n)
             seed = execution.label(f"{self.name} {place} {above}")
             source = None if seed is None else random_source(seed)
             choose = private_choice(parts * noise.sensitivity, noise.each, source)
             ends.append(float(grid[choose(quantile_scores(counts, parts * rank))]))
-        return widened(ends[0], ends[1], noise.factors[place], known)
+        return widened(ends[0], ends[1], noise.factors[place], self.public.known(k)[place])
 
 
 def _placed(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
@@ -335,7 +322,7 @@ def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array, doma
     return domain.records(scaled, data.a, outcome, data.sampling, data.person, data.repeats)
 
 
-def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:
+def widened(low: float, high: float, factor: float, known: Known) -> tuple[float, float]:
     """The range from two released numbers, by a public rule: at least as wide, and inside of wide bounds.
 
     Where low is not below high, as for a constant column, it reaches as far from the middle as the middle is
@@ -345,7 +332,7 @@ def widened(low: float, high: float, factor: float, known: Within | None) -> tup
     if half <= 0.0:
         half = max(1.0, abs(middle), -half)
     low, high = middle - factor * half, middle + factor * half
-    if known is None:
+    if not isinstance(known, Within):
         return low, high
     inside = max(low, known.low), min(high, known.high)
     return inside if inside[0] < inside[1] else (known.low, known.high)

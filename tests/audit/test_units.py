@@ -1,6 +1,6 @@
 """Audits of whole persons, and of several arms: what is planted is found, and what is right is left alone."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,10 +18,9 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.steps.estimands import ArmScores
+from dp2erm_cvx.steps.score import ArmScores
 from tests.audit.bugs import weaker
 from tests.audit.pairs import of_persons
-from tests.plan.changed import changed
 
 N = 8
 
@@ -120,15 +119,16 @@ def test_disjoint_sums_of_any_number_of_arms_lose_what_is_stated(number, unit):
 class InEveryArm(ArmScores):
     """A record adds to the sums of all arms, at the noise of disjoint ones."""
 
-    def block_sums(self, block, released, noise):
-        total, squares, number = noise.totals(self.score(self.parts(block, released)), np.ones(len(block.a)))
+    def block_sums(self, block, released):
+        score = self.score(self.parts(block, released))
+        total, squares, number = self.calibration.totals(score, np.ones(len(block.a)))
         return (*[total, squares] * len(self.widenings), number)
 
 
 def test_sums_that_are_not_disjoint_are_found_out():
     plan = planned(of_arms(3))
-    own = {one.name: getattr(plan.main.score, one.name) for one in fields(ArmScores)}
-    wrong = changed(plan, "score", score=InEveryArm(**own))
+    own = {one.name: getattr(plan.main, one.name) for one in fields(ArmScores)}
+    wrong = replace(plan, steps=(*plan.steps[:-1], InEveryArm(**own)))
     result = worst(wrong)
     assert result.exceeds
     assert result.audit.reached > 1.3

@@ -85,7 +85,7 @@ def test_the_score_of_any_record_is_covered(rows, public):
     }
     width = len(Rows(rows).constants(2, 3))
     released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
-    own = step.score.at(step.universe, released)
+    own = step.at(step.universe, released)
     x = np.array(list(itertools.product([-0.3, 0.3], [-0.3, 0.3])))
     sums = []
     for arm, y, counts in itertools.product(range(3), np.linspace(-6, 6, 13), (0.0, 1.0)):
@@ -98,7 +98,7 @@ def test_the_score_of_any_record_is_covered(rows, public):
                 y=records.y[:1],
                 sampling=records.sampling[:1],
             )
-            sums.append(own.block_sums(one, released, step.calibration))
+            sums.append(own.block_sums(one, released))
     result = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
     assert 0.9 * step.integers.sensitivity < result <= step.integers.sensitivity
     # arms of their own bounds: the smallest one has the widest
@@ -424,7 +424,7 @@ def test_levels_that_make_up_a_column_cost_no_interval():
 def test_what_all_levels_have_in_common_is_left_out_where_nearly_every_record_has_one(present, apart):
     public, table = of_sites(present)
     plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, 4)
-    nuisances = plan.main.score.nuisances
+    nuisances = plan.main.nuisances
     mean, (term,) = plan.step("mean"), nuisances.terms
     counts = [0.0, *(float(np.sum(table["site"] == site)) for site in "abc")]
     theta = np.arange(15.0)

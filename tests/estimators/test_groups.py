@@ -12,14 +12,15 @@ import pytest
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, Ledger, PrivateEffect
 from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
-from dp2erm_cvx.steps.estimands import AverageScore, GroupScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
+from dp2erm_cvx.steps.score import AverageScore, GroupScore
 from dp2erm_cvx.steps.step import Execution
 
 BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
@@ -143,9 +144,9 @@ def test_the_bias_in_a_group_is_that_of_its_own_rate_exactly():
     released = np.array([0.2, 0.4, 0.8, 0.3])
     sums = [[UNIT * np.sum((a == arm) & (ward == place)) for place in range(3)] for arm in (1, 0)]
     known = {"center": released, "rate": np.array(sums).ravel()}
-    score = score_of(GroupScore)
-    noise = score.calibrate(n, Budget(1.0), "gamma")
-    result = np.reshape(score.sums(records, known, noise), (3, 3))
+    score = score_of(GroupScore).plan(Universe(domain, n, 2), Budget(1.0), {})
+    noise = score.calibration
+    result = np.reshape(score.exact_sums(records, known), (3, 3))
     members = score.at(records, known).members
     for place, (member, integers) in enumerate(zip(members, result, strict=True)):
         inside = ward == place
@@ -174,13 +175,14 @@ def test_one_group_of_several_sums_what_it_does_alone():
     n, a = records.n_samples, records.a
     sums = np.array([[UNIT * np.sum((a == arm) & (ward == place)) for place in range(3)] for arm in (1, 0)])
     center = {"center": np.array([0.2, 0.4, 0.8, 0.3])}
-    score, alone = score_of(GroupScore), score_of(AverageScore)
-    noise, single = (one.calibrate(n, Budget(1.0), "gamma") for one in (score, alone))
+    universe = Universe(domain, n, 2)
+    score, alone = (score_of(kind).plan(universe, Budget(1.0), {}) for kind in (GroupScore, AverageScore))
+    noise, single = score.calibration, alone.calibration
     assert (noise.step, noise.largest) == (single.step, single.largest)
-    result = np.reshape(score.sums(records, center | {"rate": sums.ravel()}, noise), (3, 3))
+    result = np.reshape(score.exact_sums(records, center | {"rate": sums.ravel()}), (3, 3))
     where = Domain(4.0, 20.0, codebook=replace(BOOK, where={"ward": "B"}))
     silent = where.records(records.X, a, records.y, (ward == 1).astype(float))
-    same = alone.sums(silent, center | {"rate": sums[:, 1]}, single)
+    same = alone.exact_sums(silent, center | {"rate": sums[:, 1]})
     assert [int(one) // factor for one, factor in zip(result[1], noise.multipliers, strict=True)] == [
         one // factor for one, factor in zip(same, single.multipliers, strict=True)
     ]

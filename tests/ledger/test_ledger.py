@@ -22,7 +22,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import RenyiCurve
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
-from dp2erm_cvx.steps.score import MeanScore
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Inputs
 from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
@@ -188,11 +188,11 @@ def test_a_refusal_after_a_first_release_gives_nothing_back(
     """What a later step refuses may depend on released numbers: it is an output, and paid for."""
     own = PrivateEffect(Domain(2.0, 1.0), Budget(0.4), residual_scale=0.5, ledger=ledger, dataset="trial")
 
-    def refusing(self: MeanScore, inputs: Inputs, released: dict, execution: object) -> None:
+    def refusing(self: EffectScore, inputs: Inputs, released: dict, execution: object) -> None:
         assert "rate" in released
         raise CalibrationError("at these numbers")
 
-    monkeypatch.setattr(MeanScore, "run", refusing)
+    monkeypatch.setattr(EffectScore, "run", refusing)
     with pytest.raises(CalibrationError, match="at these numbers"):
         own.fit(*DATA)
     assert [receipt.budget for receipt in ledger.account("trial").receipts] == [Budget(0.4)]

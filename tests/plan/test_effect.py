@@ -122,12 +122,14 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
         numbers = {"rate": [released], "mean": np.zeros(2), "propensity": np.zeros(3)}
         numbers["spread"] = np.full(max(len(plan.step("spread").numbers), 1), 2.0**20)
         numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
-        result = plan.main.score.at(plan.main.universe, numbers)
-        most = max(4.0 * bound, plan.main.score.bound) * (1 + 1e-12)
-        assert result.widening * result.bound <= most or steady
+        result = plan.main.at(plan.main.universe, numbers)
+        most = max(4.0 * bound, plan.main.score_bound) * (1 + 1e-12)
+        assert result.widening * result.score_bound <= most or steady
         # a steady rate that is rare is followed, up to the public cap of its inverse
         assert result.widening <= RAREST
-        assert result.widening * result.bound > most or not steady or released != 3.0 or estimand == "att"
+        assert (
+            result.widening * result.score_bound > most or not steady or released != 3.0 or estimand == "att"
+        )
 
 
 def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
@@ -153,7 +155,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     universe = Universe(Domain(1.0, 10.0, ranges=[(-1.0, 1.0)]), 10**9, 1)
     plan = make_plan(EffectStudy(universe, Budget(1.0), residual_scale=1.0, declared=declared))
     released = {"rate": np.array([5 * 10**8]), "center": np.zeros(3), "propensity": np.array([-0.2, 7.0])}
-    score = plan.main.score.at(plan.main.universe, released)
+    score = plan.main.at(plan.main.universe, released)
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
@@ -163,7 +165,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     records = universe.domain.records(spread * z[:, None], arm, residual)
 
     def mean(center):
-        own = plan.main.score.at(plan.main.universe, result := released | {"center": center})
+        own = plan.main.at(plan.main.universe, result := released | {"center": center})
         return np.average(own.score(own.parts(records, result)), weights=mass) + own.center
 
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3

@@ -13,4 +13,4 @@ def estimated(score, records, released):
     """What the sums estimate: the mean of the score over that of what records count."""
     own = score.at(records, released)
     parts, counts = own.parts(records, released), records.counts
-    return np.sum(counts * own.score(parts)) / np.sum(counts * own.share(parts)) + own.center
+    return np.sum(counts * own.score(parts)) / np.sum(counts * own.mass(parts)) + own.center

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.cells import LEAST, CellNuisances, CellSums, Partition, grow, leaf_means
-from dp2erm_cvx.steps.estimands import AverageScore
+from dp2erm_cvx.steps.score import AverageScore
 from tests.steps.scored import scores
 
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})

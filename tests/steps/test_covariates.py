@@ -19,10 +19,10 @@ from dp2erm_cvx.plan.effect_error import nuisance_error
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
-from dp2erm_cvx.steps.estimands import AverageScore, TreatedScore
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import RAREST, Arms, OutcomeRows, Rows, Term, treated_share
+from dp2erm_cvx.steps.score import AverageScore, TreatedScore
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
 from tests.steps.scored import estimated
@@ -138,7 +138,7 @@ def used(plan, records, released):
         elif step.name == "propensity":
             rows.append(step.map.records(here, released).X)
         elif step.name in ("score", "value"):
-            own = step.score.at(here, released)
+            own = step.at(here, released)
             rows.append(own.score(own.parts(here, released)) / own.widening)
         else:
             before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
@@ -294,10 +294,10 @@ def outside(name, extreme, epsilon=4.0):
         elif step.name == "propensity":
             here = step.map.records(here, released)
         elif step.name in ("score", "value"):
-            own = step.score.at(here, released)
+            own = step.at(here, released)
             assert own.widening <= RAREST / 2
             score = own.score(own.parts(here, released)) / own.widening
-            excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
+            excess = max(excess, np.max(np.abs(score)) / step.score_bound - 1.0 - 1e-12)
         else:
             inputs = step.hand_on(inputs, released)
         excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
@@ -508,7 +508,7 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
         return where.unscaled(solve(instance, tolerance=1e-5).value, k)
 
     released["center"] = slopes(step.calibration.gamma)
-    nuisances = plan.main.score.at(plan.main.universe, released).nuisances
+    nuisances = plan.main.at(plan.main.universe, released).nuisances
     (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))

@@ -10,9 +10,9 @@ from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.steps.estimands import ValueScore
 from dp2erm_cvx.steps.nuisances import RuleNuisances
 from dp2erm_cvx.steps.record_map import Balance, Factors, Rows, Term
+from dp2erm_cvx.steps.score import ValueScore
 
 DOMAIN = Domain(1.5, 2.0)
 RELEASED = Term(Rows.POOLED, "propensity")

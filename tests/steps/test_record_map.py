@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.steps import record_map
-from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, Term, WithConstant
+from dp2erm_cvx.steps.score import AverageScore
 from tests.steps.scored import scores
 
 N, K = 23, 3
@@ -110,7 +110,7 @@ CENTER, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity
 
 
 def score(terms=CENTER, rate=0.5, log_odds=LOG_ODDS, **changed):
-    chosen = {"cap": 4.0, "residual_bound": 1.5, "bound": 6.0, "center": 0.25} | changed
+    chosen = {"cap": 4.0, "residual_bound": 1.5, "score_bound": 6.0, "center": 0.25} | changed
     return AverageScore(LinearNuisances(terms, rate, log_odds), **chosen)
 
 

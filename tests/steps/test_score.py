@@ -11,10 +11,9 @@ from dp2erm_cvx.domain import Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.cells import CellSums, Partition
-from dp2erm_cvx.steps.estimands import AverageScore, OverlapScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
-from dp2erm_cvx.steps.score import Parts
+from dp2erm_cvx.steps.score import AverageScore, OverlapScore, Parts, RiskScores, TreatedScore
 from dp2erm_cvx.steps.sums import TreatmentRate
 from tests.steps.scored import estimated
 
@@ -54,7 +53,7 @@ def of_all_at_once(kind, records, released, noise):
     if not sampled:
         return noise.totals(*score.columns(given, np.ones(len(x))))
     half = 0.5 / kind.largest_share * records.counts
-    return noise.totals(half * score.score(given) / widening, half * score.share(given))
+    return noise.totals(half * score.score(given) / widening, half * score.mass(given))
 
 
 def drawn(n, sampled, seed):
@@ -74,15 +73,15 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(kind, sampled, 
     # the number of treated is divided by that of all records, whatever is in a block
     nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), "rate")
     score = kind(nuisances, 5.0, 1.5, 4.0, sampled=sampled)
-    noise = score.calibrate(99, Budget(1.0), "gamma")
+    score = score.plan(Universe(records.domain, 99, 2), Budget(1.0), {})
     released = {"center": np.array([0.1, 0.3, -0.2, 0.05]), "rate": np.array([40])}
-    known = of_all_at_once(kind, records, released, noise)
+    known = of_all_at_once(kind, records, released, score.calibration)
     for rows in (1000, 50, 7, 1):
         monkeypatch.setattr(blocks, "BLOCK", rows)
-        assert score.sums(records, released, noise) == known
+        assert score.exact_sums(records, released) == known
     some = Records(records.X[1:], records.a[1:], records.y[1:], records.domain)
     with pytest.raises(DeclarationError, match="98 records: the noise is for 99"):
-        score.sums(some, released, noise)
+        score.exact_sums(some, released)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -223,8 +222,8 @@ def test_no_released_rate_lets_a_record_add_more_than_is_calibrated(kind, rate):
     """The worst record, scored by the worst line: its sums, and those of the one that takes its place."""
     domain, n = Domain(1.0, 5.0), 100
     nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), "rate", None)
-    score = kind(nuisances, 10.0, 4.0, 4.0)
-    noise = score.calibrate(n, Budget(1.0), "gamma")
+    score = kind(nuisances, 10.0, 4.0, 4.0).plan(Universe(domain, n, 1), Budget(1.0), {})
+    noise = score.calibration
     largest = 0
     for line in ([0.0, 0.0, 0.0], [50.0, -50.0, 9.0], [-50.0, 50.0, -9.0]):
         released = {"center": np.array(line), "rate": np.array([rate])}
@@ -233,7 +232,7 @@ def test_no_released_rate_lets_a_record_add_more_than_is_calibrated(kind, rate):
         for a in (0, 1):
             for y in (-5.0, 5.0):
                 one = domain.records(np.ones((1, 1)), np.array([a]), np.array([y]))
-                sums.append(own.block_sums(one, released, noise))
+                sums.append(own.block_sums(one, released))
         for first in sums:
             for second in sums:
                 largest = max(largest, sum(abs(u - v) for u, v in zip(first, second, strict=True)))

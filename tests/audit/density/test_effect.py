@@ -16,8 +16,8 @@ from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.steps.estimands import AverageScore
 from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.score import AverageScore
 from tests.audit.bugs import weaker, whole
 from tests.audit.pairs import lone, neighbors, of_persons
 from tests.plan.changed import changed
@@ -179,7 +179,7 @@ def test_the_density_is_that_of_the_formulas():
             result = log_density_ratio(one, other, one.place(u))
             scale = square.size(integers)[2].item()
             shrunk.append(scale > 1.0)
-            stretch = plan.main.score.nuisances.worked_out(integers | {"center": center}, N).stretch
+            stretch = plan.main.nuisances.worked_out(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
@@ -195,7 +195,7 @@ def test_the_density_is_that_of_the_formulas():
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
                 )
-                bound = plan.main.score.residual_bound
+                bound = plan.main.residual_bound
                 sums.append(score_integers(data, theta, lam, plan.main.calibration, bound, rate))
             scale = plan.main.calibration.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
@@ -300,7 +300,8 @@ class Unclipped(AverageScore):
         parts = self.parts(records, released)
         return np.where(parts.treated, parts.m_1, parts.m_0)
 
-    def sums(self, records, released, noise):
+    def exact_sums(self, records, released):
+        noise = self.calibration
         r, e = self.residuals(records, self.means(records, released)), self.parts(records, released).e
         k = np.rint(np.where(records.a == 1, r / e, -r / (1 - e)) / noise.step).astype(int)
         return 2 * noise.largest * int(k.sum()), int(np.sum(k**2))
@@ -327,8 +328,8 @@ class FactorWithoutCap(Unclipped):
 
 
 class SecondMomentAtHalfItsScale(AverageScore):
-    def sums(self, records, released, noise):
-        first, second = super().sums(records, released, noise)
+    def exact_sums(self, records, released):
+        first, second = super().exact_sums(records, released)
         return first, 2 * second
 
 
@@ -347,7 +348,7 @@ def as_a(kind, one):
 
 
 def scored_by(kind):
-    return lambda plan: changed(plan, "score", score=as_a(kind, plan.main.score))
+    return lambda plan: replace(plan, steps=(*plan.steps[:-1], as_a(kind, plan.main)))
 
 
 def center_of_one_arm(plan):
