@@ -98,7 +98,7 @@ class GroupMean:
 
     @property
     def size(self) -> float:
-        """That share, between one record's and 1."""
+        """Share of n that the records count, at least one record's and at most 1."""
         return min(max(self.counted, 1.0 / self.noise.n_samples), 1.0)
 
     @property

@@ -40,10 +40,6 @@ class OwnUnits:
         effect: Array = self.constant + np.sum(np.asarray(X, dtype=np.float64) * self.slopes, axis=1)
         return effect
 
-    def numbers(self) -> list[tuple[float, str]]:
-        """The constant, then every slope, each with what it is per."""
-        return [(self.constant, ""), *zip(self.slopes, self.per, strict=True)]
-
     def to_dict(self) -> dict[str, Any]:
         """As the JSON of a release states it."""
         return {"constant": self.constant, "slopes": dict(zip(self.columns, self.slopes, strict=True))}
@@ -100,33 +96,31 @@ def beside(rows: Sequence[Mapping[str, Any]], release: Any) -> list[Mapping[str,
     Where theta has no constant, that of its own units comes last, unless it is 0. Noise of a constant in own
     units adds up that of all it is made of.
     """
-    known = release.own_units
+    known, table = release.own_units, list(rows)
     if known is None:
         return [{**row, "own_units": None, "own_noise": None, "per": ""} for row in rows]
-    numbers, noise, table = known.numbers(), _own_noise(rows, release), list(rows)
-    order = list(range(len(numbers)))
-    if len(rows) < len(numbers):
-        order = [*order[1:], *(order[:1] if known.constant else [])]
-    if len(rows) < len(order):
+    values, per = (known.constant, *known.slopes), ("", *known.per)
+    numbers = list(zip(values, _own_noise(rows, release, len(values)), per, strict=True))
+    if len(table) < len(numbers):
+        numbers = numbers[1:] + (numbers[:1] if known.constant else [])
+    if len(table) < len(numbers):
         table.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
     return [
-        {**row, "own_units": numbers[place][0], "own_noise": noise[place], "per": numbers[place][1]}
-        for row, place in zip(table, order, strict=True)
+        {**row, "own_units": value, "own_noise": noise, "per": unit}
+        for row, (value, noise, unit) in zip(table, numbers, strict=True)
     ]
 
 
-def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any) -> Sequence[float | None]:
+def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any, number: int) -> Sequence[float | None]:
     """Half widths of the noise in own units, the constant first: theta with signs that all add up."""
-    domain = release.public
-    middles = release.middles if release.goal == "rule" else domain.middles(len(release.columns))
+    middles = release.middles if release.goal == "rule" else release.public.middles(len(release.columns))
     below = {name for name, middle in zip(release.columns, middles, strict=True) if middle > 0.0}
     widths = [row["noise_half_width"] for row in rows[: len(release.theta)]]
-    if None not in widths:
-        signed = (-one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False))
-        own = replace(release, theta=tuple(signed)).own_units
-        if own is not None:
-            return [abs(number) for number, _ in own.numbers()]
-    return [None] * (len(release.columns) + 1)
+    if None in widths:
+        return [None] * number
+    signed = (-one if row["parameter"] in below else one for row, one in zip(rows, widths, strict=False))
+    own = replace(release, theta=tuple(signed)).own_units
+    return [None] * number if own is None else [abs(one) for one in (own.constant, *own.slopes)]
 
 
 #: Public people whose decisions make a table, parts of a range, and columns with rows of their own.

@@ -14,7 +14,7 @@ from dp2erm_cvx.privacy import Neighboring, digits_of
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.release.story import ESTIMANDS, story_of
+from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised, stated_law, units_of
 from dp2erm_cvx.report.page import check_installed
 from dp2erm_cvx.steps.step import RELEASED
@@ -109,7 +109,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
             "basic": {
                 **own("name"),
                 "data_curators": [own("data_curator_name", "data_curator_type")],
-                "description": "\n".join(_description(release)),
+                "description": "\n".join(_description(release, story.title)),
                 "data_product_type": "Summary statistics" if kind == "effect" else "Machine learning model",
                 **own("intended_use", "data_product_region", "data_product_sector", "publication_date"),
             },
@@ -213,27 +213,13 @@ def _code(name: object) -> str:
     return f"`{_line(name).replace('`', chr(39))}`"
 
 
-def _description(release: BaseRelease) -> Iterator[str]:
+def _description(release: BaseRelease, title: str) -> Iterator[str]:
     treatment, outcome = (name if name in UNNAMED else _code(name) for name in compared(release))
+    yield f"{_words(title)}: {treatment} and {outcome}."
+    if isinstance(release, Release):
+        first, second = (_code(stage.get("name")) for stage in (release.first_stage, release.second_stage))
+        yield f"By weights of {first}, then {second}."
     columns = ", ".join(map(_code, release.columns))
-    if isinstance(release, EffectRelease):
-        among = ESTIMANDS[release.estimand][2]
-        many = release.arms is not None
-        what = (
-            f"The average effects of all arms of {treatment}"
-            if many
-            else f"The average effect of {treatment}"
-        )
-        yield f"{what} on {outcome}{among}, with {'intervals' if many else 'an interval'}."
-    elif _kind(release) == "effect":
-        yield f"The average effect of {treatment} on {outcome}, by weighted means."
-    elif isinstance(release, Release):
-        yield (
-            f"A linear model, {_code(release.second_stage.get('name'))} by weights of "
-            f"{_code(release.first_stage.get('name'))}, for {treatment} and {outcome}."
-        )
-    else:
-        yield f"A linear rule that says for whom {treatment} is expected to raise {outcome}."
     yield f"From {release.n_samples} {units_of(release)}, adjusted for {columns}."
 
 
