@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.spatial import cKDTree
 from scipy.special import gammaln
@@ -126,58 +126,44 @@ def audit_noise(
     radii = calibration.norms(draws)
     # distributions of the length at unit scale
     law = stats.gamma(p) if calibration.noise.pure else stats.chi(p)
-    near = closest(draws, mirrored=True)
+    near, directions = closest(draws, mirrored=True), list(_directions(draws, radii, calibration.box))
     p_values = {
         "repeats": chance_of_pair(near, log_peak_density(calibration), size, p, ways=2),
         "radius": float(stats.kstest(radii / calibration.scale, law.cdf).pvalue),
-        "direction": _direction(draws, radii)
-        if calibration.box is None
-        else _in_box(draws / calibration.box),
+        "direction": min(1.0, min(directions) * len(directions)),
     }
     median = float(np.median(radii) / (calibration.scale * law.median()))
     return NoiseAudit(p_values, near, size, size, level, median)
 
 
-def _direction(draws: Array, radii: Array) -> float:
+def _directions(draws: Array, radii: Array, box: Sequence[float] | None) -> Iterator[float]:
+    """The p-values of uniform directions: of unit vectors, or from 0 to the surface of a box."""
     size, p = draws.shape
-    if p == 1:
-        return float(stats.binomtest(int(np.sum(draws > 0)), size).pvalue)
-    # a vector of length 0 has no direction, and no law here draws one
-    unit = draws / np.maximum(radii, math.ulp(0.0))[:, None]
-    # one coordinate of a uniform direction, along whatever axis
-    law = stats.beta((p - 1) / 2, (p - 1) / 2)
-    values = [float(stats.kstest(np.clip((unit @ axis + 1) / 2, 0, 1), law.cdf).pvalue) for axis in _axes(p)]
-    return min(1.0, min(values) * len(values))
-
-
-def _in_box(draws: Array) -> float:
-    """The p-value of uniform directions in the cube: by the largest coordinate, and by the others."""
-    size, p = draws.shape
-    sizes, rows = np.abs(draws), np.arange(len(draws))
-    largest = np.argmax(sizes, axis=1)
-    shares = draws / np.maximum(sizes[rows, largest], math.ulp(0.0))[:, None]
-    values = []
+    pairs = list(itertools.combinations(range(p), 2)) if p <= _PAIRED else []
+    if box is None and p > 1:
+        # a vector of length 0 has no direction, and no law here draws one
+        unit = draws / np.maximum(radii, math.ulp(0.0))[:, None]
+        diagonals = (unit[:, j] + side * unit[:, k] for j, k in pairs for side in (1, -1))
+        law = stats.beta((p - 1) / 2, (p - 1) / 2)  # one coordinate of a uniform direction
+        for along in (*unit.T, *(both / math.sqrt(2) for both in diagonals)):
+            yield float(stats.kstest(np.clip((along + 1) / 2, 0, 1), law.cdf).pvalue)
+        return
+    draws = draws / np.array(box or 1.0)
+    largest = np.argmax(np.abs(draws), axis=1)
+    shares = draws / np.maximum(np.max(np.abs(draws), axis=1), math.ulp(0.0))[:, None]
     for k in range(p):
         top = largest == k
-        values.append(float(stats.binomtest(int(np.sum(draws[:, k] > 0)), size).pvalue))
+        yield _even(draws[:, k] > 0)
         if p > 1:
-            values.append(float(stats.binomtest(int(np.sum(top)), size, 1 / p).pvalue))
+            yield float(stats.binomtest(int(np.sum(top)), size, 1 / p).pvalue)
         if not top.all():
-            values.append(float(stats.kstest(shares[~top, k], stats.uniform(-1, 2).cdf).pvalue))
-    if p <= _PAIRED:
-        for one, other in itertools.combinations(range(p), 2):
-            same = int(np.sum(draws[:, one] * draws[:, other] > 0))
-            values.append(float(stats.binomtest(same, size).pvalue))
-    return min(1.0, min(values) * len(values))
+            yield float(stats.kstest(shares[~top, k], stats.uniform(-1, 2).cdf).pvalue)
+    for j, k in pairs:
+        yield _even(draws[:, j] * draws[:, k] > 0)
 
 
-def _axes(p: int) -> Iterator[Array]:
-    identity = np.eye(p)
-    yield from identity
-    if p <= _PAIRED:
-        for one, other in itertools.combinations(identity, 2):
-            yield (one + other) / math.sqrt(2)
-            yield (one - other) / math.sqrt(2)
+def _even(signs: NDArray[np.bool_]) -> float:
+    return float(stats.binomtest(int(np.sum(signs)), len(signs)).pvalue)
 
 
 #: A theta this close to the boundary, relative to its size, counts as on it: atoms repeat by design.

@@ -27,7 +27,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore, in_json
+from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records, Universe
@@ -376,14 +376,10 @@ class Rounds:
 
         Raises DataError where the search found no neighbor inside of the universe.
         """
-        tops = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
+        chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
-        rest = [pair for _, pair in self._ranked(state)] if self.few else []
-        chosen = {in_json(one): one for one in tops}
-        for one in rest:
-            if len(chosen) < KEPT:
-                chosen.setdefault(in_json(one), one)
-        pairs = [pair for one in chosen.values() if (pair := self.pair(one)) is not None]
+        chosen += [pair for _, pair in self._ranked(state)] if self.few else []
+        pairs = [pair for one in state.distinct(chosen)[:KEPT] if (pair := self.pair(one)) is not None]
         if not pairs:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         resolved = resolve(self.program, pairs)

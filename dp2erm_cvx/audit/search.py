@@ -93,6 +93,11 @@ class State:
         """The best pairs by ``name``, largest first."""
         return [pair for _, pair in self.best.get(name, ())]
 
+    @staticmethod
+    def distinct(pairs: Sequence[Any]) -> list[Any]:
+        """Each of the pairs once, in their order."""
+        return list({_in_json(pair): pair for pair in pairs}.values())
+
     def elite(self, name: str, rng: np.random.Generator) -> Any:
         """One of the best pairs by ``name``, better ones more often; None before the first."""
         best = self.pairs(name)
@@ -166,8 +171,7 @@ def explore(
     return state
 
 
-def in_json(value: object) -> str:
-    """A pair, or anything of pairs, arrays and plain types, as JSON."""
+def _in_json(value: object) -> str:
     return json.dumps(value, default=_plain)
 
 
@@ -180,7 +184,7 @@ def _plain(value: Any) -> Any:
 def _save(path: Path, call: object, state: State) -> None:
     # whole or not at all, and a file of this process alone: another may work in the same folder
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(in_json({"call": in_json(call), **vars(state)}), encoding="utf-8")
+    part.write_text(_in_json({"call": _in_json(call), **vars(state)}), encoding="utf-8")
     part.replace(path)
 
 
@@ -194,7 +198,7 @@ def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:
 
     try:
         plain = json.loads(path.read_text(encoding="utf-8"), object_hook=read)
-        if plain.pop("call") != in_json(call):
+        if plain.pop("call") != _in_json(call):
             raise DataError(f"{path}: the state of another audit")
         return State(**plain)
     except DataError:
