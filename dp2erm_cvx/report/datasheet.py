@@ -6,7 +6,9 @@ import datetime
 import html
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, brief
@@ -19,40 +21,70 @@ from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised
 from dp2erm_cvx.report.page import check_installed
 from dp2erm_cvx.steps.step import RELEASED
 
+_TEMPLATE = tomllib.loads((resources.files(__package__) / "templates/datasheet.toml").read_text("utf-8"))
+#: What only the deployer knows, by the name of the field in the registry: what to say there, then the
+#: answers that the registry takes.
+ASKED: dict[str, list[str]] = _TEMPLATE["asked"]
 #: What marks a field that is left to the deployer.
 BLANK = "TODO: "
 
 
-#: What only the deployer knows, by the name of the field in the registry: what to say there, then the
-#: answers that the registry takes.
-ASKED: dict[str, tuple[str, ...]] = {
-    "url_slug": ("a short name for the address",),
-    "name": ("the name of the data product",),
-    "data_curator_name": ("who publishes it",),
-    "data_curator_type": ("what the publisher is", "Government", "Industry", "Nonprofit"),
-    "intended_use": ("what it is for",),
-    "data_product_region": ("the region that the data describe, or whose law applies",),
-    "data_product_sector": (
-        "the sector",
-        "Technology",
-        "Healthcare",
-        "Education",
-        "Government",
-        "Energy",
-        "Finance",
-    ),
-    "publication_date": ("the day of publication as YYYY-MM-DD",),
-    "privacy_unit": ("what one record is, such as a person, and that nobody has two",),
-    "trust_assumptions": ("who may see the data or the release, and what they are trusted with",),
-    "actors": ("who holds the data, who ran the release, who reads it",),
-    "release_type_details": ("plans for other releases from these data: each of them adds to epsilon",),
-    "data_source_type": ("whether records are added later", "Static", "Dynamic"),
-    "tuning": ("how ranges, bounds and epsilon were chosen, and whether the data were looked at",),
-    "access_controls": ("how the records are secured, and who has access to them",),
-    "justification": ("why this epsilon, this unit and these bounds",),
-    "additional_information": ("where the release is, and the paper about it",),
-    "registry_author": ("who fills in this record",),
-}
+def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The record of a deployment, tier 3, as plain values in the order of the registry's schema.
+
+    Everything is from the release alone but the fields ``ASKED``, of which ``known`` has the answers; others
+    are marked by ``BLANK``. Raises DeclarationError for an unknown name, for an answer that the registry
+    refuses, and for a release without a guarantee.
+    """
+    answered = dict(known or {})
+    for name in answered:
+        if name not in ASKED:
+            raise DeclarationError(f"{name}: no field that is asked for; known: {', '.join(ASKED)}")
+    if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
+        raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
+    guarantee, story = release.guarantee, story_of(release)
+    second = release.second_stage.get("name") if isinstance(release, Release) else None
+    effect = isinstance(release, EffectRelease) or second in ("arm_means", "plug_in_ate")
+    condition = [] if release.private else [next(promised(release))]
+    delta = {"delta": guarantee.delta} if guarantee.delta else {}
+    record: dict[str, Any] = _filled(
+        _TEMPLATE["record"],
+        {name: _answer(name, answered.get(name)) for name in ASKED}
+        | {
+            "description": "\n".join(_description(release, story.title)),
+            "product": "Summary statistics" if effect else "Machine learning model",
+            "variant": "Approximate DP" if delta else "Pure DP",
+            "domain": "\n".join(_domain(release)),
+            "units": units_of(release),
+            "n": release.n_samples,
+            "neighbors": _neighbors(release),
+            "parameters": {"epsilon": guarantee.epsilon, **delta},
+            "law": " ".join([f"{stated_law(guarantee)}.", *condition]),
+            "steps": "\n".join(_mechanisms(release)),
+            "assumptions": _words("; ".join(guarantee.assumptions)),
+            "theorem": _words(guarantee.theorem),
+            "stability": _words(guarantee.stability_theorem),
+            "processed": (
+                "The estimate and its interval are computed from the released numbers and public constants."
+                if effect
+                else "Decisions, and the rule on the raw scale, follow from the released coefficients."
+            ),
+            "utility": f"{_code(story.headline)}. {story.precision}",
+        },
+    )
+    return record
+
+
+def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+    """A part of the template with its ``values``; what is one of them alone is of its type."""
+    if isinstance(part, dict):
+        return {name: _filled(one, values) for name, one in part.items()}
+    if isinstance(part, list):
+        return [_filled(one, values) for one in part]
+    if not isinstance(part, str):
+        return part
+    alone = part.startswith("{") and part[1:-1] in values
+    return values[part[1:-1]] if alone else part.format(**values)
 
 
 def _answer(name: str, text: str | None) -> str:
@@ -77,92 +109,6 @@ def _is_date(text: str) -> bool:
         return False
 
 
-#: Where the fields are from.
-SCHEMA = "github.com/opendp/deployments-registry-data, schemas/deployments-schema.yaml at 057e5d8"
-#: Second stages whose result is a number for everybody.
-_NUMBERS = ("arm_means", "plug_in_ate")
-
-
-def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The record of a deployment, tier 3, as plain values in the order of the registry's schema.
-
-    Everything is from the release alone but the fields ``ASKED``, of which ``known`` has the answers; others
-    are marked by ``BLANK``. Raises DeclarationError for an unknown name, for an answer that the registry
-    refuses, and for a release without a guarantee.
-    """
-    answered = dict(known or {})
-    for name in answered:
-        if name not in ASKED:
-            raise DeclarationError(f"{name}: no field that is asked for; known: {', '.join(ASKED)}")
-    if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
-        raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
-    answers = {name: _answer(name, answered.get(name)) for name in ASKED}
-    guarantee, kind, story = release.guarantee, _kind(release), story_of(release)
-    parameters = {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})
-
-    def own(*names: str) -> dict[str, str]:
-        return {name: answers[name] for name in names}
-
-    return {
-        **own("url_slug"),
-        "deployment": {
-            "basic": {
-                **own("name"),
-                "data_curators": [own("data_curator_name", "data_curator_type")],
-                "description": "\n".join(_description(release, story.title)),
-                "data_product_type": "Summary statistics" if kind == "effect" else "Machine learning model",
-                **own("intended_use", "data_product_region", "data_product_sector", "publication_date"),
-            },
-            "dp_variant": {
-                "variant_name": "Approximate DP" if guarantee.delta else "Pure DP",
-                "data_domain": "\n".join(_domain(release)),
-                "unprotected_quantities": (
-                    f"The number of {units_of(release)}, {release.n_samples}, and all that was declared "
-                    "before the data were read. No number in the release was computed from records without "
-                    "noise."
-                ),
-            },
-            "privacy_loss": {
-                **own("privacy_unit"),
-                "privacy_unit_details": _neighbors(release),
-                "number_of_privacy_units": release.n_samples,
-                "privacy_parameters": parameters,
-                "privacy_parameters_details": " ".join([f"{stated_law(guarantee)}.", *_conditions(release)]),
-            },
-            "deployment_model": {
-                "model_name": "Central",
-                **own("trust_assumptions", "actors"),
-                "release_type": "One release",
-                **own("release_type_details", "data_source_type"),
-                "access_type": "Non-interactive",
-            },
-            "implementation": {
-                "preprocessing_and_hyperparameter_tuning": "\n".join(
-                    [
-                        "- Each record is mapped into the data domain by a public rule, by itself: clipped, "
-                        "scaled, and shrunk where its norm is too large.",
-                        f"- {answers['tuning']}",
-                    ]
-                ),
-                "mechanisms": "\n".join([*_mechanisms(release), f"- {answers['access_controls']}"]),
-                "composition": (
-                    f"{_words(guarantee.theorem)}. Stability: {_words(guarantee.stability_theorem)}. All "
-                    "steps together are within the privacy parameters above."
-                ),
-                "post_processing": _POST[kind],
-                "justification": answers["justification"],
-                "utility": f"{_code(story.headline)}. {story.precision}",
-                "additional_information": answers["additional_information"],
-            },
-            "administrative": {
-                "status": "Draft",
-                "registry_authors": [answers["registry_author"]],
-                "tier": 3,
-            },
-        },
-    }
-
-
 def datasheet_text(record: Mapping[str, Any]) -> str:
     """The record as YAML, with a header that says where its fields are from and what is left to do.
 
@@ -181,22 +127,11 @@ def datasheet_text(record: Mapping[str, Any]) -> str:
     dumper.add_representer(str, text_of)
     header = (
         "# Record for the OpenDP registry of deployments of differential privacy, tier 3.",
-        f"# Fields: {SCHEMA}.",
+        "# Fields: github.com/opendp/deployments-registry-data, schemas/deployments-schema.yaml at 057e5d8.",
         f'# Everything but the answers to "{BLANK.strip()}" follows from the release.',
     )
     written = yaml.dump(dict(record), Dumper=dumper, sort_keys=False, allow_unicode=True, width=math.inf)
     return "\n".join([*header, written])
-
-
-_POST = {
-    "effect": "The estimate and its interval are computed from the released numbers and public constants.",
-    "rule": "Decisions, and the rule on the raw scale, follow from the released coefficients.",
-}
-
-
-def _kind(release: BaseRelease) -> str:
-    stage = release.second_stage.get("name") if isinstance(release, Release) else None
-    return "effect" if isinstance(release, EffectRelease) or stage in _NUMBERS else "rule"
 
 
 def _line(text: object) -> str:
@@ -238,23 +173,10 @@ def _domain(release: BaseRelease) -> Iterator[str]:
 
 
 def _neighbors(release: BaseRelease) -> str:
-    same = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
     if units_of(release) == "persons":
-        return (
-            "Adjacent datasets of the data domain have the same number of persons and differ in all records "
-            "of one of them, replaced by any others, of any number."
-        )
-    neighbors = (
-        "Adjacent datasets of the data domain have the same number of records and differ in one record, "
-        "replaced by any other"
-    )
-    return f"{neighbors} with the same treatment, which is not protected." if same else f"{neighbors}."
-
-
-def _conditions(release: BaseRelease) -> Iterator[str]:
-    """Condition that the guarantee rests on, where there is one."""
-    if not release.private:
-        yield next(promised(release))
+        return "all records of one of them, replaced by any others, of any number"
+    same = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    return "one record, replaced by any other" + " with the same treatment, which is not protected" * same
 
 
 def _mechanisms(release: BaseRelease) -> Iterator[str]:
@@ -266,6 +188,3 @@ def _mechanisms(release: BaseRelease) -> Iterator[str]:
             f"- {_words(step.step)} ({RELEASED.get(step.step, step.theorem)}): {step.noise.value} noise, "
             f"perturbed {step.perturbed.value}, {_words(step.theorem)}; {cost}."
         )
-    yield "- Implemented in dp2erm-cvx; noise from the entropy of the operating system, without a seed."
-    yield f"- Assumptions: {_words('; '.join(release.guarantee.assumptions))}."
-    yield "- Not interactive. Nothing is claimed about timing or other side channels of the computer."
