@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from types import FrameType
 from typing import Any, NoReturn, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.shared import Earlier
@@ -32,6 +37,115 @@ TOLERANCE = 1e-6
 LEAST_TOLERANCE = 1e-8
 #: Numbers of records that stand for all: rules of use change at numbers a factor of 2 or more apart.
 _NUMBERS = tuple(2**power for power in range(1, 54))
+#: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
+_NESTED = ("domain", "budget", "first_stage", "second_stage")
+
+
+class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
+    """Settings by name, those of programs, domain and budget included, as scikit-learn has them."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name; where ``deep``, those of programs, domain and budget as ``first_stage__ridge``.
+
+        A program that is given by its name has its default settings.
+        """
+        params: dict[str, Any] = super().get_params(deep=False)
+        for outer in _NESTED if deep else ():
+            inner = _settings(built(outer, params.get(outer)))
+            params |= {f"{outer}__{name}": value for name, value in inner.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name, ``first_stage__ridge`` and the like included.
+
+        Programs, domains and budgets are never changed in place: a new one takes the place of the old.
+        Raises DeclarationError for an unknown name or an invalid value; then nothing is changed.
+        """
+        own = self.get_params(deep=False)
+        # the outer one may be new as well
+        whole = {name: params.get(name, own[name]) for name in _NESTED if name in own}
+        asked = {name.partition("__")[0] for name in params if "__" in name}
+        whole = {outer: built(outer, value) for outer, value in whole.items() if outer in asked}
+        known = [*own, *(f"{outer}__{name}" for outer, value in whole.items() for name in _settings(value))]
+        changed, inner = dict[str, Any](), {outer: dict[str, Any]() for outer in whole}
+        for name, value in params.items():
+            if name not in known:
+                kind = type(self).__name__
+                raise DeclarationError(f"{kind} has no setting {name!r}; {known_names(name, sorted(known))}")
+            outer, _, setting = name.partition("__")
+            (inner[outer] if setting else changed)[setting or outer] = value
+        changed |= {outer: replace(whole[outer], **values) for outer, values in inner.items()}
+        for name, value in changed.items():
+            setattr(self, name, value)
+        return self
+
+    def shared(self, study: type, *but: str) -> dict[str, Any]:
+        """The settings that a ``study`` has as well, by name."""
+        names = {one.name for one in dataclasses.fields(study)} - {*but, *_NESTED}
+        return {name: value for name, value in super().get_params(deep=False).items() if name in names}
+
+    def _saw(self, columns: tuple[str, ...]) -> None:
+        """Remember the columns of a fit, as scikit-learn names them."""
+        self.n_features_in_, self.feature_names_in_ = len(columns), np.array(columns, dtype=object)
+
+    @property
+    def score(self) -> NoReturn:
+        """Always raises DeclarationError, which names what compares candidates.
+
+        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
+        has been spent.
+        """
+        raise DeclarationError(
+            f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
+            "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
+            "on public records, or by tune_privately, which charges a ledger for all of them"
+        )
+
+    def _fitted_before(self) -> tuple[str, ...]:
+        """Names of the steps that a Pipeline around this fit has fitted to the same records.
+
+        Steps of scikit-learn that learn nothing are none of them. A function counts unless it is a ufunc of
+        numpy, as another may read all rows; so do steps of others, and frozen ones: nobody knows what they
+        were fitted to. Only pipelines of scikit-learn are seen.
+        """
+        names: list[str] = []
+        known: Any = sys.modules.get("sklearn.pipeline")
+        last: BaseEstimator = self
+        for frame in _callers() if known is not None else ():  # else nobody has made a pipeline
+            pipeline = frame.f_locals.get("self")
+            if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
+                names += [name for name, step in pipeline.steps[:-1] if _learns(step)]
+                last = pipeline  # perhaps the last step of another
+        return tuple(names)
+
+
+def built(outer: str, value: Any) -> Any:
+    """The program of a name; anything else as it stands. Raises ProgramError for an unknown name."""
+    known: dict[str, Any] = {"first_stage": registry.first_stages, "second_stage": registry.second_stages}
+    return registry.build(known[outer](), value) if isinstance(value, str) and outer in known else value
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {}
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def _learns(step: Any) -> bool:
+    if step is None or step == "passthrough":
+        return False
+    function = getattr(step, "func", None)
+    elementwise = isinstance(function, np.ufunc) and function.signature is None
+    ours = type(step).__module__.startswith("sklearn.") and (function is None or elementwise)
+    return not ours or bool(step.__sklearn_tags__().requires_fit)
+
+
+def _callers() -> Iterator[FrameType]:
+    """The frames that called: scikit-learn does not tell an estimator who fits it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def checked_domain(domain: object) -> Domain:
@@ -97,23 +211,53 @@ class PrivateEstimator(ConfiguredEstimator):
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
 
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> Pipeline:
+        """Study that is declared, for covariates of these names or numbers. Raises DeclarationError."""
+        raise NotImplementedError
+
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
+        """The release of a run."""
+        raise NotImplementedError
+
+    def _note(self, plan: Any) -> str:
+        """What the note of a charge says is released."""
+        raise NotImplementedError
+
+    def _fewest(self) -> int:
+        """Number of covariates that what is declared needs, where nothing says how many there are."""
+        return 1
+
+    def advice(self, values: Sequence[float]) -> str:
+        """Advice on what to declare where outcomes have these values alone; mostly nothing."""
+        return ""
+
     def declared_budget(self) -> Budget:
         """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
         return self.earlier.enlarged.get(self.budget, self.budget)
 
-    def _study(self, n_samples: int, n_features: int) -> Pipeline:
-        """Study that is declared, for datasets of this size. Raises DeclarationError where it is invalid."""
-        raise NotImplementedError
+    def public(self) -> Domain | PrivateRanges:
+        """Declaration about the records. Raises DeclarationError."""
+        return checked_domain(self.domain)
+
+    def execution(self) -> Execution:
+        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
+        return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
     def plan(self, n_samples: int, n_features: int) -> Plan[Any]:
         """The calibrated steps, from public quantities alone.
 
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered; the
+        latter also where records would have no declared weights.
         """
+        return self._made(n_samples, range(n_features))
+
+    def _made(self, n_samples: int, known: Sequence[str] | range) -> Plan[Any]:
         self.execution()
-        return make_plan(self._study(n_samples, n_features))
+        return make_plan(self._study(n_samples, known))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
@@ -123,21 +267,18 @@ class PrivateEstimator(ConfiguredEstimator):
         SolverError where every fit does.
         """
         self.execution()
-        book = self.public().codebook
-        for number in _NUMBERS if book is None or book.unit is None else (book.unit.number,):
+        public = self.public()
+        number = self._fewest() if public.ranges is None else len(public.ranges)
+        known = columns or public.columns or range(number)
+        book = public.codebook
+        for n_samples in _NUMBERS if book is None or book.unit is None else (book.unit.number,):
             try:
-                self._judged(number, columns)
+                self._study(n_samples, known)
             except DeclarationError as error:
                 refused = error
             else:
                 return
         raise refused
-
-    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
-        """Raise DeclarationError where something is invalid for covariates of these names, or any."""
-        public = self.public()
-        known = columns or public.columns or public.ranges
-        self._study(n_samples, 1 if known is None else len(known))
 
     def fit(
         self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
@@ -164,31 +305,9 @@ class PrivateEstimator(ConfiguredEstimator):
         raw = self._data(data, None, None)
         return self._fitted(raw, *self._planned(raw))
 
-    def _fitted(self, raw: Dataset | BlockedDataset, plan: Any, data: Any) -> Self:
-        result, guarantee = self._run(plan, data, self._note(plan))
-        self.release_: Any = self._stated(self._answer(plan, data, result, guarantee))
-        self._saw(raw.columns)
-        return self
-
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
         return self._planned(Dataset.declared(self.public(), X, a, y))
-
-    def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
-        """Plan for checked data."""
-        return self.plan(raw.n_samples, len(raw.columns)), raw
-
-    def _note(self, plan: Any) -> str:
-        """Note of the charge in a ledger."""
-        raise NotImplementedError
-
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Any:
-        """The release of a run."""
-        raise NotImplementedError
-
-    def public(self) -> Domain | PrivateRanges:
-        """Declaration about the records. Raises DeclarationError."""
-        return checked_domain(self.domain)
 
     def _data(
         self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None, y: ArrayLike | None
@@ -202,66 +321,52 @@ class PrivateEstimator(ConfiguredEstimator):
         public = self.public()
         return X.declared(public) if isinstance(X, BlockedDataset) else Dataset.declared(public, X, a, y)
 
-    @property
-    def score(self) -> NoReturn:
-        """Always raises DeclarationError, which names what compares candidates.
+    def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
+        """Plan for checked data, and the records that it is run on."""
+        return self._made(raw.n_samples, raw.columns), raw
 
-        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
-        has been spent.
-        """
-        raise DeclarationError(self._no_score())
-
-    def execution(self) -> Execution:
-        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
-        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
-        return Execution(private_solver(self.solver), self.tolerance, self.seed)
-
-    def advice(self, values: Sequence[float]) -> str:
-        """Advice on what to declare where outcomes have these values alone; mostly nothing."""
-        return ""
-
-    def _run(
-        self, plan: Plan[Any], data: Dataset | BlockedDataset, what: str
-    ) -> tuple[PlanResult, Guarantee]:
-        """Charge the ledger for ``what`` is released, run the plan, and state what that guarantees."""
+    def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any], data: Any) -> Self:
+        """Charge the ledger, run the plan, and state what was released and what that guarantees."""
         execution = in_blocks(plan, data, self.execution())
         taken_over = self.earlier.starts(plan, data, execution.seed is None)
-        self.receipt_ = self._charge(plan, what, data)
-        outcome = plan.run(data, execution, taken_over)
-        results = outcome.steps.items()
-        self.earlier.steps = {name: replace(one, solution=None, noise=None) for name, one in results}
+        self.receipt_ = self._charge(plan, data)
+        result = plan.run(data, execution, taken_over)
+        steps = result.steps.items()
+        self.earlier.steps = {name: replace(one, solution=None, noise=None) for name, one in steps}
         if self.look is not None:
-            self.look(plan, outcome)
+            self.look(plan, result)
         certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
-        return outcome, guarantee_of(plan, certifies, outcome.certified, outcome.by_gap, seeded)
+        guarantee = guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
+        self.release_: Any = self._stated(self._answer(plan, data, result, guarantee))
+        self._saw(raw.columns)
+        return self
 
-    def _charge(self, plan: Plan[Any], what: str, data: Dataset | BlockedDataset) -> Receipt | None:
+    def _charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
         """Charge the plan, if there is a ledger. Raises DeclarationError within a search of scikit-learn."""
         if self.before_charge is not None:
             self.before_charge()
-        if self.seed is None:
-            self._refuse_search()
+        searched = "sklearn.model_selection."
+        if self.seed is None and any(
+            f.f_globals.get("__name__", "").startswith(searched) for f in _callers()
+        ):
+            _ = self.score  # raises
         if learned := self._fitted_before():
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "
                 "covered by the guarantee. Declare ranges in the Domain, which scales every record by itself",
-                stacklevel=5,
+                stacklevel=4,
             )
         if self.ledger is None and self.dataset is None:
             return None
         if not isinstance(self.ledger, Ledger) or self.dataset is None:
-            raise DeclarationError(
-                "ledger and dataset go together: give a Ledger and the name of the data set"
-            )
+            raise DeclarationError("ledger and dataset go together: a Ledger and the name of the data set")
         if self.seed is not None:
-            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=5)
+            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=4)
             return None
-        book = self.public().codebook
+        book, what = self.public().codebook, self._note(plan)
         treatment = (None if book is None else book.treatment.column) or data.treatment
         outcome = (None if book is None else book.outcome) or data.outcome
-        to = f", to {self.output}" if self.output else ""
-        note = f"{what} of {treatment} on {outcome}{to}"
+        note = f"{what} of {treatment} on {outcome}{f', to {self.output}' if self.output else ''}"
         return charge(self.ledger, self.dataset, {what: plan}, plan.guarantee, note)
 
     def _stated(self, release: BaseRelease) -> BaseRelease:
@@ -273,8 +378,7 @@ class PrivateEstimator(ConfiguredEstimator):
         guarantee = release.guarantee
         assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
         standing = Standing.FITTED_BEFORE if guarantee.private else guarantee.standing
-        guarantee = replace(guarantee, assumptions=assumptions, standing=standing)
-        return replace(release, guarantee=guarantee)
+        return replace(release, guarantee=replace(guarantee, assumptions=assumptions, standing=standing))
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
@@ -296,9 +400,9 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
             raise CalibrationError(f"{name}: is not proven{why}: no charge to the ledger covers it")
     (first, *rest) = plans.values()
     domain, curve = first.study.universe.domain, None if rest else first.curve
-    how = {"relation": domain.relation, "unit": domain.protected, "curve": curve}
     line = "".join(one if one.isprintable() else "?" for one in note).strip()  # as a ledger takes it
-    return ledger.charge(dataset, total, line if len(line) <= 200 else f"{line[:197]}...", **how)
+    line = line if len(line) <= 200 else f"{line[:197]}..."
+    return ledger.charge(dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve)
 
 
 def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:
@@ -309,8 +413,7 @@ def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execut
     """
     if isinstance(data, Dataset):
         return execution
-    universe = plan.study.universe
-    first = private_solver(execution.solver)
+    universe, first = plan.study.universe, private_solver(execution.solver)
     solvers = first.solvers if isinstance(first, FirstCertified) else (first,)
     whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]

@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Array, Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
+from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
@@ -119,33 +119,20 @@ class PrivateEffect(PrivateEstimator):
     interval: str = "effect"
     settings: Mapping[str, Any] | None = None
 
-    def _study(self, n_samples: int, n_features: int) -> EffectStudy:
-        return self._declared(n_samples, self._columns(self.public().columns or range(n_features)))
-
-    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
-        public = self.public()
-        if known := columns or public.columns:
-            numbers: Sequence[int] = self._columns(known)
-        else:
-            ranges, chosen = public.ranges, self.prognostic or (self.settings or {}).get("cells")
-            number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
-            numbers = range(number if ranges is None else min(number, len(ranges)))
-        self._declared(n_samples, numbers)
-
-    def _declared(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
-        """Settings that are declared, for the covariates of these numbers."""
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> EffectStudy:
         if self.interval not in TARGETS:
             raise DeclarationError(f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}")
         misses(self.level)  # a level that is none is refused before any data are read
-        chosen = self.public().restricted(columns)
-        curves = self._curves(columns)
-        if curves is not None:
+        if isinstance(known, range):
+            known = self.public().columns or known
+        chosen, n_features = self.public().restricted(columns := self._columns(known)), len(columns)
+        if (curves := self._curves(columns)) is not None:
             chosen = curves.extended()
-            columns = range(len(chosen.range_pairs))
+            n_features = len(chosen.range_pairs)
         ranges = chosen if isinstance(chosen, PrivateRanges) else None
-        domain = chosen.domain(len(columns)) if isinstance(chosen, PrivateRanges) else chosen
+        domain = chosen.domain(n_features) if isinstance(chosen, PrivateRanges) else chosen
         return EffectStudy(
-            Universe(domain, n_samples, len(columns)),
+            Universe(domain, n_samples, n_features),
             self.declared_budget(),
             declared=dict(self.settings or {}),
             ranges=ranges,
@@ -153,12 +140,15 @@ class PrivateEffect(PrivateEstimator):
             **self.shared(EffectStudy),
         )
 
+    def _fewest(self) -> int:
+        numbers = [one + 1 for one in self.prognostic or () if isinstance(one, int)]
+        return max([1, *numbers, len((self.settings or {}).get("cells") or ())])
+
     def public(self) -> Domain | PrivateRanges:
         """Declaration about the records. Raises DeclarationError where noise of it is not installed."""
-        public: Domain | PrivateRanges = self.domain
-        if type(self.domain) is not PrivateRanges:
-            public = super().public()
-        elif self.seed is None:
+        private = type(self.domain) is PrivateRanges
+        public: Domain | PrivateRanges = self.domain if private else super().public()
+        if private and self.seed is None:
             private_choice(1, 1.0)  # needs OpenDP: told before any data are read
         if not self.where and self.by is None:
             return public
@@ -168,8 +158,7 @@ class PrivateEffect(PrivateEstimator):
         return replace(public, codebook=replace(book, where=alone, group=group))
 
     def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
-        columns = self._columns(raw.columns)
-        plan = make_plan(self._declared(raw.n_samples, columns))
+        plan, columns = self._made(raw.n_samples, raw.columns), self._columns(raw.columns)
         return plan, raw.restricted(columns, self._curves(columns))
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:
@@ -277,17 +266,14 @@ class PrivateRule(PrivateEstimator):
     expected: Sequence[str] = ()
     settings: Mapping[str, Any] | None = None
 
-    def _study(self, n_samples: int, n_features: int) -> RuleStudy:
-        universe = Universe(checked_domain(self.domain), n_samples, n_features)
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> RuleStudy:
+        universe = Universe(checked_domain(self.domain), n_samples, len(known))
         own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
         return RuleStudy(universe, self.declared_budget(), **own)
 
-    def _judged(self, n_samples: int, columns: Sequence[str] | None) -> None:
-        domain, public = checked_domain(self.domain), (self.settings or {}).get("propensity")
-        known = columns or domain.columns or domain.ranges
-        # of coefficients nobody knows yet how many there have to be
-        number = len(public) - 1 if isinstance(public, list | tuple) else 1
-        self._study(n_samples, number if known is None else len(known))
+    def _fewest(self) -> int:
+        public = (self.settings or {}).get("propensity")
+        return len(public) - 1 if isinstance(public, list | tuple) else 1
 
     def _note(self, plan: Any) -> str:
         return "treatment rule"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +16,14 @@ from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, checked_domain
-from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, built
+from dp2erm_cvx.estimators.fitting import (
+    LEAST_TOLERANCE,
+    TOLERANCE,
+    ConfiguredEstimator,
+    PrivateEstimator,
+    built,
+    checked_domain,
+)
 from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
@@ -26,6 +33,8 @@ from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
+
+Stage = TypeVar("Stage", FirstStage, SecondStage)
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,9 +59,8 @@ class PrivateWorkings:
 
     def balance(self) -> BalanceTable:
         """Covariate balance before and after weighting, on the scaled covariates. Not private."""
-        return balance_table(
-            self.records.covariates, self.records.a, self.weights.value, self.dataset.columns
-        )
+        x, a, columns = self.records.covariates, self.records.a, self.dataset.columns
+        return balance_table(x, a, self.weights.value, columns)
 
 
 class TwoStageBase(ConfiguredEstimator):
@@ -84,15 +92,13 @@ class TwoStageBase(ConfiguredEstimator):
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
-        first: FirstStage = self._stage("first_stage", FirstStage)
-        return first
+        return self._stage("first_stage", FirstStage)  # type: ignore[type-abstract]
 
     def resolved_second_stage(self) -> SecondStage:
         """The second stage with every default filled in from the domain."""
-        second: SecondStage = self._stage("second_stage", SecondStage)
-        return second
+        return self._stage("second_stage", SecondStage)
 
-    def _stage(self, outer: str, kind: Any) -> Any:
+    def _stage(self, outer: str, kind: type[Stage]) -> Stage:
         program = built(outer, getattr(self, outer))
         if not isinstance(program, kind):
             raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
@@ -194,26 +200,20 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     split: float | None = Study.split
     tolerance: float = TOLERANCE
 
-    def _study(self, n_samples: int, n_features: int) -> Study:
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> Study:
         domain, budget = checked_domain(self.domain), self.declared_budget()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
-            raise DeclarationError(
-                f"tolerance = {brief(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
-                "a private fit"
-            )
-        return Study(
-            self.resolved_first_stage(),
-            self.resolved_second_stage(),
-            Universe(domain, n_samples, n_features),
-            budget,
-            tolerance=tolerance,
-            **self.shared(Study, "tolerance"),
+            wanted = f"from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private fit"
+            raise DeclarationError(f"tolerance = {brief(self.tolerance)}: must be {wanted}")
+        stages, universe = (
+            (self.resolved_first_stage(), self.resolved_second_stage()),
+            Universe(domain, n_samples, len(known)),
         )
+        return Study(*stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance"))
 
-    def plan(self, n_samples: int, n_features: int) -> Plan[Study]:
-        """The calibrated steps. Raises CalibrationError also where records would have no declared weights."""
-        plan = super().plan(n_samples, n_features)
+    def _made(self, n_samples: int, known: Sequence[str] | range) -> Plan[Study]:
+        plan = super()._made(n_samples, known)
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
 
