@@ -180,16 +180,6 @@ def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
     return None if loss.box is None or noise is not Noise.BOX else loss.box.widths
 
 
-def in_range(name: str, value: float, setting: str) -> float:
-    """Return ``value``; raises CalibrationError, naming the ``setting``, where floating point gives out."""
-    if not _SMALLEST < value < _LARGEST:
-        raise CalibrationError(
-            f"{name} = {value:g} is out of floating-point range at {setting}: rescale the outcome or change "
-            "the budget"
-        )
-    return value
-
-
 @dataclass(frozen=True)
 class Objective:
     """The weighted objective that a release minimizes, by what is public of it.
@@ -214,17 +204,16 @@ class Objective:
         check_settings(self)
 
     def calibrated(
-        self, noise: Noise, budget: Budget, scale: float, gamma: float, setting: str, **facts: Any
+        self, noise: Noise, budget: Budget, scale: float, gamma: float, **facts: Any
     ) -> Calibration:
-        """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
+        """The mechanism of this noise and ridge; ``facts`` are sensitivity, theorem, and perhaps a split.
 
-        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1. Raises as
-        :meth:`refuse_uncovered`, so that no calibration can leave that out.
+        Raises as :meth:`refuse_uncovered`, so that no calibration can leave that out.
         """
         self.refuse_uncovered(budget, noise)
-        scale = in_range("noise scale", scale * (1.0 + MARGIN), setting)
+        scale = self.in_range("noise scale", scale * (1.0 + MARGIN), budget)
         if facts.get("perturbed") is not Perturbed.OUTPUT:
-            in_range("gamma", gamma, setting)
+            self.in_range("gamma", gamma, budget)
         return Calibration(
             noise=noise,
             scale=scale,
@@ -236,6 +225,17 @@ class Objective:
             box=box_of(self.loss, noise),
             **({"split": 1.0} | facts),
         )
+
+    def in_range(self, name: str, value: float, budget: Budget) -> float:
+        """Return ``value``; raises CalibrationError, naming what it follows from, where floats give out."""
+        if not _SMALLEST < value < _LARGEST:
+            named = ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound")
+            known = {one: getattr(self.loss, one) for one in named}
+            known = {"epsilon": budget.epsilon, "delta": budget.delta, "V": self.bound.V} | known
+            given = ", ".join(f"{one} = {size:g}" for one, size in known.items() if size is not None)
+            text = f"{name} = {value:g} is out of floating-point range at {given}"
+            raise CalibrationError(f"{text}: rescale the outcome or change the budget")
+        return value
 
     def refuse_uncovered(self, budget: Budget, noise: Noise) -> None:
         """Raise CalibrationError where a bound covers not what is declared, or a budget is out of range.

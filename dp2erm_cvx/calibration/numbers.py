@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scipy import special
 
@@ -175,10 +176,9 @@ def calibrate_output(objective: Objective, budget: Budget) -> Calibration:
         )
     largest = 0.5 * loss.response_bound
     sensitivity = 2.0 * largest * (bound.V / objective.n_samples) * (1.0 + MARGIN)
-    setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
-    facts = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
-    scale = sensitivity / budget.epsilon
-    return objective.calibrated(Noise.GAMMA, budget, scale, 0.0, setting, sensitivity=sensitivity, **facts)
+    facts: dict[str, Any] = {"theorem": "Theorem 8 (output perturbation)", "perturbed": Perturbed.OUTPUT}
+    facts["sensitivity"] = sensitivity
+    return objective.calibrated(Noise.GAMMA, budget, sensitivity / budget.epsilon, 0.0, **facts)
 
 
 #: Quantiles are no farther out than this where the noise allows it, for covariates and for the outcome.

@@ -94,13 +94,9 @@ def calibrate(
 
     gamma = required_gamma(bound.V, loss, objective.n_samples, (1.0 - q) * budget.epsilon)
     scales, line = _scales(objective, budget, kind, (q * budget.epsilon,))
-    setting = (
-        f"epsilon = {budget.epsilon:g}, split = {q:g}, V = {bound.V:g}, "
-        f"gradient_radius = {gradient_size(loss, kind):g}, hessian_trace = {loss.hessian_trace:g}"
-    )
     sensitivity = gradient_size(loss, kind) * bound.V
     facts = {"split": q, "sensitivity": sensitivity, "theorem": _THEOREM[kind]}
-    calibration = objective.calibrated(kind, budget, float(scales[0]), gamma, setting, **facts)
+    calibration = objective.calibrated(kind, budget, float(scales[0]), gamma, **facts)
     if not line[0]:
         return calibration
     assert loss.gradient_bound is not None
@@ -206,7 +202,6 @@ def calibrate_saturating(
     curve, size = _saturation(loss, kind, objective.name)
     objective.refuse_uncovered(budget, kind)
     in_box = ", box noise" if kind is Noise.BOX else ""
-    setting = f"epsilon = {epsilon:g}, V = {V:g}, slope = {curve.slope:g}, M = {curve.row_norm:g}"
     facts: dict[str, Any] = {"sensitivity": size * V}
     if kind.pure and math.isfinite(curve.ball):
         gamma = ball_gamma(objective, budget) if gamma is None else gamma
@@ -214,7 +209,7 @@ def calibrate_saturating(
         a = curve.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN), box=kind is Noise.BOX)
         facts["theorem"] = f"Theorem 19 (in a ball{in_box})"
         scale = size / a if a > 0.0 else math.inf
-        return objective.calibrated(kind, budget, scale, gamma, setting, **facts)
+        return objective.calibrated(kind, budget, scale, gamma, **facts)
     ratio = left = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_ratio(epsilon, None, budget.delta))
@@ -229,7 +224,7 @@ def calibrate_saturating(
     if kind is Noise.GAMMA and objective.blocks > 1:
         # a record moves its own block, and its neighbor another one: the sum of both norms is what counts
         facts |= {"blocks": objective.blocks, "theorem": "Theorem 15 (saturating loss, noise by arm)"}
-    calibration = objective.calibrated(kind, budget, size * V / ratio, gamma, setting, **facts)
+    calibration = objective.calibrated(kind, budget, size * V / ratio, gamma, **facts)
     if kind.pure:
         return calibration
     whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
@@ -332,12 +327,11 @@ def calibrate_paper(
         root = math.hypot(tail, math.sqrt(epsilon if corrected else epsilon / W1))
         scale, part = (
             zeta * W1 / epsilon * (tail + root),
-            f"(ii), {'corrected' if corrected else 'as printed'}",
+            "(ii), corrected" if corrected else "(ii), as printed",
         )
     gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
-    setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
     facts = {"split": 0.5, "sensitivity": zeta * W1, "theorem": f"paper, Theorem DP_guarnatee {part}"}
-    usable = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), setting, **facts)
+    usable = objective.calibrated(kind, budget, scale, gamma * (1.0 + MARGIN), **facts)
     V = min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN))
     calibration = replace(usable, V=V)
     proven = privacy_loss(calibration, loss, n, epsilon)

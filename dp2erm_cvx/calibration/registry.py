@@ -37,26 +37,26 @@ class Calibrator:
         Raises CalibrationError, with the reason, where the theorem does not cover the objective or no noise
         fits the budget, and DeclarationError for an invalid argument.
         """
-        if self.name == "auto":  # the smallest predicted error among the sharp ones, whatever its noise
-            return rank(objective, budget)[0][0].calibration
-        if self.name in ("renyi", "output"):
-            if objective.restriction is not None:
-                raise CalibrationError(objective.restriction)
-            law = calibrate_renyi if self.name == "renyi" else calibrate_output
-            return law(objective, budget)
-        objective.loss.refuse_unbounded(objective.name, objective.theta_set)
-        if self.name == "sharp":
-            return _sharp(objective, budget, noise, split)
-        return calibrate_paper(objective, budget, noise=noise, corrected=self.name == "paper-corrected")
+        return self.explained(objective, budget, noise, split)[0]
 
     def explained(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> tuple[Calibration, str]:
         """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
-        if self.name == "auto":
+        if self.name == "auto":  # the smallest predicted error among the sharp ones, whatever its noise
             best = rank(objective, budget)[0][0]
             return best.calibration, best.reason
-        return self.calibrate(objective, budget, noise, split), f"calibration = {self.name!r} was declared"
+        why = f"calibration = {self.name!r} was declared"
+        if self.name in ("renyi", "output"):
+            if objective.restriction is not None:
+                raise CalibrationError(objective.restriction)
+            law = calibrate_renyi if self.name == "renyi" else calibrate_output
+            return law(objective, budget), why
+        objective.loss.refuse_unbounded(objective.name, objective.theta_set)
+        if self.name == "sharp":
+            return _sharp(objective, budget, noise, split), why
+        corrected = self.name == "paper-corrected"
+        return calibrate_paper(objective, budget, noise=noise, corrected=corrected), why
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,6 @@ from dp2erm_cvx.calibration.base import (
     Noise,
     Objective,
     Perturbed,
-    in_range,
     least_predicted,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -67,9 +67,8 @@ def renyi_divergence(
     n = whole_number("n_samples", n_samples, at_least=2)
     sigma = public_number("scale", scale, above=0.0)
     ridge = public_number("gamma", gamma, above=0.0)
-    return _divergence(
-        orders, _tau(movement, loss, n, ridge), gradient_movement(movement, loss, ridge) / sigma
-    )
+    ratio = gradient_movement(movement, loss, ridge) / sigma
+    return _divergence(orders, _tau(movement, loss, n, ridge), ratio)
 
 
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
@@ -105,13 +104,11 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     M, _ = _squared(loss)
     objective.refuse_uncovered(budget, Noise.GAUSSIAN)
     V = bound.V
-    if gamma is None:
-        candidates = M * M * V / n / TAU_GRID
-    else:
+    candidates = M * M * V / n / TAU_GRID
+    if gamma is not None:
         candidates = np.array([public_number("gamma", gamma, above=0.0)])
-    setting = f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, V = {V:g}, M = {M:g}"
     for value in candidates:
-        in_range("gamma", float(value), setting)
+        objective.in_range("gamma", float(value), budget)
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
     unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
@@ -124,18 +121,14 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
             f"at {where}: raise gamma or the budget, or use another calibration"
         )
     near = orders[best] - 1.0
-    fine, fine_orders = _unit_noise(
-        taus[[best]], budget, np.array([near / 1.3]), np.minimum(near * 1.3, _top(taus[[best]]))
-    )
+    top = np.minimum(near * 1.3, _top(taus[[best]]))
+    fine, fine_orders = _unit_noise(taus[[best]], budget, np.array([near / 1.3]), top)
     if fine[0] > unit[best]:
         fine, fine_orders = unit[[best]], orders[[best]]
     chosen = float(candidates[best])
-    sensitivity = gradient_movement(V, loss, chosen)
-    facts = {"theorem": "Theorem 7 (Renyi)", "perturbed": Perturbed.UNCONSTRAINED}
-    scale = sensitivity * float(fine[0])
-    known = objective.calibrated(
-        Noise.GAUSSIAN, budget, scale, chosen, setting, sensitivity=sensitivity, **facts
-    )
+    facts: dict[str, Any] = {"theorem": "Theorem 7 (Renyi)", "perturbed": Perturbed.UNCONSTRAINED}
+    facts["sensitivity"] = sensitivity = gradient_movement(V, loss, chosen)
+    known = objective.calibrated(Noise.GAUSSIAN, budget, sensitivity * float(fine[0]), chosen, **facts)
     return RenyiCalibration(**vars(known), order=float(fine_orders[0]), tau=float(taus[best]))
 
 

@@ -247,16 +247,14 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
-    def plan(self, n_samples: int, n_features: int) -> Plan[Any]:
-        """The calibrated steps, from public quantities alone.
+    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
+        """The calibrated steps, from public quantities alone: for so many covariates, or those of these names.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered; the
         latter also where records would have no declared weights.
         """
-        return self._made(n_samples, range(n_features))
-
-    def _made(self, n_samples: int, known: Sequence[str] | range) -> Plan[Any]:
         self.execution()
+        known = range(n_features) if isinstance(n_features, int) else n_features
         return make_plan(self._study(n_samples, known))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
@@ -323,7 +321,7 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
         """Plan for checked data, and the records that it is run on."""
-        return self._made(raw.n_samples, raw.columns), raw
+        return self.plan(raw.n_samples, raw.columns), raw
 
     def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any], data: Any) -> Self:
         """Charge the ledger, run the plan, and state what was released and what that guarantees."""

@@ -158,7 +158,7 @@ class PrivateEffect(PrivateEstimator):
         return replace(public, codebook=replace(book, where=alone, group=group))
 
     def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
-        plan, columns = self._made(raw.n_samples, raw.columns), self._columns(raw.columns)
+        plan, columns = self.plan(raw.n_samples, raw.columns), self._columns(raw.columns)
         return plan, raw.restricted(columns, self._curves(columns))
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:

@@ -212,8 +212,8 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         )
         return Study(*stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance"))
 
-    def _made(self, n_samples: int, known: Sequence[str] | range) -> Plan[Study]:
-        plan = super()._made(n_samples, known)
+    def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
+        plan = super().plan(n_samples, n_features)
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
 

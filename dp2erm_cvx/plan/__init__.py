@@ -1,7 +1,7 @@
 """Steps, calibrated and composed from public quantities alone."""
 
 from dp2erm_cvx.calibration.numbers import Arithmetic
-from dp2erm_cvx.plan.defaults import effect_rule, rule_of_use
+from dp2erm_cvx.plan.defaults import rule_of_use
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.rule import RuleStudy, Study
@@ -18,7 +18,6 @@ __all__ = [
     "RuleSettings",
     "RuleStudy",
     "Study",
-    "effect_rule",
     "make_plan",
     "rule_of_use",
 ]

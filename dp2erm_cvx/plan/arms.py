@@ -15,7 +15,6 @@ from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining, slope_sizes
 from dp2erm_cvx.plan.settings import EffectSettings
-from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
@@ -40,18 +39,13 @@ FEW = 1600.0
 BENT = 0.2
 
 
-def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
-    """The settings where nothing is declared, of the least predicted mean squared error of a contrast.
-
-    From public quantities alone: rows and share of the outcome regression, and whether a multinomial
-    regression of the arm pays.
-    """
+def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
+    """The settings of several arms where nothing is declared, of the least predicted error of a contrast."""
     book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
     assert book is not None
     shares, n_arms = tuple(book.treatment.rates), len(book.treatment.labels)
-    assumed = None if shares else study.assumed
-    rule = effect_rule(universe, budget, study.residual_scale, assumed, ArmScores, values, 1.0 / n_arms)
-    total = universe.mass * universe.n_samples * budget.epsilon
+    rule = effect_rule(study, epsilon, study.residual_scale, 1.0 / n_arms, known=bool(shares))
+    total = universe.mass * universe.n_samples * epsilon
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
     # lines of outcomes of two values are not unbent, so that they can be averaged: their loss hardly bends
     rule = replace(
@@ -76,7 +70,7 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
             _clipped(
                 study,
                 replace(rule, rows=rows, center_share=center, propensity=kind, propensity_share=share),
-                budget.epsilon,
+                epsilon,
                 reach,
             ),
             study.scale * math.exp(-1.0 - reach) if values is None else 0.0,
@@ -87,15 +81,13 @@ def arms_rule(study: EffectStudy, budget: Budget) -> EffectSettings:
         if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
         for reach in (REACHES if values is None else REACHES[:1])
     ]
-    return min(tried, key=lambda pair: arms_error(study, pair[0], budget.epsilon) + pair[1] ** 2)[0]
+    return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
 
 
 def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
-    M_r is ``reach`` standard deviations of residuals with the predicted noise of an intercept, and what the
-    ridge takes off one of half the outcome bound; B is M_r at equal shares of the arms, twice that where
-    probabilities vary. Residuals of outcomes of two values are as long as these lie apart.
+    B is M_r at equal shares of the arms, twice that where probabilities vary.
     """
     values, bound = study.two_values, study.universe.domain.outcome_bound
     if values is None:
@@ -128,10 +120,7 @@ def _planned_fit(
 
 
 def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:
-    """The mean squared error of a contrast of two arms, to first order, as :func:`effect_error` has it.
-
-    At these settings and ``total`` epsilon, for the smallest arm and another one.
-    """
+    """The mean squared error of a contrast of the smallest arm and another one, at ``total`` epsilon."""
     sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
     fit, all_shares = _planned_fit(study, settings, total)

@@ -64,35 +64,17 @@ EXPECTATIONS = ("main effect", "confounding")
 
 
 def effect_rule(
-    universe: Universe,
-    budget: Budget,
-    residual_scale: float | None,
-    confounding: Confounding | None = None,
-    kind: type[EffectScore] = AverageScore,
-    two_values: TwoValues | None = None,
-    smaller: float = RATE,
+    study: EffectStudy, epsilon: float, residual_scale: float | None, smaller: float, *, known: bool
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
-    Parameters
-    ----------
-    universe, budget
-        Datasets and what may be spent on them.
-    residual_scale
-        Public guess of the standard deviation of the outcome given covariates, in units of the outcome; None:
-        clips that no residual reaches, and a loss and a score of the order of the outcome bound.
-    confounding
-        What is declared of the distance of the arms and of collinear covariates; None where the propensity is
-        public: nothing is confounded then, and no mean is worth its price.
-    kind
-        The score of what is estimated.
-    two_values
-        Of the outcome, where it has no others: no residual is longer than they lie apart.
-    smaller
-        Rate of the smaller arm, where the propensity is public; else a guess.
+    For shares of ``epsilon``, at a rate ``smaller`` of the smaller arm. Where the propensity is ``known``
+    nothing is confounded, and no mean is worth its price. Without a ``residual_scale`` clips are such as no
+    residual reaches, and a loss and a score are of the order of the outcome bound.
     """
-    domain, p, known = universe.domain, universe.n_features, confounding is None
-    bound, total = domain.outcome_bound, universe.mass * universe.n_samples * budget.epsilon
+    universe, kind, two_values = study.universe, study.kind, study.two_values
+    domain, p = universe.domain, universe.n_features
+    bound, total = domain.outcome_bound, universe.mass * universe.n_samples * epsilon
     deviation = default_scale(bound, two_values) if residual_scale is None else residual_scale
     # an outcome that cannot lie two deviations off its center has no tails; a bent loss would bend its lines
     slope = deviation if deviation <= 0.5 * bound else 2.0 * bound
@@ -107,11 +89,8 @@ def effect_rule(
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
         slope = saturation(two_values.width, deviation, total)
         two_values = replace(two_values, slope=slope)
-    counted, declared = total / budget.epsilon, confounding or Confounding(0.0)
-    request = Request(
-        kind, counted, p, budget.epsilon, deviation, slope, law, norm, residual, declared, two_values, groups
-    )
-    request = replace(request, rate=smaller)
+    declared, guesses = Confounding(0.0) if known else study.assumed, (deviation, slope, law, norm, residual)
+    request = Request(kind, total / epsilon, p, epsilon, *guesses, declared, two_values, groups, smaller)
     tried = (0.0,) if known or (0.0 in kind.propensities and total < FEW * p) else kind.propensities
     shares = itertools.product(np.arange(0.1, 0.95, 0.05).tolist(), tried)
     allowed = (pair for pair in shares if sum(pair) < 0.95 * left)
@@ -219,8 +198,7 @@ def covariate_rule(
 ) -> tuple[CovariateLaw, float, bool]:
     """Law that covariates are guessed to have, the norm that they are shrunk to, and whether their mean pays.
 
-    ``total`` is n epsilon of all that is released, ``worth`` whether a mean is worth any of it,
-    and ``noisiest`` its largest noise that is.
+    At this n epsilon: where a mean is ``worth`` any of it, and its noise is at most the ``noisiest``.
     """
     domain, p = universe.domain, universe.n_features
     law = CovariateLaw.of(domain, p)
@@ -244,9 +222,9 @@ def spread_share(law: CovariateLaw, total: float) -> float:
 def placing(study: EffectStudy | RuleStudy, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
-    Their shares are of this ``epsilon``. The mean square of every number is released where its noise is a
-    third of a guess at most. Covariates are first shrunk to up to three times the norm, so that those which
-    are larger than guessed lose nothing; where one mean square stands for all its noise sets the limit.
+    Their shares are of this ``epsilon``. Covariates are first shrunk to up to three times the norm, so that
+    those which are larger than guessed lose nothing; where one mean square stands for all, its noise sets the
+    limit. That of every number is released where its noise is a third of a guess at most.
     """
     universe, law, steps, reach = study.universe, study.law, list[Step](), norm
     centered, spread = study.settings.mean_share, study.settings.spread_share
@@ -283,11 +261,10 @@ def planned_fit(n: float, columns: int, epsilon: float, slope: float, norm: floa
 
 @dataclass(frozen=True)
 class Request:
-    """Public quantities that the predicted error of an effect depends on.
+    """Public quantities that the predicted error of an effect, in each of ``groups``, depends on.
 
-    ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
-    ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
-    are of scaled covariates. The effect is that in each of ``groups``, and ``rate`` that of the smaller arm.
+    ``n_samples`` are what all records count together, ``rate`` is that of the smaller arm, and of covariates
+    all is scaled.
     """
 
     kind: type[EffectScore]
@@ -329,7 +306,7 @@ class Request:
         return left, noise * stretch, 1.0 - stretch * (1.0 - left)
 
     def noise_in_residuals(self, center: float) -> float:
-        """Root mean square of what noise of the regression adds to residuals of an arm, to first order."""
+        """Root mean square of what noise of the regression adds to residuals of an arm."""
         return math.sqrt(self.n_features + 1) * float(np.max(self.remaining(self.regression(center))[1]))
 
     @property
@@ -349,9 +326,8 @@ class Request:
 def effect_error(request: Request, left: float, center: float, propensity: float) -> float:
     """The mean squared error of an effect, in squared units of the outcome, to first order.
 
-    Sampling, noise of the score, noise and ridge of an outcome regression that spreads as far as its
-    residuals, and effects that vary by the typical half of what is declared. ``left`` is the share of the
-    budget for center, propensity and score.
+    Of sampling, of the noise of the score, of noise and ridge of an outcome regression that spreads as far as
+    its residuals, and of effects that vary. ``left`` is the share for center, propensity and score.
     """
     kind, rate = request.kind, request.rate
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding

@@ -132,7 +132,7 @@ class EffectStudy(Pipeline):
 
     @property
     def predicted_error(self) -> float:
-        """The mean squared error that the settings in force are predicted to have, see ``effect_rule``."""
+        """The mean squared error that the settings in force are predicted to have."""
         universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
             return arms_error(self, settings, self.budget.epsilon)
@@ -175,20 +175,20 @@ class EffectStudy(Pipeline):
             if self.ranges is not None:
                 raise DeclarationError("cells: need public ranges, which cuts are in")
             declared = {"rows": None, "propensity": "cells"} | declared
-        left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
+        epsilon = self._rest * self.budget.epsilon
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
         scale = self.scale if released else self.residual_scale
         known = declared.get("propensity")
         kind = self.kind
         if kind is ArmScores:
-            return replace(arms_rule(self, left), **declared)
+            return replace(arms_rule(self, epsilon), **declared)
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
-        assumed, rate = self.assumed if public is None else None, smaller_arm(public)
-        rule = effect_rule(self.universe, left, scale, assumed, kind, self.two_values, rate)
+        rate = smaller_arm(public)
+        rule = effect_rule(self, epsilon, scale, rate, known=public is not None)
         cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
-        total = math.sqrt(self.universe.mass * self.universe.n_samples) * self._rest * self.budget.epsilon
+        total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
         reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)

@@ -62,8 +62,7 @@ def nuisance_error(
 ) -> NuisanceError:
     """Nuisance error of an effect whose score has at most this standard ``deviation`` over all records.
 
-    Of a ratio it is that of ``phi - psi h``, and ``share`` is the released mean of h. The spread of residuals
-    is read off that of the score. First order; where it holds is simulated, not proved.
+    Of a ratio ``share`` is the released mean of h. First order; where it holds is simulated, not proved.
     """
     pair = _confounded(plan, released)
     if pair is None:
@@ -107,10 +106,7 @@ def risk_errors(
 
 
 def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, LinearNuisances] | None:
-    """The score at what was released, and its regressions; None where they leave no confounding.
-
-    Where the propensity is public nothing is confounded, whatever the regressions are.
-    """
+    """The score at what was released, and its regressions; None where no line leaves confounding."""
     score = plan.main.at(plan.main.universe, released)
     nuisances = score.nuisances
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
@@ -119,10 +115,7 @@ def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, Linea
 
 
 def _residual(study: EffectStudy | RuleStudy, deviation: float, typical: float) -> float:
-    """The standard deviation of a record's residual, of which clipped ones have at most this ``deviation``.
-
-    That of a person's mean may be any part of it: then it is at least the ``typical`` one.
-    """
+    """The standard deviation of residuals, clipped to this one; of persons' means at least the typical."""
     domain = study.universe.domain
     residual = residual_deviation(deviation, study.settings.residual_bound, 0.5 * domain.outcome_bound)
     return residual if domain.units is None else max(residual, typical)
@@ -146,9 +139,9 @@ def _arm_errors(
     residuals: tuple[float, float],
     group: tuple[float, int] | None = None,
 ) -> tuple[NuisanceError, ...]:
-    """Errors of slopes in an effect: those that the arms have in common, or of the untreated and the treated.
+    """Errors of slopes that arms have in common, or of either arm, at its residuals' deviation.
 
-    ``residuals`` are their deviations by arm. In a ``group``, of this rate and number, its own rate counts.
+    In a ``group``, of this rate and number, its own rate counts.
     """
     study, values = plan.study, nuisances.two_values
     last, rate, distance = nuisances.regressions[-1], nuisances.rate, study.confounding
@@ -237,10 +230,7 @@ def slope_sizes(
 
 
 def doubt(plan: Plan[Any], released: Released) -> Array:
-    """Parts (k,) of what ridge is predicted to take by which that may be more, as mean squares are noisy.
-
-    It takes the more of a slope the smaller the square is, of which .7 standard deviations may be noise.
-    """
+    """Parts (k,) of what ridge is predicted to take by which that may be more, as mean squares are noisy."""
     square = plan.step("spread")
     error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
     return error / (1.0 - 0.7 * error)
@@ -249,9 +239,8 @@ def doubt(plan: Plan[Any], released: Released) -> Array:
 def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: float) -> Array:
     """Bias of an effect by the ridge on the intercept of either arm (2,), by way of the slopes.
 
-    To first order ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature of the
-    loss in slopes of unit size. Where every arm has its own slopes, p and 1 - p are squared and H is that of
-    the arm. The intercept of an arm that has no part in common slopes does nothing to them.
+    ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature in slopes of unit
+    size; p and 1 - p are squared where every arm has its own slopes.
     """
     rate, total = nuisances.rate, np.zeros(2)
     shares = np.array([rate, rate - 1.0])
@@ -277,11 +266,7 @@ def rate_error(
     steep: Array,
     group: tuple[float, int] | None = None,
 ) -> tuple[float, ...]:
-    """Error by the noise of the released rate: residuals of an arm whose intercept is off do not cancel.
-
-    Among the treated those of the untreated alone are weighted by it, and the sum is that of the treated.
-    In a ``group`` it is that of its own rate, and the outcome may lie off the common regression.
-    """
+    """Error by the noise of the released rate, or of a ``group``'s, where an intercept is off."""
     step = plan.step("rate")
     if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
@@ -350,8 +335,7 @@ def value_error(
 def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float, float]:
     """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
 
-    ``squares`` are the variances of uncorrelated combinations of the covariates, ``variance`` is that of
-    treatments given the covariates, the curvature of the regression.
+    At the ``squares`` of uncorrelated combinations of the covariates, and this ``variance`` of treatments.
     """
     calibration, universe = step.calibration, step.universe
     total = variance * squares * universe.mass + calibration.gamma

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -125,12 +126,10 @@ def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
 def noise_range(
     second: SecondStage, universe: Universe, calibration: Calibration, *, grid_scale: float = 0.0
 ) -> NoiseRange:
-    """Simulate ``theta = -H^(-1) b / n`` with b the noise and H a public stand-in for the Hessian.
+    """Simulate ``theta = -H^(-1) b / n``, b the noise and H the Hessian at public records with arms of n/2.
 
-    H is the Hessian of the second stage at public records: weight n/2 in each arm, and covariates drawn by
-    ``public_covariates``. The true Hessian is private. With share m of the weight in an arm, the noise in
-    its mean is 1/(2m) times as large; covariates that vary less than assumed make that of their coefficients
-    larger. ``grid_scale`` is that of the Laplace noise that covers the arithmetic of a perturbed objective.
+    The true Hessian is private: smaller arms and covariates that vary less make noise larger. ``grid_scale``
+    is that of the Laplace noise that covers the arithmetic of a perturbed objective.
     """
     rng, domain = np.random.default_rng(0), universe.domain  # public: nothing drawn here is ever released
     X = public_covariates(domain, universe.n_features, 4096, rng)
@@ -158,7 +157,7 @@ def noise_range(
 
 
 def planned_range(plan: Plan[Study]) -> NoiseRange:
-    """Noise range of a plan, whose second stage is least squares."""
+    """Noise range of a plan with a squared loss."""
     theta, second = plan.main, plan.study.second
     scale = 0.0 if theta.precision is None else theta.precision.grid.scale
     return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
@@ -217,15 +216,13 @@ def residual_imbalance(plan: Plan[Study]) -> float | None:
 
 def _simulated(share: Any, *declared: Any) -> float | None:
     """A share from synthetic records; None where they cannot be solved."""
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            try:
-                value: float = share(*declared)
-            except TypeError:  # a user's program need not be hashable
-                value = share.__wrapped__(*declared)
-    except UNPREDICTED:
-        return None
-    return value if math.isfinite(value) else None
+    with suppress(*UNPREDICTED), np.errstate(divide="ignore", invalid="ignore"):
+        try:
+            value: float = share(*declared)
+        except TypeError:  # a user's program need not be hashable
+            value = share.__wrapped__(*declared)
+        return value if math.isfinite(value) else None
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -235,10 +232,23 @@ def _residual_share(
     rng = np.random.default_rng(n_features)
     arm = np.arange(_RECORDS) % 2
     X = public_covariates(domain, n_features, _RECORDS, rng)
-    column = varying(X)
     records = domain.of_records.records(shifted(X, arm), arm, np.zeros(_RECORDS))
-    left = [_difference(records, w, column) for w in _weights(first, records, noise, rng)]
-    return float(np.mean(np.abs(left))) / abs(_difference(records, np.ones(_RECORDS), column))
+    x = records.covariates[:, varying(X)]
+
+    def difference(weights: Array) -> float:
+        treated, untreated = (np.average(x[arm == one], weights=weights[arm == one]) for one in (1, 0))
+        return float(treated - untreated)
+
+    if noise is None:
+        weights = [solve(first.instance(records), tolerance=1e-4).value]
+    else:
+        assert isinstance(first, PrivateFirstStage)
+        calibration, n_samples = noise
+        # noise is divided by n
+        drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
+        made = (first.perturbed(records, calibration.gamma, one) for one in drawn)
+        weights = [solve(one, solver="newton", tolerance=1e-4).value for one in made]
+    return float(np.mean(np.abs([difference(one) for one in weights]))) / abs(difference(np.ones(_RECORDS)))
 
 
 def varying(X: Array) -> int:
@@ -251,28 +261,6 @@ def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
     moved, column = X.copy(), varying(X)
     moved[:, column] += DIFFERENCE * (arm - 0.5) * X[:, column].std()
     return moved
-
-
-def _weights(
-    first: FirstStage, records: Records, noise: tuple[Calibration, int] | None, rng: np.random.Generator
-) -> list[Array]:
-    """Weights (n,) of the synthetic records, for every draw of the noise if they have any."""
-    if noise is None:
-        return [solve(first.instance(records), tolerance=1e-4).value]
-    assert isinstance(first, PrivateFirstStage)
-    calibration, n_samples = noise
-    # noise is divided by n
-    drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
-    return [
-        solve(first.perturbed(records, calibration.gamma, one), solver="newton", tolerance=1e-4).value
-        for one in drawn
-    ]
-
-
-def _difference(records: Records, weights: Array, column: int) -> float:
-    x, treated = records.covariates[:, column], records.a == 1
-    means = [np.average(x[arm], weights=weights[arm]) for arm in (treated, ~treated)]
-    return float(means[0] - means[1])
 
 
 #: Records of a public covariate spread, and draws of the noise of a rule, that predictions are averaged over.
@@ -311,8 +299,7 @@ def rule_noise(
 def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded: bool = False) -> Array:
     """Rows (m, p) of public covariates of these ``spreads`` (k,), ``scale`` times those of the domain.
 
-    Where they are ``coded``, levels of one column add up to the same for everybody: noise that moves all of
-    them at once changes no effect, and nothing holds it back.
+    Where they are ``coded``, levels of one column add up to the same for everybody.
     """
     k, domain = plan.study.universe.n_features, plan.study.universe.domain
     x = spreads * np.random.default_rng(k).standard_normal((_POINTS, k))
@@ -326,7 +313,7 @@ def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded:
 
 
 def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
-    """Changes of the effect ``at`` (m, p), (draws, m), by draws of the noise, for records of these rows."""
+    """Changes (draws, m) of the effect ``at`` (m, p) by draws of the noise, for records of these rows."""
     calibration, study = plan.main.calibration, plan.study
     # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
     left = study.scale * (math.sqrt(0.5) if plan.main.map.after else 1.0)
@@ -357,7 +344,6 @@ def residual_bias(plan: Plan[RuleStudy]) -> float | None:
 
 @lru_cache(maxsize=256)
 def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) -> float:
-    """Share of the bias that steps keep, as predicted, of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
     last = next(step for step in steps if step.name == "rule")
@@ -388,10 +374,7 @@ def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) ->
 
 
 def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
-    """Four records for all covariates drawn: in either arm, shifted, with residuals of either sign.
-
-    Nothing else is confounded, by chance or otherwise.
-    """
+    """Four records for all covariates drawn: in either arm, shifted, with residuals of either sign."""
     domain, size = universe.domain, max(_LEAST, 2 * universe.n_features)
     drawn = public_covariates(domain, universe.n_features, size, rng)
     arm = np.repeat([0, 1, 0, 1], size)
@@ -414,6 +397,5 @@ def _solved(fit: Step, records: Records, released: Mapping[str, Array], noise: A
 
 
 def _mean_effect(step: Step, records: Records, released: Mapping[str, Array]) -> float:
-    """Mean effect that a rule estimates, without noise of its own."""
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))

@@ -331,9 +331,8 @@ def calibrate_multinomial(objective: Objective, row_bound: float, n_arms: int, b
     times = 2.0 if n_arms == 2 else 4.0
     gamma = times * row_bound**2 / objective.n_samples * (V / epsilon) * (1.0 + 4e-12)
     sensitivity = math.sqrt(2.0) * row_bound * V
-    setting = f"epsilon = {epsilon:g}, V = {V:g}, M = {row_bound:g}, K = {n_arms}"
     facts = {"sensitivity": sensitivity, "theorem": "Theorem 27 (multinomial)"}
-    return objective.calibrated(Noise.GAMMA, budget, sensitivity / epsilon, gamma, setting, **facts)
+    return objective.calibrated(Noise.GAMMA, budget, sensitivity / epsilon, gamma, **facts)
 
 
 @dataclass(frozen=True, kw_only=True)
