@@ -82,9 +82,8 @@ class DesignScenario:
         if not isinstance(self.confounding, str):
             public_number("confounding", self.confounding, at_least=0.0)
         elif self.confounding not in CONFOUNDING:
-            raise DeclarationError(
-                f"confounding = {brief(self.confounding)}: must be {', '.join(CONFOUNDING)}, or a number"
-            )
+            known = ", ".join(CONFOUNDING)
+            raise DeclarationError(f"confounding = {brief(self.confounding)}: must be {known}, or a number")
 
     @property
     def log_odds(self) -> float:
@@ -182,10 +181,8 @@ class DesignRequest:
         refuse(self.domain.codebook, "a design, which simulates records,", "arms", "units")
         self.domain.middles(universe.n_features)  # as many as there are ranges
         if universe.n_samples > MOST_RECORDS:
-            raise DeclarationError(
-                f"n_samples = {universe.n_samples}: at most {MOST_RECORDS:,} records are simulated; with so "
-                "many, take the default pipeline"
-            )
+            text = f"at most {MOST_RECORDS:,} records are simulated; with so many, take the default pipeline"
+            raise DeclarationError(f"n_samples = {universe.n_samples}: {text}")
         put(self, "n_samples", universe.n_samples)
         put(self, "n_features", universe.n_features)
         check_settings(self)

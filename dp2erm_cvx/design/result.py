@@ -81,10 +81,10 @@ class DesignResult(Shown):
 
     def row(self, name: str) -> DesignRow:
         """The row of one candidate. Raises DeclarationError where there is none."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise DeclarationError(f"no candidate {known_names(name, [row.name for row in self.rows])}")
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise DeclarationError(f"no candidate {known_names(name, list(rows))}")
+        return rows[name]
 
     def blocks(self) -> Iterator[Block]:
         """Report: the scenario, the table, and the advice."""
@@ -112,7 +112,7 @@ class DesignResult(Shown):
                 f"{wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} records "
                 f"that were declared public: {public.source}. No private data were read, nothing was spent."
             )
-            truth = "what a doubly robust estimate of all of them says, without privacy, counts as the effect"
+            truth = "a doubly robust estimate from all of them, without privacy, counts as the effect"
             yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
         if (weights := wanted.domain.sampling) is not None:
             yield (
@@ -218,7 +218,12 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
         n *= math.sqrt(2.0)
     names = {row.name for row in result.rows[:_TRIED] if row.kind != "weights"}
     failed = 0
-    while (records := _upward(n)) <= _SIMULATED:
+
+    def upward(n: float) -> int:  # two significant digits: no more is known
+        unit = int(10 ** max(math.floor(math.log10(n)) - 1, 0))
+        return math.ceil(n / unit) * unit
+
+    while (records := upward(n)) <= _SIMULATED:
         larger = replace(request, n_samples=records, replicates=_FEW)
         default, *more = design_candidates(larger)
         compared = [default, *(one for one in more if one.name in names)]
@@ -230,12 +235,6 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
     if failed or not predictable:
         return failed or request.n_samples, "more"
     return (records, "predicted") if records <= MOST_RECORDS else (MOST_RECORDS, "more")
-
-
-def _upward(n: float) -> int:
-    """Two significant digits: no more is known."""
-    unit = int(10 ** max(math.floor(math.log10(n)) - 1, 0))
-    return math.ceil(n / unit) * unit
 
 
 def _expected(result: DesignResult, n: int) -> bool:
@@ -323,20 +322,25 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
 def _verdict(result: DesignResult) -> str:
     best, request, beside = result.best, result.request, result.beside
     constant = "" if math.isnan(beside.value) else f", that of the best constant rule {beside.value:.4g}"
-    if result.answers:
-        taken = {
-            "effect": f"Expect an interval {best.width:.3g} wide, which covers the effect in "
-            f"{best.covers:.0%} of the simulated studies",
-            "rule": f"It is right for {best.right:.0%}, the best constant rule for {beside.right:.0%}",
-            "rule on public records": f"Its value is {best.value:.4g}{constant}",
-        }
-        return f"Take: {best.name}. {taken[result.ranking]}."
-    why = {
-        "effect": f"the interval is {best.width:.3g} wide, the guessed effect {abs(request.net_effect):.3g}",
-        "rule": f"the best is right for {best.right:.1%}, the best constant rule for {beside.right:.1%}, "
-        f"and a gain below {MARGIN:.0%} is not considered useful",
-        "rule on public records": f"the best has the value {best.value:.4g}{constant}",
+    right = f"right for {best.right:.1%}, the best constant rule for {beside.right:.1%}"
+    # what is taken, and why nothing is
+    taken, why = {
+        "effect": (
+            f"Expect an interval {best.width:.3g} wide, which covers the effect in {best.covers:.0%} of the "
+            "simulated studies",
+            f"the interval is {best.width:.3g} wide, the guessed effect {abs(request.net_effect):.3g}",
+        ),
+        "rule": (
+            f"It is {right}",
+            f"the best is {right}, and a gain below {MARGIN:.0%} is not considered useful",
+        ),
+        "rule on public records": (
+            f"Its value is {best.value:.4g}{constant}",
+            f"the best has the value {best.value:.4g}{constant}",
+        ),
     }[result.ranking]
+    if result.answers:
+        return f"Take: {best.name}. {taken}."
     if best.reason:
         why = "none could be run"
     elif request.goal == "effect" and math.isnan(best.covers):
@@ -351,16 +355,15 @@ def _verdict(result: DesignResult) -> str:
 
 
 def _enough(result: DesignResult) -> str:
-    lead, epsilon = "", ", or a larger epsilon"
-    if result.request.goal == "effect":
-        if result.beside.covers < COVERS:
-            lead, epsilon = f"Without privacy the default covers it in {result.beside.covers:.0%}. ", ""
-        elif result.beside.width >= abs(result.request.net_effect):
-            lead = "Without privacy it would be no better. "
+    """How many records would do, and whether privacy is what is in the way."""
+    lead, epsilon, effect = "", ", or a larger epsilon", result.request.goal == "effect"
+    if effect and result.beside.covers < COVERS:
+        lead, epsilon = f"Without privacy the default covers it in {result.beside.covers:.0%}. ", ""
+    elif effect and result.beside.width >= abs(result.request.net_effect):
+        lead = "Without privacy it would be no better. "
     if result.required_n is None:
         return lead
     records, how = result.required_n
     if how == "more":
         return lead + f"You need more than n = {records:,}{epsilon}."
-    how = "simulated" if how == "simulated" else "predicted, not simulated"
-    return lead + f"You need about n = {records:,} ({how})."
+    return lead + f"You need about n = {records:,} ({how}{', not simulated' * (how == 'predicted')})."

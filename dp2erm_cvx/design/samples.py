@@ -92,18 +92,14 @@ class PublicData:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
-            raise DeclarationError(
-                f"dataset = {brief(self.dataset)}: must be a Dataset of public records, such as "
-                "Dataset.from_arrays(X, a, y)"
-            )
+            wanted = "must be a Dataset of public records, such as Dataset.from_arrays(X, a, y)"
+            raise DeclarationError(f"dataset = {brief(self.dataset)}: {wanted}")
         object.__setattr__(self, "source", one_line("source", self.source))
         if self.holdout is not None:
             aside = math.floor(public_number("holdout", self.holdout, above=0.0) * self.dataset.n_samples)
             if not 1 <= aside <= self.dataset.n_samples - 2:
-                raise DeclarationError(
-                    f"holdout = {brief(self.holdout)}: must set aside at least 1 of the "
-                    f"{self.dataset.n_samples} public records and leave 2"
-                )
+                wanted = f"at least 1 of the {self.dataset.n_samples} public records and leave 2"
+                raise DeclarationError(f"holdout = {brief(self.holdout)}: must set aside {wanted}")
         if self.score is not None and not callable(self.score):
             raise DeclarationError(f"score = {self.score!r}: must be a function of (model, X, a, y)")
 
@@ -118,10 +114,8 @@ class PublicData:
         """
         N = self.dataset.n_samples
         if domain.columns not in (None, self.dataset.columns):
-            raise DeclarationError(
-                f"the domain declares the columns {', '.join(domain.columns or ())}; "
-                f"the public data have {', '.join(self.dataset.columns)}"
-            )
+            columns, known = (", ".join(one or ()) for one in (domain.columns, self.dataset.columns))
+            raise DeclarationError(f"the domain declares the columns {columns}; the public data have {known}")
         if not 0 < int(np.sum(self.dataset.a)) < N:
             raise DataError("the public data have records of one treatment only: nothing can be compared")
         expected = N * (1.0 - 1.0 / N) ** n_samples
@@ -168,10 +162,9 @@ def _without_privacy(data: Dataset, estimand: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
-    """Estimated probability (n,) of the treatment that each record got, by logistic regression.
+    """Estimated probability (n,) of the treatment that each record got, by logistic regression. Not private.
 
-    Not private. It is the same for all candidates, so that none is judged by its own weights: a candidate
-    that balances nothing would otherwise be scored by confounded means, and look well.
+    It is the same for all candidates: one that balances nothing would look well by its own weights.
     """
     features, counts = domain.features(dataset.X), dataset.sampling
     model = LogisticRegression(max_iter=1000).fit(features, dataset.a, counts)
@@ -182,10 +175,8 @@ def treatment_probabilities(dataset: Dataset, domain: Domain) -> Array:
 def value_of_rule(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, weights: Array) -> float:
     """Self-normalized inverse-propensity estimate of ``E[Y(d(X))]``, in units of the outcome.
 
-    ``chosen``, ``a``, ``net`` and ``weights`` are (m,): what the rule recommends, the treatment, the outcome
-    less its cost, and the inverse probability of that treatment times what the record counts.
-
-    Raises DataError where nobody was treated as the rule recommends.
+    ``weights`` (m,) are inverse probabilities of the treatments times what records count. Raises DataError
+    where nobody was treated as the rule recommends.
     """
     following = (chosen == a) * weights
     total = float(np.sum(following))

@@ -25,6 +25,7 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_pl
 from dp2erm_cvx.plan.shared import Earlier
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
@@ -248,14 +249,15 @@ class PrivateEstimator(ConfiguredEstimator):
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Any]:
-        """The calibrated steps, from public quantities alone: for so many covariates, or those of these names.
+        """The calibrated steps for so many covariates, or those of these names, from public quantities alone.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered; the
         latter also where records would have no declared weights.
         """
         self.execution()
-        known = range(n_features) if isinstance(n_features, int) else n_features
-        return make_plan(self._study(n_samples, known))
+        if isinstance(n_features, Sequence) and not isinstance(n_features, str):
+            return make_plan(self._study(n_samples, n_features))
+        return make_plan(self._study(n_samples, range(whole_number("n_features", n_features, at_least=1))))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.

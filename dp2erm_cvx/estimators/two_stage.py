@@ -213,6 +213,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         return Study(*stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance"))
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
+        """The calibrated steps, see :meth:`PrivateEstimator.plan`; raises where records have no weights."""
         plan = super().plan(n_samples, n_features)
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
