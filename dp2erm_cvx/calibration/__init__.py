@@ -2,7 +2,7 @@
 
 ``objective`` holds Theorems 1, 15, 17 and 19 (pure), 2 and 16 (approximate) and the paper's own formulas,
 ``renyi`` Theorem 7, ``numbers`` Theorem 8, noise on a grid and private quantiles of columns whose range is
-not declared; ``registry`` lists them and ranks those that are valid. ``sums`` holds the private means of
+not declared; ``registry`` lists them. ``sums`` holds the private means of
 Theorem 12.
 """
 
@@ -32,14 +32,7 @@ from dp2erm_cvx.calibration.objective import (
     saturating_epsilon,
 )
 from dp2erm_cvx.calibration.profiles import MarginCalibration, margin_delta, margin_divergence
-from dp2erm_cvx.calibration.registry import (
-    CALIBRATORS,
-    NAMES,
-    Calibrator,
-    RankedCalibration,
-    calibrator,
-    rank,
-)
+from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, Calibrator, calibrator
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.sums import GridSums, SumLaw, calibrate_sums
 
@@ -57,7 +50,6 @@ __all__ = [
     "Objective",
     "Perturbed",
     "RangeNoise",
-    "RankedCalibration",
     "RenyiCalibration",
     "SumLaw",
     "calibrate",
@@ -74,7 +66,6 @@ __all__ = [
     "margin_divergence",
     "predicted_error",
     "privacy_loss",
-    "rank",
     "renyi_divergence",
     "renyi_epsilon",
     "saturating_epsilon",

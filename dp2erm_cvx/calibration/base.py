@@ -230,10 +230,10 @@ class Objective:
         """Return ``value``; raises CalibrationError, naming what it follows from, where floats give out."""
         if not _SMALLEST < value < _LARGEST:
             named = ("gradient_radius", "gradient_bound", "hessian_trace", "response_bound")
-            known = {one: getattr(self.loss, one) for one in named}
+            known = {fact: getattr(self.loss, fact) for fact in named}
             known = {"epsilon": budget.epsilon, "delta": budget.delta, "V": self.bound.V} | known
-            given = ", ".join(f"{one} = {size:g}" for one, size in known.items() if size is not None)
-            text = f"{name} = {value:g} is out of floating-point range at {given}"
+            facts = ", ".join(f"{fact} = {size:g}" for fact, size in known.items() if size is not None)
+            text = f"{name} = {value:g} is out of floating-point range at {facts}"
             raise CalibrationError(f"{text}: rescale the outcome or change the budget")
         return value
 

@@ -44,8 +44,7 @@ class Calibrator:
     ) -> tuple[Calibration, str]:
         """The calibration and in one line why it was taken. Raises as :meth:`calibrate`."""
         if self.name == "auto":  # the smallest predicted error among the sharp ones, whatever its noise
-            best = rank(objective, budget)[0][0]
-            return best.calibration, best.reason
+            return _least(objective, budget)
         why = f"calibration = {self.name!r} was declared"
         if self.name in ("renyi", "output"):
             if objective.restriction is not None:
@@ -59,49 +58,28 @@ class Calibrator:
         return calibrate_paper(objective, budget, noise=noise, corrected=corrected), why
 
 
-@dataclass(frozen=True)
-class RankedCalibration:
-    """A valid calibration by its name and noise, and in one line how it compares to the others."""
+def _least(objective: Objective, budget: Budget) -> tuple[Calibration, str]:
+    """The valid sharp calibration of the least predicted error, in any law, and in one line why it is taken.
 
-    name: str
-    calibration: Calibration
-    reason: str
-
-
-def rank(objective: Objective, budget: Budget) -> tuple[tuple[RankedCalibration, ...], dict[str, str]]:
-    """Every valid calibration by predicted error, and why the others are refused, by name.
-
-    From public quantities only: all that use the sharp bounds, in each of their noise laws. Raises
-    CalibrationError with every reason where nothing is valid.
+    From public quantities only. Raises CalibrationError with every reason where nothing is valid.
     """
-    loss = objective.loss
-    choices: list[tuple[str, Calibration, float]] = []
-    refused: dict[str, str] = {}
+    loss, valid, refused = objective.loss, list[tuple[float, Calibration]](), list[str]()
     for known in CALIBRATORS:
         # where nothing declares a box there is nothing to refuse
         laws = [law for law in known.laws if law is not Noise.BOX or loss.box is not None]
         for noise in laws if known.family is BoundFamily.SHARP else ():
-            name = known.name if len(known.laws) == 1 else f"{known.name}-{noise}"
             try:
                 calibration = known.calibrate(objective, budget, noise)
             except CalibrationError as error:
-                refused[name] = str(error)
-                continue
-            choices.append((name, calibration, predicted_error(calibration, loss, objective.n_samples)))
-    if not choices:
-        reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused.items())
-        raise CalibrationError(f"no calibration is valid: {reasons}")
-    choices.sort(key=lambda item: item[2])
-    least, weights = choices[0][2], objective.weights
-    valid = []
-    for name, calibration, size in choices:
-        reason = f"{calibration.theorem} with V = {calibration.V:.4g} ({weights}): predicted error {size:.3g}"
-        if size == least:
-            reason += f", the smallest of {len(choices)} valid calibrations"
-        elif least > 0.0:
-            reason += f", {size / least:.3g} times the smallest"
-        valid.append(RankedCalibration(name, calibration, reason))
-    return tuple(valid), refused
+                name = known.name if len(known.laws) == 1 else f"{known.name}-{noise}"
+                refused.append(f"{objective.weights}, {name}: {error}")
+            else:
+                valid.append((predicted_error(calibration, loss, objective.n_samples), calibration))
+    if not valid:
+        raise CalibrationError(f"no calibration is valid: {'; '.join(refused)}")
+    size, best = min(valid, key=lambda pair: pair[0])
+    reason = f"{best.theorem} with V = {best.V:.4g} ({objective.weights}): predicted error {size:.3g}"
+    return best, f"{reason}, the smallest of {len(valid)} valid calibrations"
 
 
 def _sharp(objective: Objective, budget: Budget, noise: Noise | str, split: float | None) -> Calibration:

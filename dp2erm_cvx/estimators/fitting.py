@@ -65,8 +65,8 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         own = self.get_params(deep=False)
         # the outer one may be new as well
         whole = {name: params.get(name, own[name]) for name in _NESTED if name in own}
-        asked = {name.partition("__")[0] for name in params if "__" in name}
-        whole = {outer: built(outer, value) for outer, value in whole.items() if outer in asked}
+        changing = {name.partition("__")[0] for name in params if "__" in name}
+        whole = {outer: built(outer, value) for outer, value in whole.items() if outer in changing}
         known = [*own, *(f"{outer}__{name}" for outer, value in whole.items() for name in _settings(value))]
         changed, inner = dict[str, Any](), {outer: dict[str, Any]() for outer in whole}
         for name, value in params.items():
@@ -82,7 +82,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
 
     def shared(self, study: type, *but: str) -> dict[str, Any]:
         """The settings that a ``study`` has as well, by name."""
-        names = {one.name for one in dataclasses.fields(study)} - {*but, *_NESTED}
+        names = {field.name for field in dataclasses.fields(study)} - {*but, *_NESTED}
         return {name: value for name, value in super().get_params(deep=False).items() if name in names}
 
     def _saw(self, columns: tuple[str, ...]) -> None:
@@ -221,7 +221,7 @@ class PrivateEstimator(ConfiguredEstimator):
         raise NotImplementedError
 
     def _note(self, plan: Any) -> str:
-        """What the note of a charge says is released."""
+        """Name of what is released, for the note of a charge."""
         raise NotImplementedError
 
     def _fewest(self) -> int:
@@ -332,7 +332,7 @@ class PrivateEstimator(ConfiguredEstimator):
         self.receipt_ = self._charge(plan, data)
         result = plan.run(data, execution, taken_over)
         steps = result.steps.items()
-        self.earlier.steps = {name: replace(one, solution=None, noise=None) for name, one in steps}
+        self.earlier.steps = {name: replace(step, solution=None, noise=None) for name, step in steps}
         if self.look is not None:
             self.look(plan, result)
         certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None

@@ -141,7 +141,7 @@ class PrivateEffect(PrivateEstimator):
         )
 
     def _fewest(self) -> int:
-        numbers = [one + 1 for one in self.prognostic or () if isinstance(one, int)]
+        numbers = [number + 1 for number in self.prognostic or () if isinstance(number, int)]
         return max([1, *numbers, len((self.settings or {}).get("cells") or ())])
 
     def public(self) -> Domain | PrivateRanges:

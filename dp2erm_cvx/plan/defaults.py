@@ -17,7 +17,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues, shrinkage
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
-from dp2erm_cvx.steps.score import AverageScore, EffectScore
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:

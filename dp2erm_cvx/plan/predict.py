@@ -236,7 +236,7 @@ def _residual_share(
     x = records.covariates[:, varying(X)]
 
     def difference(weights: Array) -> float:
-        treated, untreated = (np.average(x[arm == one], weights=weights[arm == one]) for one in (1, 0))
+        treated, untreated = (np.average(x[arm == a], weights=weights[arm == a]) for a in (1, 0))
         return float(treated - untreated)
 
     if noise is None:
@@ -246,9 +246,10 @@ def _residual_share(
         calibration, n_samples = noise
         # noise is divided by n
         drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
-        made = (first.perturbed(records, calibration.gamma, one) for one in drawn)
-        weights = [solve(one, solver="newton", tolerance=1e-4).value for one in made]
-    return float(np.mean(np.abs([difference(one) for one in weights]))) / abs(difference(np.ones(_RECORDS)))
+        made = (first.perturbed(records, calibration.gamma, b) for b in drawn)
+        weights = [solve(instance, solver="newton", tolerance=1e-4).value for instance in made]
+    left = np.mean(np.abs([difference(each) for each in weights]))
+    return float(left) / abs(difference(np.ones(_RECORDS)))
 
 
 def varying(X: Array) -> int:

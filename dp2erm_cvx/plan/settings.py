@@ -66,8 +66,7 @@ class CausalSettings(abc.ABC):
         check_settings(self)
         self._check_propensity()
         if not self.spent < 1.0:
-            taken = ", ".join(name for name, takes in self._takes.items() if takes)
-            raise DeclarationError(f"{taken}: leave nothing to the {self.rest}")
+            raise DeclarationError(f"{', '.join(self._takes)}: leave nothing to the {self.rest}")
 
     @abc.abstractmethod
     def _check_propensity(self) -> None:
@@ -76,14 +75,14 @@ class CausalSettings(abc.ABC):
     @property
     def spent(self) -> float:
         """Share of the other steps together."""
-        return float(sum(getattr(self, name) for name, takes in self._takes.items() if takes))
+        return float(sum(self._takes.values()))
 
     @property
-    def _takes(self) -> dict[str, bool]:
+    def _takes(self) -> dict[str, float]:
         """Shares of the budget that the other steps take."""
-        placing = {name: getattr(self, name) is not None for name in ("mean_share", "spread_share")}
-        logistic = {"propensity_share": self.propensity in ("logistic", "multinomial")}
-        return placing | {"center_share": self.center_share is not None} | logistic
+        names = ["mean_share", "spread_share", "center_share"]
+        names += ["propensity_share"] if self.propensity in ("logistic", "multinomial") else []
+        return {name: share for name in names if (share := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +129,11 @@ class EffectSettings(CausalSettings):
             raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
 
     @property
-    def _takes(self) -> dict[str, bool]:
-        if self.cells is not None:
-            return {"center_share": True, "propensity_share": self.propensity == "cells"}
-        return {"rate_share": self.known is None} | super()._takes
+    def _takes(self) -> dict[str, float]:
+        if self.cells is None:
+            return ({"rate_share": self.rate_share} if self.known is None else {}) | super()._takes
+        names = ("center_share", "propensity_share") if self.propensity == "cells" else ("center_share",)
+        return {name: getattr(self, name) for name in names}
 
     def _check_propensity(self) -> None:
         lines = self.cells is None

@@ -14,9 +14,9 @@ from dp2erm_cvx.calibration import (
     Objective,
     calibrate,
     calibrate_ranges,
+    calibrator,
     predicted_error,
     privacy_loss,
-    rank,
 )
 from dp2erm_cvx.calibration.objective import GRID
 from dp2erm_cvx.errors import CalibrationError
@@ -199,24 +199,27 @@ def test_predicted_error_is_at_least_the_excess_of_a_quadratic_objective(size):
     assert predicted == pytest.approx(excess, rel=1e-4)
 
 
-def named(valid):
-    return [one.name for one in valid]
+AUTO = calibrator("auto")
 
 
 def test_an_unbounded_gradient_leaves_theorem_7():
     free = replace(LOSS, gradient_radius=math.inf, theta_bound=None)
-    assert named(rank(Objective(bound_of(8.0), free, 400), BUDGET)[0]) == ["renyi"]
+    result, reason = AUTO.explained(Objective(bound_of(8.0), free, 400), BUDGET, "gamma")
+    assert result == calibrator("renyi").calibrate(Objective(bound_of(8.0), free, 400), BUDGET, "gamma")
+    assert reason.startswith("Theorem 7 (Renyi) with V = 8 ")
+    assert reason.endswith("the smallest of 1 valid calibrations")
     restricted = Objective(bound_of(8.0), LOSS, 400, restriction="a penalty of its own")
-    result, refused = rank(restricted, BUDGET)
-    assert named(result) == ["sharp-gamma", "sharp-gaussian"]
-    assert refused == {"renyi": "a penalty of its own", "output": "a penalty of its own"}
+    laws = [calibrate(restricted, BUDGET, noise=noise) for noise in ("gamma", "gaussian")]
+    result, reason = AUTO.explained(restricted, BUDGET, "gamma")
+    assert result == min(laws, key=lambda one: predicted_error(one, LOSS, 400))
+    assert reason.endswith("the smallest of 2 valid calibrations")
 
 
 def test_nothing_valid_is_an_error_with_every_reason():
     plain = replace(LOSS, gradient_radius=math.inf, theta_bound=None, covariate_bound=None)
     objective = Objective(bound_of(8.0), plain, 400, weights="b")
     with pytest.raises(CalibrationError, match=r"valid: b, sharp-gamma: .*; b, renyi: Theorem 7") as caught:
-        rank(objective, Budget(1.0))
+        AUTO.calibrate(objective, Budget(1.0), "gamma")
     assert "\n" not in str(caught.value)
 
 

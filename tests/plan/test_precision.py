@@ -131,9 +131,9 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
     assert sum(part.epsilon + 2 * covered.grid.epsilon for part, covered in parts) <= budget.epsilon
     assert sum(stated) <= budget.delta
     assert sum(2 * covered.grid.epsilon for _, covered in parts) <= 0.01 * budget.epsilon
+    assert all(step.precision.tolerance > step.radius > 0 for step in plan.steps)
     for part, covered in parts:
         assert covered.grid.l1_sensitivity >= math.sqrt(part.n_parameters) * covered.tolerance
-        assert covered.tolerance > covered.radius > 0
         # it is free: far below the privacy noise
         largest_curvature = 200 * (part.gamma + 2.0)
         norm = covered.grid.scale * math.sqrt(2 * covered.grid.n_parameters)
