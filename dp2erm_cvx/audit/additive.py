@@ -223,10 +223,10 @@ def audit_additive(
 ) -> AdditiveAudit:
     """The exact loss of a mechanism on two neighbors, by the values that it adds noise to.
 
-    For noise of density ``exp(-|b| / s)`` on a value that moves by d the log density ratio is at most d/s,
-    and is that on a ray. For Gaussian noise of deviation s the pair is exactly (d/s)-GDP, hence
-    (epsilon, delta) by Balle and Wang (2018). Both datasets go through the stages with the same splits and
-    the same released values. An output that still differs, or a scale that does, has no finite loss.
+    Where a value moves by d, noise of density ``exp(-|b| / s)`` has a log density ratio of at most d/s, met
+    on a ray, and Gaussian noise of deviation s is exactly (d/s)-GDP, hence (epsilon, delta) by Balle and Wang
+    (2018). Both datasets go through the stages with the same splits and released values. An output or a scale
+    that still differs has no finite loss.
 
     Parameters
     ----------

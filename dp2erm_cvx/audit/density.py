@@ -57,10 +57,10 @@ class HockeyStick:
 class DensityAudit(Shown):
     """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
 
-    ``loss`` is the largest log ratio of the exact output densities, in this ``direction``: of all steps
-    together (Theorems 9 and 10), and of a minimizer with its multiplier (Theorems 1, 2 and 15). ``outputs``
-    says where, by step; ``multipliers`` are the subgradients of n R and Theta there. ``theta_loss`` is that
-    of theta alone, where it determines all of that, else -inf. ``numerical_error`` bounds the error of both.
+    ``loss`` is the largest log ratio of the exact densities of all steps, in this ``direction``, minimizers
+    with their multipliers. ``outputs`` says where, by step; ``multipliers`` are the subgradients of n R and
+    Theta there. ``theta_loss`` is that of theta alone, where it determines all of that, else -inf.
+    ``numerical_error`` bounds the error of both.
 
     ``epsilon`` and ``delta`` are those of the calibrations, or what the plan guarantees where that is less:
     of the ideal output. Gaussian noise in any stage: the losses are the largest of the draws only, and
@@ -110,15 +110,13 @@ def audit_density(
 ) -> DensityAudit:
     """Privacy loss of ``model`` between the raw datasets ``first`` and ``second``, each (X, a, y).
 
-    The density of a release is known exactly: of a minimizer under objective perturbation (proof of Theorem
-    1), of numbers with Laplace or Gaussian noise (Theorems 8 and 12), and of all steps together, each given
-    what came before (Theorems 9 and 10). Weights that take no noise are solved for and certified on both
-    datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both directions from
-    ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
-    outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
+    The density of all steps together is known exactly (Theorems 1, 8 to 10 and 12); weights without noise are
+    certified on both datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both
+    directions from ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated
+    from ``draws`` outputs in each direction. ``seed`` makes the audit repeatable.
 
-    What is audited is the output as the theorems have it: before a projection, before Gaussian noise is
-    rounded to integers, and before noise that covers the arithmetic, which has a part of its own.
+    Audited is the output as the theorems have it: before a projection, before Gaussian noise is rounded to
+    integers, and before noise that covers the arithmetic.
 
     Parameters
     ----------
@@ -295,9 +293,9 @@ def search_density(
 ) -> Finding:
     """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
 
-    Every look screens a few pairs, by the log density ratio where an ascent would start from, and audits the
-    best of them. They come from structured families or are small changes of the best pairs found so far. The
-    worst pair is then audited with ``starts`` and ``draws``.
+    Every look screens a few pairs, of structured families or small changes of the best so far, by the log
+    density ratio where an ascent would start, and audits the best. The worst pair is then audited with
+    ``starts`` and ``draws``.
 
     Parameters
     ----------

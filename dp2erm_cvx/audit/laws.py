@@ -1,11 +1,9 @@
 """The law of one released output on one dataset: its exact density given what was released before.
 
-Numbers that are released with noise added to them (Theorems 8, 10 and 12) have a :class:`ShiftLaw`. For an
-objective-perturbed output (proof of Theorem 1) theta is the output for the noise b iff ``-b - grad
-Phi(theta)`` is a subgradient v of h at theta, with Phi the smooth part of n times the objective and h the
-rest (the l1 term and Theta). A step s gives the Minty coordinates ``u = theta + s v`` of such a pair,
-``theta = prox_{s h}(u)``, in which the density is ``nu(T(u)) |det DT(u)|``, ``T(u) = -grad Phi(theta) - v``.
-The same holds for the coefficient of a private first stage, with its own Phi and h.
+Of numbers with noise added to them (Theorems 8, 10 and 12), and of minimizers under objective perturbation
+(proof of Theorem 1): in coordinates ``u = theta + s v``, v a subgradient of the l1 term and Theta at theta,
+their density is ``nu(T(u)) |det DT(u)|``, ``T(u) = -grad Phi(theta) - v``, Phi the smooth part of n times the
+objective.
 """
 
 from __future__ import annotations

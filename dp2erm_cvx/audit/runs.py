@@ -110,11 +110,9 @@ class RunsAudit(Shown):
 
     ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at the declared delta, and
     ``mu_low`` on its mu, right with probability at least ``confidence`` if the runs are independent;
-    ``counted`` holds both directions. Events were chosen for the bound on what is declared, and ``ceiling``
-    is the most that so many runs can show of it, whatever the mechanism: a quiet audit says nothing about
-    anything above it. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts,
-    for both datasets, those that ended in an exception. ``searched`` says which events were
-    compared. ``seed`` repeats the runs of a mechanism that takes a generator.
+    ``counted`` holds both directions. ``ceiling`` is the most that so many runs can show, whatever the
+    mechanism. ``runs`` are those of each dataset, half of which chose the events; ``raised`` counts those
+    that ended in an exception. ``seed`` repeats the runs of a mechanism that takes a generator.
     """
 
     declared: Declared
@@ -177,13 +175,12 @@ def audit_runs(
 ) -> RunsAudit:
     """Run ``mechanism`` on two neighboring datasets, and bound the epsilon or mu that it has from below.
 
-    The mechanism is anything: of this package, of another, of yours. What it returns (numbers, arrays,
-    text, None, or lists and dicts of those) or raises is the output, all of which an attacker is taken to
-    see. A quarter of the runs learns scores that separate the datasets, a quarter picks the event with
-    the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
-    delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
-    (Ding et al. 2018; Jagielski et al. 2020), and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su
-    2022); four bounds share the risk ``1 - attack.confidence``.
+    What it returns (numbers, arrays, text, None, or lists and dicts of those) or raises is the output, all of
+    which an attacker is taken to see. A quarter of the runs learns scores that separate the datasets, a
+    quarter picks an event for each direction, and half counts them. For the lower Clopper-Pearson bound p of
+    one probability and the upper one q of the other, epsilon is at least ``log((p - delta)/q)`` (Ding et al.
+    2018; Jagielski et al. 2020) and mu at least ``Phi^-1(p) - Phi^-1(q)`` (Dong, Roth and Su 2022); four
+    bounds share the risk ``1 - attack.confidence``.
 
     Parameters
     ----------
@@ -291,9 +288,8 @@ def search_runs(
 ) -> Finding:
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
-    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
-    the best found so far, and the steepest places on paths between datasets far apart. The best are looked at
+    A few runs on each of two datasets put pairs into an order: new ones of structured families, small changes
+    of the best so far, and the steepest places on paths between datasets far apart. The best are looked at
     with more runs, and one is audited by runs that had no part in the choice: its bound is right with its
     stated confidence however the pair was found.
 
