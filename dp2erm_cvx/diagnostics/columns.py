@@ -40,11 +40,10 @@ class RecordCounts:
     ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
     outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
     level, no number. ``clipped`` values of the ``outcome`` are beyond their bound, and ``outside`` are the
-    numbers by covariate that are beyond their declared range. ``spelled`` says of
-    three labels which declared ones they are but for case and blanks; ``levels`` are cells by declared level.
-    ``silent`` are of an arm, but not
-    eligible, or outside of the declared groups: the arms are counted without them. ``values`` are
-    the first three of the outcomes that count.
+    numbers by covariate that are beyond their declared range. ``spelled`` says of three labels which declared
+    ones they are but for case and blanks; ``levels`` are cells by declared level. ``silent`` are of an arm,
+    but not eligible, or outside of the declared groups: the arms are counted without them. ``values`` are the
+    first three of the outcomes that count.
     """
 
     outcome: str
@@ -61,18 +60,16 @@ class RecordCounts:
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Counts of the records of both."""
-        merged = {}
-        for field in fields(self):
-            own, more = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(own, int):
-                merged[field.name] = own + more
-            elif isinstance(own, tuple):
-                merged[field.name] = tuple(sorted({*own, *more})[:3])
-            elif isinstance(own, Mapping):
-                merged[field.name] = {name: count + more[name] for name, count in own.items()}
-            else:
-                merged[field.name] = own
-        return RecordCounts(**merged)
+
+        def added(own: Any, more: Any) -> Any:
+            if isinstance(own, Mapping):
+                return {name: count + more[name] for name, count in own.items()}
+            if isinstance(own, tuple):
+                return tuple(sorted({*own, *more})[:3])
+            return own if isinstance(own, str) else own + more
+
+        names = [field.name for field in fields(self)]
+        return RecordCounts(*(added(getattr(self, name), getattr(other, name)) for name in names))
 
     @property
     def total(self) -> int:

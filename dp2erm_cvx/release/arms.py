@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,19 @@ from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval
-from dp2erm_cvx.release.record import STRICT
+from dp2erm_cvx.release.record import Stated
 from dp2erm_cvx.steps.nuisances import ArmNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.score import ArmScores
 
 
 @dataclass(frozen=True)
-class ArmMean:
+class ArmMean(Stated):
     """The mean outcome if everybody were in the arm of this ``level``; a risk where that is of an event.
 
     ``share`` is that of its records, as it was released with noise, or public. The ``interval`` holds by
     itself.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     level: str
     share: float
@@ -38,13 +36,11 @@ class ArmMean:
 
 
 @dataclass(frozen=True)
-class ArmContrast:
+class ArmContrast(Stated):
     """The mean outcome in one arm less that in another one, the one ``against`` which it is.
 
     Its ``interval`` holds by itself, the ``joint`` ones of all contrasts together (Bonferroni).
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     level: str
     against: str
@@ -54,10 +50,8 @@ class ArmContrast:
 
 
 @dataclass(frozen=True)
-class ArmEffects:
+class ArmEffects(Stated):
     """All arms in the order of their levels, and all contrasts that were declared."""
-
-    __pydantic_config__: ClassVar = STRICT
 
     means: tuple[ArmMean, ...]
     contrasts: tuple[ArmContrast, ...]

@@ -27,7 +27,7 @@ from dp2erm_cvx.release.groups import (
 )
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
-from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
@@ -38,7 +38,7 @@ from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, SideCounts, TreatmentRate
 
 
 @dataclass(frozen=True)
-class Nuisance:
+class Nuisance(Stated):
     """Released by a ``step``: a coefficient (p,) on its ``rows``, or means in cells.
 
     A coefficient is of the centered outcome, or of the log odds on (1, x). The first entry of cells holds
@@ -46,8 +46,6 @@ class Nuisance:
     from it is in the others: the number of records, the centered outcome of either arm and the treated share
     of every leaf, whose ``parameters`` say what is in it.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     step: str
     rows: str
@@ -150,14 +148,12 @@ def capped_share(
 
 
 @dataclass(frozen=True)
-class ColumnRange:
+class ColumnRange(Stated):
     """``low`` to ``high`` of a column in its own units, which later steps saw as -1 to 1.
 
     ``released`` from private quantiles, or else declared. ``within`` are wide public bounds that a released
     range was looked for in; None where there are none.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     column: str
     low: float
@@ -188,10 +184,8 @@ ASSUMED = ("confounding", "collinearity", "heterogeneity")
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Stated):
     """A ratio that both released risks make, by its ``name``, with its interval."""
-
-    __pydantic_config__: ClassVar = STRICT
 
     name: str
     estimate: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.ratio import part_interval, part_test
-from dp2erm_cvx.release.record import STRICT
+from dp2erm_cvx.release.record import Stated
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.score import GroupScore
 
@@ -25,13 +25,11 @@ FEW = 0.005
 
 
 @dataclass(frozen=True)
-class GroupContrast:
+class GroupContrast(Stated):
     """The effect in a group less that in the first one.
 
     Its ``interval`` holds by itself, its ``joint`` one together with those of all groups.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     estimate: float
     interval: EffectInterval
@@ -39,15 +37,13 @@ class GroupContrast:
 
 
 @dataclass(frozen=True)
-class GroupEffect:
+class GroupEffect(Stated):
     """The effect in one ``group``, a level of the declared column.
 
     ``counted`` is what its records count, as released with noise, ``treated`` the released rate of treatment
     in it, None where that is public. The ``interval`` holds by itself; the ``joint`` ones of all groups hold
     together at the same level (Bonferroni). ``contrast`` is None for the first group, which it is with.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     group: str
     counted: float

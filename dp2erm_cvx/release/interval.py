@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError
 from dp2erm_cvx.public import json_types, public_number
-from dp2erm_cvx.release.record import STRICT
+from dp2erm_cvx.release.record import Stated
 
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
 _MOMENTS_SHARE = 0.1
@@ -20,7 +19,7 @@ _ROUND_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
-class ScoreInterval:
+class ScoreInterval(Stated):
     """A private mean with its interval, in units of the outcome.
 
     Attributes
@@ -58,8 +57,6 @@ class EffectInterval:
     The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it allows for
     bias by the released nuisances, where they are known.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     low: float | None
     high: float | None

@@ -34,8 +34,11 @@ CHOICE = "the larger of basic composition of the candidates and of permute-and-f
 #: What is assumed where an earlier step of a Pipeline learned from the records.
 FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"
 
-# what pydantic checks when a release is read from JSON
-STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
+
+class Stated:
+    """A part of a release: no other entry than its fields, and no number that is not finite, is read."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Standing(enum.StrEnum):
@@ -55,13 +58,11 @@ class Standing(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Stated):
     """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on.
 
     ``unit`` is who is protected, "persons by COLUMN"; None where records are.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     epsilon: float
     delta: float
@@ -89,15 +90,13 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class NumericalNoise:
+class NumericalNoise(Stated):
     """Cover of floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
 
     ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
     the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
     perturbed.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     tolerance: float
     grid_exponent: int
@@ -106,7 +105,7 @@ class NumericalNoise:
 
 
 @dataclass(frozen=True)
-class StepStatement:
+class StepStatement(Stated):
     """Budget of one step of a release, and its calibrated noise, from public quantities alone.
 
     ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times the
@@ -118,8 +117,6 @@ class StepStatement:
     noise itself. ``box`` are the half widths (p,) of box noise,
     in whose norm scale, sensitivity and gradient radius are; None for another law.
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     step: str
     epsilon: float
@@ -142,14 +139,13 @@ class StepStatement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseRelease(abc.ABC, Shown):
+class BaseRelease(abc.ABC, Shown, Stated):
     """Base of releases: the guarantee, and the budget of each private step.
 
     ``steps`` state what each private step spent and why, in their order. ``domain`` and ``declared`` hold all
     that was declared; ``study`` is the digest of the study file, where one was.
     """
 
-    __pydantic_config__: ClassVar = STRICT
     #: What was asked for, as its declaration names it.
     goal: ClassVar[str]
     #: What its JSON spells out of the guarantee, beside stating it there.

@@ -24,7 +24,7 @@ from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.effect import Nuisance, narrow_columns, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, score_interval
-from dp2erm_cvx.release.record import STRICT, BaseRelease, Guarantee, Release
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Stated
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
@@ -36,7 +36,7 @@ _OTHERS = ("treating nobody", "treating everybody")
 
 
 @dataclass(frozen=True)
-class RuleGain:
+class RuleGain(Stated):
     """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
 
     ``interval`` is for the mean gain of the released rule. It allows for how much better that looks on the
@@ -44,8 +44,6 @@ class RuleGain:
     both arms leave of the confounding, to first order
     (:func:`~dp2erm_cvx.plan.effect_error.value_error`).
     """
-
-    __pydantic_config__: ClassVar = STRICT
 
     over: str
     estimate: float
