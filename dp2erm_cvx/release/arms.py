@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,18 +54,6 @@ class ArmEffects(Stated):
 
     means: tuple[ArmMean, ...]
     contrasts: tuple[ArmContrast, ...]
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One for every contrast."""
-        for one in self.contrasts:
-            yield {
-                "arm": one.level,
-                "against": one.against,
-                "estimate": one.estimate,
-                **asdict(one.interval),
-                "joint_low": one.joint.low,
-                "joint_high": one.joint.high,
-            }
 
 
 def arm_effects(

@@ -22,7 +22,6 @@ from dp2erm_cvx.release.groups import (
     GroupMean,
     group_average,
     group_means,
-    group_rows,
     state_groups,
 )
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
@@ -266,16 +265,23 @@ class EffectRelease(BaseRelease):
 
         Of more than two arms one for every contrast.
         """
-        fields = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
-        more = {"target": self.target, **self.cost()}
+        named: list[tuple[dict[str, Any], Any]] = [({}, self)]
         if self.arms is not None:
-            return [{"estimand": self.estimand, **row, **more} for row in self.arms.rows()]
-        if not self.groups:
-            return [{**fields, **more}]
-        return [
-            {"group": None, **fields, **more},
-            *({**fields, **row, **more} for row in group_rows(self.groups)),
-        ]
+            named = [({"arm": one.level, "against": one.against}, one) for one in self.arms.contrasts]
+        elif self.groups:
+            named = [({"group": None}, self), *(({"group": one.group}, one) for one in self.groups)]
+        rows = list[Mapping[str, Any]]()
+        for names, one in named:
+            row = {**names, "estimand": self.estimand, "estimate": one.estimate, **asdict(one.interval)}
+            if one is not self:
+                row |= {"joint_low": one.joint.low, "joint_high": one.joint.high}
+            if isinstance(one, GroupEffect):
+                row |= {"counted": one.counted, "treated": one.treated}
+            if (apart := getattr(one, "contrast", None)) is not None:
+                ends = {"contrast_low": apart.interval.low, "contrast_high": apart.interval.high}
+                row |= {"contrast": apart.estimate, **ends}
+            rows.append({**row, "target": self.target, **self.cost()})
+        return rows
 
 
 def make_effect(

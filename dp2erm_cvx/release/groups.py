@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -235,15 +234,3 @@ def state_groups(groups: Sequence[GroupMean], level: float, unit: float) -> Iter
             unit * own.standard_deviation,
             contrast,
         )
-
-
-def group_rows(groups: Sequence[GroupEffect]) -> Iterator[dict[str, Any]]:
-    """One for every group: its effect, and its contrast to the first."""
-    for one in groups:
-        row = {"group": one.group, "estimate": one.estimate, **asdict(one.interval)}
-        row |= {"counted": one.counted, "treated": one.treated}
-        row |= {"joint_low": one.joint.low, "joint_high": one.joint.high}
-        if (apart := one.contrast) is not None:
-            row |= {"contrast": apart.estimate, "contrast_low": apart.interval.low}
-            row |= {"contrast_high": apart.interval.high}
-        yield row
