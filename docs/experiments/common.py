@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics.balance import Estimate, logistic
-from dp2erm_cvx.plotting.figure import save
+from dp2erm_cvx.plotting import save
 from dp2erm_cvx.privacy import Budget
 
 #: Normal quantile of a two-sided 95 % interval.

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from rules import PLAIN
 
-from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, WIDTH, new_figure, plain
+from dp2erm_cvx.plotting import BLUE, COLORS, ORANGE, WIDTH, new_figure, plain
 
 #: How a family of calibrations is drawn, wherever it is.
 STYLES: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from dp2erm_cvx.diagnostics import difference
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, new_figure, plain
+from dp2erm_cvx.plotting import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box, FirstStage, SecondStage
 

@@ -6,7 +6,7 @@ The paper's bound on inverse propensity weights grows like the root of n, the pr
 import sys
 
 from dp2erm_cvx import Domain, Universe, stability
-from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure, plain, save
+from dp2erm_cvx.plotting import BLUE, COLORS, ORANGE, new_figure, plain, save
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 
 numbers = [100, 300, 1000, 3000, 10_000, 30_000, 100_000]

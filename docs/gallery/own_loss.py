@@ -9,7 +9,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.plotting.figure import COLORS, new_figure, plain, save
+from dp2erm_cvx.plotting import COLORS, new_figure, plain, save
 from dp2erm_cvx.program import second_stage
 
 

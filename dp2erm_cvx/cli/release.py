@@ -120,7 +120,7 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
     figures = [options[name] for name in ("love_plot", "overlap_plot") if options[name]]
     _check_files(data, options, *figures)
     for figure in figures:
-        from dp2erm_cvx.plotting.figure import check_figure
+        from dp2erm_cvx.plotting import check_figure
 
         check_figure(figure)
     with screen.progress("reading the data", total=2) as bar:

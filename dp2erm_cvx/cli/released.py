@@ -77,7 +77,7 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
         elif ending in FORMATS:
             write_text(page, answers_as(listed, ending))
         else:
-            from dp2erm_cvx.plotting.figure import check_figure, forest_plot
+            from dp2erm_cvx.plotting import check_figure, forest_plot
 
             check_figure(page)
             forest_plot(published, page)

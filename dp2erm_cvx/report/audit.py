@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting.figure import shares_figure
+from dp2erm_cvx.plotting import shares_figure
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.report.page import check_installed, rendered
 

@@ -47,7 +47,7 @@ def test_commands(folder: Path) -> None:
 def test_a_missing_extra_is_named_before_the_charge(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], extra: str
 ) -> None:
-    monkeypatch.setattr("dp2erm_cvx.plotting.figure.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.plotting.find_spec", lambda name: None)
     for name in [*sys.modules, "flint", "opendp"]:
         if name.split(".")[0] in ("flint", "opendp"):
             monkeypatch.setitem(sys.modules, name, None)
