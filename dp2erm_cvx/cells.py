@@ -127,27 +127,19 @@ class CellRule:
             bare = label.removesuffix("+")
             sign = next((char for char in _SIGNS if bare.startswith(char)), "")
             return float(numbers_or_nan([bare.removeprefix(sign)], "")[0])
+        form, time = self.date_format, datetime.datetime
         try:
-            form = self.date_format
-            time = (
-                datetime.datetime.fromisoformat(label)
-                if form is None
-                else datetime.datetime.strptime(label, form)
-            )
-            first = datetime.datetime.fromisoformat(self.since)
-            return (time.replace(tzinfo=None) - first) / datetime.timedelta(days=1)
+            date = time.fromisoformat(label) if form is None else time.strptime(label, form)
         except ValueError:
             return math.nan
+        return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(days=1)
 
     def describe(self, name: str) -> str:
         """The public rule in words."""
         if self.synonyms:
-            texts = (
-                f"{level or 'missing'} is also {', '.join(own)}"
-                for level, own in self.synonyms.items()
-                if own
-            )
-            return f"{name}: case and blanks do not count" + "".join(f", {text}" for text in texts)
+            known = ((level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own)
+            texts = "".join(f", {level} is also {own}" for level, own in known)
+            return f"{name}: case and blanks do not count{texts}"
         parts = [f"days since {self.since}"] if self.since is not None else []
         parts += ["above or below a limit counts as the limit"] if self.censored else []
         units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
@@ -274,11 +266,10 @@ def declared_label(name: str, value: object) -> str:
 def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
     """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
     labels = list_of(name, declared, declared_label, '["N", "S"]')
-    if not labels or (twice := repeated(labels)) is not None:
-        wrong = (
-            f"level {brief(twice)} stands there twice" if labels else 'must list levels, such as ["N", "S"]'
-        )
-        raise DeclarationError(f"{name}: {wrong}")
+    if not labels:
+        raise DeclarationError(f'{name}: must list levels, such as ["N", "S"]')
+    if (twice := repeated(labels)) is not None:
+        raise DeclarationError(f"{name}: level {brief(twice)} stands there twice")
     return labels
 
 
@@ -299,10 +290,10 @@ class Treatment:
     column
         Column of the treatment.
     treated, control
-        Labels of the two arms; any other cell counts as missing.
+        Labels of the two arms.
     levels
-        Of a treatment of K >= 3 arms their labels, in place of these two. Of two levels the one that is not
-        the reference is the treated.
+        Labels of K >= 3 arms, in place of these two. Of two levels the one that is not the reference is the
+        treated.
     reference
         The level that effects are measured from; default: the first.
     contrasts
@@ -330,15 +321,13 @@ class Treatment:
         levels = declared_levels("treatment: levels", self.levels)
         if not 2 <= len(levels) <= MOST_ARMS or "" in levels:
             raise DeclarationError(f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty")
-        first = (
-            levels[0] if self.reference is None else declared_label("treatment: reference", self.reference)
-        )
+        own = self.reference
+        first = levels[0] if own is None else declared_label("treatment: reference", own)
         if first not in levels:
             raise DeclarationError(f"treatment: reference = {brief(first)}: {known_names(first, levels)}")
         if self.contrasts not in ("reference", "pairs"):
-            raise DeclarationError(
-                f"treatment: contrasts = {brief(self.contrasts)}: must be reference or pairs"
-            )
+            text = f"contrasts = {brief(self.contrasts)}: must be reference or pairs"
+            raise DeclarationError(f"treatment: {text}")
         if (self.treated, self.control) != (type(self).treated, type(self).control):
             raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
         rates = list_of("treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]")
@@ -368,10 +357,8 @@ class Treatment:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Numbers of the arms whose means are subtracted from each other, the treated first."""
-        numbers, first = range(len(self.labels)), 0
-        if self.levels:
-            first = self.labels.index(str(self.reference))
-        rest = [number for number in numbers if number != first]
+        first = self.labels.index(str(self.reference)) if self.levels else 0
+        rest = [number for number in range(len(self.labels)) if number != first]
         pairs = [(number, first) for number in rest]
         if self.contrasts == "pairs":
             pairs += [(later, earlier) for place, earlier in enumerate(rest) for later in rest[place + 1 :]]

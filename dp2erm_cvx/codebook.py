@@ -102,22 +102,20 @@ class Codebook:
     def __post_init__(self) -> None:
         check_settings(self)
         self._refuse_confused()
-        self._refuse_unknown_groups()
-
-    def _refuse_unknown_groups(self) -> None:
-        by = () if self.group is None else (("by", self.group),)
-        for title, column in (*(("where", name) for name in self.where), *by):
+        for title, column in (*(("where", name) for name in self.where), ("by", self.group)):
+            if title == "by" and column is None:
+                continue
             if not isinstance(column, str) or column not in self.levels:
                 hint = known_names(column, self.levels) if self.levels else "no levels are declared"
                 raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
-        for column, level in self.where.items():
-            if level not in self.levels[column]:
-                known = ", ".join(brief(one) for one in self.levels[column])
-                raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {known}")
-        if self.group is not None and len(self.levels[self.group]) < 2:
-            raise DeclarationError(f"by: {brief(self.group)} has one level: at least two make groups")
-        if self.group in self.where:
-            raise DeclarationError(f"by: {brief(self.group)} is fixed by where: leave one of them out")
+            level, known = self.where.get(column), self.levels[column]
+            if title == "by" and level is not None:
+                raise DeclarationError(f"by: {brief(column)} is fixed by where: leave one of them out")
+            if title == "by" and len(known) < 2:
+                raise DeclarationError(f"by: {brief(column)} has one level: at least two make groups")
+            if level is not None and level not in known:
+                text = ", ".join(map(brief, known))
+                raise DeclarationError(f"where: {column} = {brief(level)}: must be one of {text}")
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -137,9 +135,8 @@ class Codebook:
 
     def read_as(self, name: str | None, values: Any, column: Column) -> Any:
         """The cells ``values`` (n,) as those of the raw column ``name``."""
-        return (
-            values if name is None or name not in self.cells else self.cells[name].read(values, name, column)
-        )
+        rule = self.cells.get(name or "")
+        return values if rule is None or name is None else rule.read(values, name, column)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -169,18 +166,15 @@ class Codebook:
         return self.silences or (rule is not None and rule.unit_column is not None)
 
     def counts(self, column: Column, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of records (n,), by the cells of raw columns that were read; by group (n, K).
-
-        It is 0 for those that are not eligible, or outside of ``where``.
-        """
+        """Weights of records (n,), by group (n, K): 0 of those not eligible, or outside of ``where``."""
         for text in self.eligible:
             counts = np.where(Eligible(text).of(column), counts, 0.0)
         for name, level in self.where.items():
             inside = self.members(column(name), name)[:, self.levels[name].index(level)]
             counts = np.where(inside, counts, 0.0)
-        return (
-            counts if self.group is None else counts[:, None] * self.members(column(self.group), self.group)
-        )
+        if (group := self.group) is None:
+            return counts
+        return counts[:, None] * self.members(column(group), group)
 
     def _refuse_confused(self) -> None:
         treatment, outcome, weights, unit, *_ = self.no_covariates
@@ -200,10 +194,9 @@ class Codebook:
         if weights in self.missing:
             raise DeclarationError(f"missing: {brief(weights)}: declare it as missing of [sampling_weights]")
         for name in self.missing:
-            if name == self.treatment.column:
-                raise DeclarationError(
-                    f"missing: {brief(name)}: leave it out: a record without treatment counts as a fixed one"
-                )
+            if name == treatment:
+                text = "leave it out: a record without treatment counts as a fixed one"
+                raise DeclarationError(f"missing: {brief(name)}: {text}")
             if name in self.levels:
                 raise DeclarationError(f'missing: {brief(name)} has levels: declare "" among them instead')
             self.scaled(name, self.missing[name])
@@ -248,9 +241,9 @@ class Codebook:
         ranges: dict[str, Value | tuple[float, float]] = {}
         for name in [*declared, *self.levels]:
             if name in self.no_covariates:
-                kind = "the treatment or the outcome"
-                if name not in (self.treatment.column, self.outcome):
-                    kind = "the column of sampling weights, of persons or of units"
+                kind = "the column of sampling weights, of persons or of units"
+                if name in (self.treatment.column, self.outcome):
+                    kind = "the treatment or the outcome"
                 raise DeclarationError(f"{brief(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{brief(name)} has a range and levels: declare one of them")
@@ -356,11 +349,9 @@ class Codebook:
         """The declarations as plain JSON types."""
         # files of before there were any of the others stay as they are
         optional = "sampling_weights", "unit", "where", "group", "cells", "eligible", "log"
-        names = [
-            *("treatment", "outcome", "levels", "missing", "units"),
-            *(name for name in optional if getattr(self, name)),
-            *(["eligible_share"] if self.eligible else []),
-        ]
+        names = ["treatment", "outcome", "levels", "missing", "units"]
+        names += [name for name in optional if getattr(self, name)]
+        names += ["eligible_share"] if self.eligible else []
         return {name: json_types(getattr(self, name)) for name in names}
 
     @classmethod

@@ -42,19 +42,17 @@ class Within:
 Known = tuple[float, float] | Within | None
 
 
-def checked_known(name: str, known: object) -> Known:
+def checked_known(name: str, known: Any) -> Known:
     """Declaration of a column. Raises DeclarationError naming it."""
     if known is None or isinstance(known, Within):
         return known
     try:
-        with placed(name):
-            ends = Within(*known)  # type: ignore[misc]
-    except DeclarationError:
-        raise
+        low, high = known
     except (TypeError, ValueError):
-        raise DeclarationError(
-            f"{name} = {brief(known)}: must be a pair (low, high), Within(low, high) or None"
-        ) from None
+        text = "must be a pair (low, high), Within(low, high) or None"
+        raise DeclarationError(f"{name} = {brief(known)}: {text}") from None
+    with placed(name):
+        ends = Within(low, high)
     return ends.low, ends.high
 
 
@@ -129,14 +127,8 @@ class PrivateRanges:
             few = self.ranges is None or len(self.ranges) != n_features
             bound = norm_within([None] * n_features if few else self.ranges or (), self.codebook)
         center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
-        return Domain(
-            bound,
-            half,
-            outcome_center=center,
-            relation=self.relation,
-            codebook=self.codebook,
-            coordinate_bound=1.0,
-        )
+        same: Any = {"relation": self.relation, "codebook": self.codebook}
+        return Domain(bound, half, center, coordinate_bound=1.0, **same)
 
     def middles(self, n_features: int) -> tuple[float, ...]:
         """Values of missing covariates: the middle of a public range or of wide bounds, or 0."""
@@ -156,12 +148,10 @@ class PrivateRanges:
 
         Each number by itself (Theorem 10). They are raw records of the :meth:`domain`.
         """
-        covariates = np.asarray(X, dtype=np.float64)
-        scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
-        outcome = np.asarray(y, dtype=np.float64)
+        covariates, outcome = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         if not self.public_outcome:
             outcome = normalized(outcome, *released[-1])
-        return scaled, outcome
+        return normalized(covariates, released[:-1, 0], released[:-1, 1]), outcome
 
 
 def _middle(ends: Any) -> tuple[float, float]:

@@ -51,11 +51,9 @@ class SamplingWeights:
     def __post_init__(self) -> None:
         check_settings(self)
         for name in ("missing", "mean"):
-            if getattr(self, name) > self.largest:
-                raise DeclarationError(
-                    f"sampling_weights: {name} = {getattr(self, name):g}: must be at most "
-                    f"largest = {self.largest:g}"
-                )
+            if (value := getattr(self, name)) > self.largest:
+                text = f"{name} = {value:g}: must be at most largest = {self.largest:g}"
+                raise DeclarationError(f"sampling_weights: {text}")
         if not self.mass > 0.0:  # which noise is predicted to grow by
             raise DeclarationError(f"sampling_weights: mean = {self.mean:g}: is nothing beside largest")
 
@@ -66,14 +64,15 @@ class SamplingWeights:
 
     def of(self, cells: Any) -> NDArray[np.float64]:
         """The weights (n,) of the cells of the column, in [0, S], each by itself."""
-        weights = numbers_or_nan(cells, self.column)
-        return np.clip(np.where(np.isnan(weights), self.missing, weights), 0.0, self.largest)
+        return self._inside(numbers_or_nan(cells, self.column))
 
     def factors(self, weights: ArrayLike) -> NDArray[np.float64]:
         """Factors in [0, 1] of records with these ``weights`` (n,); what is no number counts as missing."""
-        values = np.asarray(weights, dtype=np.float64)
-        inside = np.clip(np.where(np.isnan(values), self.missing, values), 0.0, self.largest)
-        return np.asarray(inside / self.largest)  # of two numbers, one no larger: rounds to at most 1
+        # of two numbers, one no larger: rounds to at most 1
+        return np.asarray(self._inside(np.asarray(weights, dtype=np.float64)) / self.largest)
+
+    def _inside(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(np.where(np.isnan(weights), self.missing, weights), 0.0, self.largest)
 
     def in_words(self) -> str:
         """The public rule in words."""
@@ -133,11 +132,9 @@ class Unit:
         """
         names = np.unique(np.concatenate([own for own, _ in parts]))
         first = 1 if len(names) and not names[0] else 0  # the empty label sorts first
-        if len(names) - first > self.number:
-            raise DataError(
-                f"column {self.column!r} has {len(names) - first} persons, and number = {self.number} is "
-                "declared: these data are outside the declared universe"
-            )
+        if (many := len(names) - first) > self.number:
+            text = f"column {self.column!r} has {many} persons, and number = {self.number} is declared"
+            raise DataError(f"{text}: these data are outside the declared universe")
         return np.concatenate([np.searchsorted(names, own)[place] - first for own, place in parts])
 
     def repeats(self, counts: NDArray[np.float64], person: NDArray[np.int64]) -> NDArray[np.int64]:

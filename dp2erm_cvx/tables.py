@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from dp2erm_cvx.errors import DataError, brief
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
-#: Rows that are looked at together.
-_ROWS = 2**13
 #: Types of missing values, by name: pandas is optional, and its NA refuses to be compared.
 _MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 #: Cells that no declared number is written in.
@@ -89,16 +87,13 @@ def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
 
     A read-only view of ``values`` where they are that already, and one copy of them where they are not.
     """
-    view = values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned
-    table = values.view() if view else np.empty(values.shape)
     sound = values.dtype.kind in "buif"
-    for begin in range(0, len(values) if sound else 0, _ROWS):
-        rows = slice(begin, begin + _ROWS)
-        if not view:
-            with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
-                table[rows] = values[rows]
-        sound = sound and bool(np.isfinite(table[rows]).all())
-    if not sound:
+    if values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
+        table = values.view()
+    elif sound:
+        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
+            table = values.astype(np.float64, order="C")
+    if not sound or not np.isfinite(table).all():
         table = np.empty(values.shape)
         for k, name in enumerate(names):
             table[:, k] = to_numbers(values[:, k], name)
@@ -353,9 +348,8 @@ def arrow_cells(column: Any) -> NDArray[Any]:
             if not np.any(np.abs(numbers) >= 2.0**53):  # an identifier there is none as a float
                 return numbers
         return np.array(whole.to_pylist(), dtype=object)
-    if is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
-        return np.asarray(whole.to_numpy())
-    if is_a.is_timestamp(kind) or is_a.is_date(kind) or is_a.is_duration(kind):
+    times = is_a.is_timestamp(kind) or is_a.is_date(kind) or is_a.is_duration(kind)
+    if times or is_a.is_boolean(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
         return np.asarray(whole.to_numpy())
     if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
         texts = whole.cast(pa.large_binary()).to_numpy()
@@ -379,9 +373,8 @@ def cell_of(text: str, decimal: str = ".") -> float | _Word:
 
 def _complaint(value: Any) -> str:
     if isinstance(value, str | bytes):
-        if not value.strip():
-            return "the cell is empty; nothing is imputed"
-        return f"{brief(value)} is text, not a number"
+        text = f"{brief(value)} is text, not a number"
+        return text if value.strip() else "the cell is empty; nothing is imputed"
     nan = isinstance(value, float | np.floating) and math.isnan(value)
     if nan or type(value).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"

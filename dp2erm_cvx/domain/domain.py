@@ -160,10 +160,7 @@ class Domain(Shown):
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
-
-        Raises DeclarationError where another number is declared.
-        """
+        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges."""
         if self.ranges is None:
             return (0.0,) * n_features
         middles = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
@@ -215,10 +212,7 @@ class Domain(Shown):
 
     @property
     def weighted(self) -> bool:
-        """True if a record may count less than 1: by a sampling weight, or by 0 without treatment or outcome.
-
-        That follows from what is declared: cells of a table with a codebook may be missing.
-        """
+        """True if a record may count less than 1: cells of a table with a codebook may be missing."""
         return self.codebook is not None
 
     @property
@@ -281,11 +275,7 @@ class Domain(Shown):
         return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
 
     def features(self, X: ArrayLike) -> Array:
-        """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe.
-
-        A read-only view of X where they are these rows already: float64, without ranges or an intercept, and
-        nothing is clipped.
-        """
+        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing changes."""
         raw = np.atleast_2d(np.asarray(X))
         n, k = raw.shape
         constant = 1 if self.intercept else 0
@@ -317,12 +307,9 @@ class Domain(Shown):
         return middle, high / 4 - low / 4
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
-        """Mask (n, k) of rows that the clipping rule surely leaves as they are; of others it has to tell.
-
-        The rule shrinks rows from a norm of ``1 - 5e-13`` bounds on. Sums of squares of up to a million
-        numbers round by less than what is left here to that.
-        """
+        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to tell."""
         ends, bound = self.ends(rows.shape[1]), self.features_bound
+        # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
         with np.errstate(all="ignore"):
             inside: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
         if ends is not None:
@@ -383,10 +370,7 @@ class Domain(Shown):
         return factors
 
     def restricted(self, columns: Sequence[int]) -> Domain:
-        """The universe with these covariates alone, by number and in this order.
-
-        With ranges their norm is at most :func:`~dp2erm_cvx.codebook.norm_within` of them.
-        """
+        """The universe with these covariates alone, by number and in this order."""
         ranges, bound = picked(self.ranges, columns), self.features_bound
         if ranges is not None:
             bound = min(bound, norm_within(ranges, self.codebook))

@@ -139,16 +139,9 @@ class Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""
         self._refuse_units()
         rows = self.blocks.map(partial(_found, index=index), range(self.n_rows))
-        places, *parts = (
-            np.concatenate(part) if part[0] is not None else None for part in zip(*rows, strict=True)
-        )
-        assert places is not None
+        places, *parts = (np.concatenate(part) for part in zip(*rows, strict=True))
         order = np.argsort(places)  # of all places, each once
-        X, a, y, sampling = (None if part is None else part[order] for part in parts)
-        assert X is not None
-        assert a is not None
-        assert y is not None
-        return Records(X, a, y, self.domain, sampling)
+        return Records.of(self.domain, [part[order] for part in parts])
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> Records:
         """The neighbor in which record ``index`` has covariates X (p,) and treatment a.
@@ -195,6 +188,4 @@ def clip_norm(X: Array, bound: float) -> Array:
 
 def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
     here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
-    rows = index[here] - numbers.start
-    sampling = None if block.sampling is None else block.sampling[rows]
-    return here, block.X[rows], block.a[rows], block.y[rows], sampling
+    return here, *(one[index[here] - numbers.start] for one in block.arrays)

@@ -143,12 +143,9 @@ class Fit(Step):
             calibration = calibrate_output(objective, budget)
         if self.map is not None:
             reason = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
-        known: Any = {
-            "loss": loss,
-            "weights": weights,
-            "reason": None if self.coefficient is not None else reason,
-        }
-        fit = replace(self, program=program, universe=where, bound=weights.bound, **known)
+        why = None if self.coefficient is not None else reason
+        known: Any = {"loss": loss, "weights": weights, "bound": weights.bound, "reason": why}
+        fit = replace(self, program=program, universe=where, **known)
         fit = fit.perturbed_by(calibration, hidden)
         if not isinstance(program, PrivateFirstStage):
             return fit
@@ -196,8 +193,7 @@ class Fit(Step):
 
     @property
     def theorem(self) -> str:
-        theorem: str = self.calibration.theorem
-        return theorem
+        return str(self.calibration.theorem)
 
     @property
     def predicted_error(self) -> float:
@@ -222,10 +218,7 @@ class Fit(Step):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The bound, how numerical error enters, and that a center which no step releases is public.
-
-        The error of the weights enters V, that of theta is covered by noise of its own.
-        """
+        """The bound, and how numerical error enters: of weights V, of theta noise of its own."""
         if self.coefficient is not None:
             return ()
         weights = self.weights.assumption
@@ -273,10 +266,7 @@ class Fit(Step):
         else:  # no two draws of a run may share their bits
             execution = replace(execution, seed=execution.label(self.name))
             records, weights = self.mapped(inputs.records, released)
-        if self.perturbed is Perturbed.OUTPUT:
-            out = self._shifted(self.instance(records, weights), execution)
-        else:
-            out = self._perturbed(records, weights, execution)
+        out = self._solved(records, weights, execution)
         if self.coefficient is not None:
             return out
         out = replace(out, released=self.second.feasible(self.universe.domain).project(out.released))
@@ -289,17 +279,15 @@ class Fit(Step):
             out = replace(out, certified=certified, by_gap=out.by_gap or _by_gap(inputs.weights))
         return out
 
-    def _shifted(self, instance: Instance, execution: Execution) -> StepResult:
-        """Theorem 8: noise is added to the solution."""
-        solution = released_minimizer(instance, execution, self.radius)
-        if self.precision is None:
-            theta = solution.value + sample(self.calibration, None, execution.seed).value
-        else:
-            theta = self.precision.on_grid(solution.value, execution.seed)
-        return StepResult(theta, solution.certified, _by_gap(solution), solution, theta - solution.value)
-
-    def _perturbed(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
-        """Theorems 1, 2, 7 and 9: noise is a linear term of the objective."""
+    def _solved(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
+        """Noise is added to the solution (Theorem 8), or a linear term of the objective (1, 2, 7 and 9)."""
+        if self.perturbed is Perturbed.OUTPUT:
+            solution = released_minimizer(self.instance(records, weights), execution, self.radius)
+            if self.precision is None:
+                theta = solution.value + sample(self.calibration, None, execution.seed).value
+            else:
+                theta = self.precision.on_grid(solution.value, execution.seed)
+            return StepResult(theta, solution.certified, _by_gap(solution), solution, theta - solution.value)
         drawn = sample(self.calibration, self.precision, execution.seed)
         instance = self.instance(records, weights, drawn.value)
         if self.coefficient is not None and self.map is None and self.precision is None:

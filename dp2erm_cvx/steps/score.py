@@ -395,11 +395,7 @@ class OverlapScore(EffectScore):
 
 @dataclass(frozen=True)
 class RiskScores(EffectScore):
-    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio.
-
-    Where records may be silent, the number of those that are not is released with the sums. The outcome bound
-    is enough for G.
-    """
+    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio."""
 
     estimand: ClassVar[str] = "risks"
     laws: ClassVar[Laws] = (SumLaw.ARMS, SumLaw.COUNTED_ARMS, SumLaw.OVERLAP)

@@ -59,8 +59,7 @@ class WeightsPlan:
     ) -> WeightsPlan:
         """The bound of computed weights; those of a private coefficient need a public bound on its norm.
 
-        Raises CalibrationError where no theorem of the ``family`` covers the program, and where it has no
-        weights on any public example.
+        Raises CalibrationError where no theorem covers the program, or no public example has weights.
         """
         n = universe.n_samples
         bound = program.stability(universe, family)
@@ -98,26 +97,17 @@ class WeightsPlan:
     def find(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
         """Weights (n,) on the grid where their sum is n: solved for, or read at a released coefficient."""
         assert self.program is not None
-        if isinstance(self.program, PrivateFirstStage):
-            return weights_at(self.program, inputs, released["propensity"], execution)
-        # to the tolerance that V counts, certified or not
         instance = self.program.instance(inputs.records)
-        return to_grid(released_minimizer(instance, execution, None, execution.tolerance))
-
-
-def weights_at(
-    program: PrivateFirstStage, inputs: Inputs, coefficient: Array, execution: Execution
-) -> Solution:
-    """Weights at a released coefficient (p,), of which only the error of the arithmetic is left."""
-    instance = program.instance(inputs.records)
-    model = instance.composite
-    point = model.penalty.set.project(coefficient)
-    # the relative radius is that of the weights on the grid
-    radius, m = model.output_radius(point, 0.0), instance.strong_convexity
-    certificate = Certificate(0.0, radius, math.inf, "closed form", m, 0.0)
-    return to_grid(
-        Solution(model.output(point), point, Status.SOLVED, certificate, execution.tolerance, "closed form")
-    )
+        if not isinstance(self.program, PrivateFirstStage):
+            # to the tolerance that V counts, certified or not
+            return to_grid(released_minimizer(instance, execution, None, execution.tolerance))
+        # at a coefficient only the error of the arithmetic is left
+        model, how = instance.composite, "closed form"
+        point = model.penalty.set.project(released["propensity"])
+        radius, m = model.output_radius(point, 0.0), instance.strong_convexity
+        certificate = Certificate(0.0, radius, math.inf, how, m, 0.0)
+        output = model.output(point)
+        return to_grid(Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how))
 
 
 def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:
@@ -141,10 +131,10 @@ def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Certified weights (n,) on the grid where their sum is exactly n; the certificate counts the step to it.
+    """Certified weights (n,) on the grid; not for a release, whose refusal would tell of the records.
 
-    Not for a release, whose refusal would tell of the records. Raises InfeasibleError where hard constraints
-    have no solution, SolverError where no point was found, CertificateError where it is not certified.
+    Raises InfeasibleError where hard constraints have no solution, SolverError where no point was found,
+    CertificateError where it is not certified.
     """
     weights = to_grid(solve(instance, solver=solver, tolerance=tolerance))
     if not weights.certified:  # the step to the grid may be all that a tiny tolerance does not cover
@@ -202,10 +192,9 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
 
 def _quickest(solver: Solver) -> Solver:
     """Without what cannot be certified where Clarabel fails, which finds the lower bound of a gap."""
-    listed = solver.solvers if isinstance(solver, FirstCertified) else ()
-    if not any(isinstance(choice, Clarabel) for choice in listed):
-        return solver
-    return FirstCertified(tuple(choice for choice in listed if not isinstance(choice, SCS)))
+    if isinstance(solver, FirstCertified) and any(isinstance(one, Clarabel) for one in solver.solvers):
+        return FirstCertified(tuple(one for one in solver.solvers if not isinstance(one, SCS)))
+    return solver
 
 
 def released_minimizer(
