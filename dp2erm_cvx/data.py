@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Curves, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
@@ -124,12 +123,7 @@ class Dataset:
         """True if records come with what they count."""
         return self.sampling is not None
 
-    @property
-    def blocks(self) -> Blocks[Self]:
-        """All records as one block: they are in memory together."""
-        return whole(self, len(self.a))
-
-    def by_person(self, function: Callable[[Dataset], R]) -> list[R]:
+    def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
         """``function`` of all rows."""
         return [function(self)]
 

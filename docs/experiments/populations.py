@@ -14,8 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from twins_data import AMOUNTS, read_twins
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import SCENARIOS, load_nhefs, nhefs_domain
-from dp2erm_cvx.datasets.simulation import draw_covariates, propensity_of
+from dp2erm_cvx.datasets import SCENARIOS, draw_covariates, load_nhefs, nhefs_domain, propensity_of
 from dp2erm_cvx.domain import Array, Domain
 
 #: Draws rows x (n, k) and both outcomes (n, 2) from (generator, n).

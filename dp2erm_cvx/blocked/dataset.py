@@ -97,8 +97,10 @@ class BlockedDataset:
         """Number of records, or of persons where they are units."""
         return self.persons or sum(self.pieces.rows)
 
-    def by_person(self, function: Callable[[Dataset], R]) -> list[R]:
-        """``function`` of the rows that count, all those of a person together."""
+    def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
+        """``function`` of every block; of persons of the rows that count, all those of one together."""
+        if self.persons is None:
+            return self.blocks.map(function)
         book = None if self.coded_by is None else self.coded_by.codebook
         how: Any = {name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")}
         make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)

@@ -242,11 +242,10 @@ class ColumnRanges(Step):
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
         known = self.public.known(self.universe.n_features)
         grids = [None if isinstance(pair, tuple) else candidates(pair) for pair in known]
-        blocks: list[list[Counts]]
-        if (domain := self.universe.domain).units is None:
-            blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
-        else:
-            blocks = inputs.dataset.by_person(partial(_counts_of_persons, domain=domain, grids=grids))
+        count: Callable[[Dataset], list[Counts]] = partial(_counts, grids=grids)
+        if (domain := self.universe.domain).units is not None:
+            count = partial(_counts_of_persons, domain=domain, grids=grids)
+        blocks = inputs.dataset.by_units(count)
         ends = [
             known[place] if grid is None else self._range(place, grid, [b[place] for b in blocks], execution)
             for place, grid in enumerate(grids)
