@@ -222,18 +222,13 @@ def arm_errors(
     # the ridge on an intercept leaks into slopes along the mean of an arm
     leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
     leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
-    errors = []
-    for arm, share in enumerate(shares.tolist()):
-        one, other = arm if by_arm else 0, float(reaches[arm])
-        # of slopes in common either arm has at most half of what stays of the distance between the two
-        stayed = float(apart[arm]) if by_arm else min(float(apart[arm]), 0.5 * away)
-        bias = stayed * float(stays[one]) + (1.0 - share) * stayed * varying
-        bias += float(leaks[arm]) * ((1.0 - share) * stayed / away if by_arm and away else share)
-        moved = other * float(noise[one]) if by_arm else 0.0
-        moved = math.hypot(moved, float(log_noise[arm] * stays[one]), float(by_rate[arm]))
-        sampling = other * deviation * math.sqrt(heavier / share) if by_arm else 0.0
-        errors.append(NuisanceError(bias, moved, sampling))
-    return errors, common
+    # of slopes in common either arm has at most half of what stays of the distance between the two
+    stayed = apart if by_arm else np.minimum(apart, 0.5 * away)
+    bias = stayed * stays + (1.0 - shares) * stayed * varying
+    bias = bias + leaks * ((1.0 - shares) * stayed / away if by_arm and away else shares)
+    moved = np.sqrt((by_arm * reaches * noise) ** 2 + (log_noise * stays) ** 2 + by_rate**2)
+    sampling = by_arm * reaches * deviation * np.sqrt(heavier / shares)
+    return [NuisanceError(*row) for row in np.c_[bias, moved, sampling].tolist()], common
 
 
 def _left_by(

@@ -12,17 +12,8 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
-from dp2erm_cvx.plan.defaults import (
-    CAP,
-    NORM,
-    Request,
-    default_scale,
-    effect_error,
-    effect_rule,
-    placing,
-    smaller_arm,
-)
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
@@ -116,7 +107,7 @@ class EffectStudy(Pipeline):
         """The guess of the residual's standard deviation, which predictions of errors rest on."""
         values, bound = self.two_values, self.universe.domain.outcome_bound
         if self.residual_scale is None:
-            return default_scale(bound, values)
+            return defaults.default_scale(bound, values)
         return self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
 
     @property
@@ -142,12 +133,12 @@ class EffectStudy(Pipeline):
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
-        groups, rate = max(len(universe.domain.groups), 1), smaller_arm(settings.known)
+        groups, rate = max(len(universe.domain.groups), 1), defaults.smaller_arm(settings.known)
         rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
         kind, k = SCORES[self.estimand], universe.n_features
-        request = Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)
+        request = defaults.Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)
         logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
-        return effect_error(request, 1.0 - spent, settings.center_share, logistic)
+        return defaults.effect_error(request, 1.0 - spent, settings.center_share, logistic)
 
     @property
     def assumed(self) -> Confounding:
@@ -185,9 +176,9 @@ class EffectStudy(Pipeline):
             return replace(arms_rule(self, epsilon), **declared)
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
-        rate = smaller_arm(public)
-        rule = effect_rule(self, epsilon, scale, rate, known=public is not None)
-        cap = public_number("cap", declared.get("cap", max(CAP, 2.0 / rate)), at_least=2.0)
+        rate = defaults.smaller_arm(public)
+        rule = defaults.effect_rule(self, epsilon, scale, rate, known=public is not None)
+        cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
         reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
         if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
@@ -235,7 +226,7 @@ class EffectStudy(Pipeline):
             # so that the shrinkage of both multiplies
             first = settings.first_fit * settings.center_share
             regressions = {"center": first, "refit": settings.center_share - first}
-        weights = NORM / settings.norm_bound, settings.arms, rate, own, settings.noise_ratio, n_arms
+        weights = defaults.NORM / settings.norm_bound, settings.arms, rate, own, settings.noise_ratio, n_arms
         for name, share in regressions.items():
             mapped = OutcomeRows(rows, tuple(terms), *weights)
             steps.append(self.regression(name, program, mapped, share=share))
@@ -265,7 +256,7 @@ class EffectStudy(Pipeline):
         return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        return placing(self, self.settings.norm_bound, self._rest * self._whole("spread"))
+        return defaults.placing(self, self.settings.norm_bound, self._rest * self._whole("spread"))
 
     @property
     def _several(self) -> bool:
@@ -304,7 +295,7 @@ class EffectStudy(Pipeline):
         That of a risk is measured from the middle of the outcome, in which it lies. ``total`` is sqrt(n)
         epsilon.
         """
-        fitted = min(max(4.0, _EVENT_REACH * total), CAP)
+        fitted = min(max(4.0, _EVENT_REACH * total), defaults.CAP)
         inverse = {"constant": 2.0}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
         if not isinstance(propensity, str):
             inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
@@ -355,7 +346,7 @@ def _reach(
     rate = public_number("propensity", known)
     if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
-    inverse = 1.0 / smaller_arm(rate)
+    inverse = 1.0 / defaults.smaller_arm(rate)
     # without a declared scale M_r is twice what symmetric residuals are expected to reach
     part = 1.0 if scale is not None else min(max(total / _WHOLE, 0.5), 1.0)
     return max(2.0 if scale is None else 0.0, part * inverse)

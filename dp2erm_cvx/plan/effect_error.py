@@ -149,21 +149,21 @@ def _arm_errors(
     within = study.assumed.within(rate)
     residual = max(residuals)
     declared, left, noise = remaining(plan, nuisances, released, residual)
-    # what an error of either arm's regression is of an error of the effect
-    weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
+    by_arm = len(noise) == 2
+    # rows of regressions by arm, or of the one in common; errors of an arm count by its weight in the effect
+    arms, weights, steep = np.eye(2) if by_arm else np.ones((1, 2)), np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
-        bend = BENT if len(noise) == 1 else BENT_ARMS
+        bend = BENT_ARMS if by_arm else BENT
         left = left + (CARRIED if study.estimand == TreatedScore.estimand else bend)
-    by_arm = len(noise) == 2
-    factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
+    factors, parts = arms @ (weights * steep), arms @ weights
     # the slopes of either arm, or in common, before any shrinkage is undone
     k, terms = len(nuisances.spreads), nuisances.terms
     used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
     slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
     sums: Array = np.sum(slopes, axis=0).reshape(-1, k)
     half = 0.5 * study.universe.domain.outcome_bound
-    sizes = slope_sizes(nuisances, sums, declared, half, factors / (weights if by_arm else 1.0))
+    sizes = slope_sizes(nuisances, sums, declared, half, factors / parts)
     off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
     step = plan.step("propensity")
     if step is not None:
@@ -176,8 +176,8 @@ def _arm_errors(
         apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
         # its ridge may leave more as well, at most all of the distance
         left = left * np.minimum(np.hypot(1.0, doubt(plan, released)), distance / max(off, 1e-300))
-    biases = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
-    by_rate = rate_error(plan, nuisances, released, residual, steep, group)
+    biases = np.linalg.norm(left * sizes, axis=1) * parts
+    rates = np.sqrt(arms @ np.square(rate_error(plan, nuisances, released, residual, steep, group)))
     by_intercepts = np.zeros(2)
     if leak is not None:
         by_intercepts = 0.5 * leak
@@ -186,25 +186,16 @@ def _arm_errors(
     noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * max(apart, reach)
     counts = np.array([1.0 - rate, rate]) * last.weights(rate)
     own = counts * last.weights(rate)
-    sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
+    sampling = np.array([residual * math.sqrt(np.sum(own)) / np.sum(counts)])
     if by_arm:
-        sampling = (weights * np.array(residuals) * np.sqrt(own) / counts).tolist()
-    heavier = math.sqrt(HEAVIER / (n * within)) * max(apart, reach)
-    leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
+        sampling = weights * np.array(residuals) * np.sqrt(own) / counts
+    heavier, leaks = math.sqrt(HEAVIER / (n * within)) * max(apart, reach), arms @ by_intercepts
     share = rate if group is None else group[0]
     varying = last.leaning(rate, study.kind.wanted(share)) * study.heterogeneity * residual
-    rates = by_rate if by_arm else [math.hypot(*by_rate)]
     few = rare(np.array([1.0 - share, share]))  # what noise does to it is counted below, whatever the share
-    unknown = 4.0 * half * (few if by_arm else np.any(few, keepdims=True))
-    return tuple(
-        NuisanceError(
-            bias=off * (float(biases[g]) + varying) + abs(float(leaks[g])) + float(unknown[g]),
-            noise=math.hypot(float(noises[g]), log_noise * (float(biases[g]) + varying), rates[g]),
-            sampling=heavier * sampling[g],
-            shift=-float(leaks[g]),
-        )
-        for g in range(len(noise))
-    )
+    bias = off * (biases + varying) + np.abs(leaks) + 4.0 * half * np.any(arms * few, axis=1)
+    moved = np.sqrt(noises**2 + (log_noise * (biases + varying)) ** 2 + rates**2)
+    return tuple(NuisanceError(*row) for row in np.c_[bias, moved, heavier * sampling, -leaks].tolist())
 
 
 def remaining(

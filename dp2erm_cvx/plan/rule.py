@@ -15,15 +15,7 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.plan.defaults import (
-    NORM,
-    Request,
-    effect_error,
-    placing,
-    rule_of_use,
-    saturation,
-    smaller_arm,
-)
+from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
@@ -105,7 +97,7 @@ class RuleStudy(Pipeline):
         """The settings in force: those of the public rule, with what is declared in their place."""
         declared = known_settings(RuleSettings, "a rule", self.declared)
         left = Budget(self._rest * self.budget.epsilon, self.budget.delta)
-        rule = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
+        rule = defaults.rule_of_use(self.universe, left, self.outcome_scale, self.expected)
         public, needed = declared.get("propensity", "logistic"), self.universe.n_features + 1
         if rule.center_share is not None and rule.propensity and public != "logistic":
             more = rule.center_share + 0.1  # what a propensity would have taken
@@ -143,7 +135,7 @@ class RuleStudy(Pipeline):
         return self._placing()[0]
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        return placing(self, self.norm_bound, self._rest * self.budget.epsilon)
+        return defaults.placing(self, self.norm_bound, self._rest * self.budget.epsilon)
 
     def steps(self) -> Iterator[Step]:
         """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""
@@ -176,17 +168,19 @@ class RuleStudy(Pipeline):
         values, slope = None, self.residual_scale
         if domain.binary_outcome:
             width = 2.0 * domain.outcome_bound
-            slope = saturation(width, self.scale, total)
+            slope = defaults.saturation(width, self.scale, total)
             values = TwoValues(-domain.outcome_bound, width, slope)
         n, k, epsilon = self.universe.n_samples, self.universe.n_features, share * self.budget.epsilon
         guesses = self.residual_scale, slope, self.law, self.norm_bound, 0.5 * settings.score_bound
         # a side holds a part of the records
-        request = Request(ValueScore, n, k, epsilon, *guesses, Confounding(0.0 if public else 0.5), values)
+        request = defaults.Request(
+            ValueScore, n, k, epsilon, *guesses, Confounding(0.0 if public else 0.5), values
+        )
         left = 1.0 - counts
         shares = [float(part) for part in np.arange(0.1, 0.9, 0.05) * left]
-        center = min(shares, key=lambda part: effect_error(request, left, part, 0.0))
+        center = min(shares, key=lambda part: defaults.effect_error(request, left, part, 0.0))
         program = self.saturating("saturating_regression", slope)
-        rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
+        rows = OutcomeRows(Rows.ARMS, scale=defaults.NORM / self.norm_bound)
         known = settings.propensity
         rate = known if isinstance(known, float) else 0.5 if public else "sides"
         log_odds = Term(Rows.POOLED, known) if isinstance(known, tuple) else None
@@ -214,7 +208,7 @@ class RuleStudy(Pipeline):
     def _least(self, source: Any) -> float:
         """The least probability of either arm, whatever the covariates, by a public propensity."""
         if isinstance(source, float):
-            return smaller_arm(source)
+            return defaults.smaller_arm(source)
         constant, *slopes = source
         return float(expit(-abs(constant) - math.hypot(*slopes) * self.norm_bound))
 
