@@ -88,11 +88,10 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
     def privacy_map(d_in: int) -> float | tuple[float, float]:
         if floor is not None and d_in > 1:
             raise CalibrationError("an arm floor is declared: the guarantee covers one replaced record")
-        epsilon, delta = 0.0, 0.0
-        if d_in > 0:
-            group = group_privacy(guarantee, d_in)
-            epsilon, delta = group.epsilon, group.delta
-        return (epsilon, delta) if guarantee.delta else epsilon
+        if d_in == 0:
+            return (0.0, 0.0) if guarantee.delta else 0.0
+        group = group_privacy(guarantee, d_in)
+        return (group.epsilon, group.delta) if guarantee.delta else group.epsilon
 
     columns = model.domain.columns
     named = f"k = {k}" if columns is None else f"columns {', '.join(columns)}"
@@ -129,20 +128,12 @@ def group_privacy(guarantee: Budget, records: int) -> Budget:
 def _refuse(model: PrivateTwoStageERM) -> None:
     if not isinstance(model, PrivateTwoStageERM):
         raise DeclarationError(f"{type(model).__name__}: must be a PrivateTwoStageERM")
-    relation = model.domain.relation
-    for wrong, text in (
-        (model.seed is not None, "a seeded model is not private: leave the seed out"),
-        (
-            (model.ledger or model.dataset) is not None,
-            "OpenDP counts what is spent: leave ledger and dataset out",
-        ),
-        (
-            relation is not Neighboring.REPLACE_ONE,
-            f"OpenDP counts any replaced record; the domain declares {relation}",
-        ),
-    ):
-        if wrong:
-            raise DeclarationError(text)
+    if model.seed is not None:
+        raise DeclarationError("a seeded model is not private: leave the seed out")
+    if (model.ledger or model.dataset) is not None:
+        raise DeclarationError("OpenDP counts what is spent: leave ledger and dataset out")
+    if (relation := model.domain.relation) is not Neighboring.REPLACE_ONE:
+        raise DeclarationError(f"OpenDP counts any replaced record; the domain declares {relation}")
 
 
 def _require_opendp() -> None:

@@ -105,7 +105,8 @@ class RenyiCurve:
 
         The divergence never falls as the order rises (van Erven and Harremoes 2014, Theorem 3).
         """
-        return self._at(public_number("order", order, above=1.0))
+        place = bisect_left(self.orders, public_number("order", order, above=1.0))
+        return self.divergences[place] if place < len(self.orders) else math.inf
 
     def plus(self, *more: RenyiCurve) -> RenyiCurve:
         """The curve of all the releases together, at the orders of any of them (Mironov 2017, Proposition 1).
@@ -115,9 +116,8 @@ class RenyiCurve:
         curves = (self, *more)
         orders = sorted(set().union(*(curve.orders for curve in curves)))
         growth = 1.0 + len(curves) * _ULP
-        return RenyiCurve(
-            tuple(orders), tuple(_up(sum(curve._at(order) for curve in curves) * growth) for order in orders)
-        )
+        sums = (sum(curve.at(order) for curve in curves) for order in orders)
+        return RenyiCurve(tuple(orders), tuple(_up(total * growth) for total in sums))
 
     def shifted(self, epsilon_2: float) -> RenyiCurve:
         """The curve of a release within pure ``epsilon_2`` of this one, on every dataset.
@@ -126,17 +126,11 @@ class RenyiCurve:
         ``Q_0 <= exp(epsilon_2) Q``.
         """
         level = public_number("epsilon_2", epsilon_2, at_least=0.0)
-        return RenyiCurve(
-            self.orders,
-            tuple(
-                _up(bound + (2.0 + 1.0 / (order - 1.0)) * level) if level else bound
-                for order, bound in zip(self.orders, self.divergences, strict=True)
-            ),
-        )
-
-    def _at(self, order: float) -> float:
-        place = bisect_left(self.orders, order)
-        return self.divergences[place] if place < len(self.orders) else math.inf
+        if not level:
+            return self
+        pairs = zip(self.orders, self.divergences, strict=True)
+        raised = (_up(bound + (2.0 + 1.0 / (order - 1.0)) * level) for order, bound in pairs)
+        return RenyiCurve(self.orders, tuple(raised))
 
 
 def _numbers(name: str, values: Iterable[object]) -> tuple[float, ...]:

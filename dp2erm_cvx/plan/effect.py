@@ -86,11 +86,7 @@ class EffectStudy(Pipeline):
         put = object.__setattr__
         law = self.noise
         put(self, "noise", chosen_noise(law, self.universe))
-        if self.estimand not in SCORES:
-            raise DeclarationError(f"estimand = {brief(self.estimand)}: must be one of {', '.join(SCORES)}")
-        if self.estimand == RiskScores.estimand:
-            self._check_risks()
-        self._check_groups()
+        self._check_estimand()
         if self.estimand == RiskScores.estimand:
             what = "two risks, which are three private means with the size of the population"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
@@ -303,28 +299,32 @@ class EffectStudy(Pipeline):
         less = 0.5 if self.estimand == RiskScores.estimand else 0.0
         return self.two_values.width * (inverse - less)
 
-    def _check_groups(self) -> None:
-        domain, estimand, declared = self.universe.domain, self.estimand, self.declared
+    def _check_estimand(self) -> None:
+        """Raise DeclarationError where what is declared is for another estimand."""
+        domain, declared, released = self.universe.domain, self.declared, self.ranges
         fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
-        if domain.groups and estimand != AverageScore.estimand:
-            raise DeclarationError(f"by: estimand = {brief(estimand)}: only 'ate' is released by group")
-        if domain.groups and fitted:
-            raise DeclarationError("by: the propensity is that of every group, or a public one")
-
-    def _check_risks(self) -> None:
-        domain = self.universe.domain
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
-        if self.ranges is not None and not self.ranges.public_outcome:
-            raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
-        if max(abs(low), abs(high - 1.0)) > _ROUNDED:
-            raise DeclarationError(
-                f"estimand = 'risks': the declared outcome reaches from {low:g} to {high:g}, and a risk is "
-                "of an event, 0 or 1: declare outcome_center = outcome_bound = 0.5, or estimand = 'ate'"
-            )
-        if domain.treatment_cost or self.effect_center is not None:
-            raise DeclarationError(
-                "estimand = 'risks': takes no treatment cost, which is in no risk, and no effect_center"
-            )
+        risks, grouped = self.estimand == RiskScores.estimand, bool(domain.groups)
+        reaches = f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 or 1"
+        for wrong, text in (
+            (self.estimand not in SCORES, f"must be one of {', '.join(SCORES)}"),
+            (
+                risks and released is not None and not released.public_outcome,
+                "needs a public range of the outcome",
+            ),
+            (
+                risks and max(abs(low), abs(high - 1.0)) > _ROUNDED,
+                f"{reaches}: declare outcome_center = outcome_bound = 0.5, or estimand = 'ate'",
+            ),
+            (
+                risks and (domain.treatment_cost or self.effect_center is not None),
+                "takes no treatment cost, which is in no risk, and no effect_center",
+            ),
+            (grouped and self.estimand != AverageScore.estimand, "by: only 'ate' is released by group"),
+            (grouped and fitted, "by: the propensity is that of every group, or a public one"),
+        ):
+            if wrong:
+                raise DeclarationError(f"estimand = {brief(self.estimand)}: {text}")
 
 
 #: sqrt(n) epsilon from which the noise of a score that cuts no residual of a trial is worth it, where no
