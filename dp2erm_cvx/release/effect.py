@@ -15,16 +15,17 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.private_ranges import Within
-from dp2erm_cvx.release.arms import ArmEffects, arm_effects
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
-from dp2erm_cvx.release.groups import (
+from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
+from dp2erm_cvx.release.parts import (
+    ArmEffects,
     GroupEffect,
     GroupMean,
+    arm_effects,
     group_average,
     group_means,
     state_groups,
 )
-from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums

@@ -27,7 +27,7 @@ from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Bound, scheme
-from dp2erm_cvx.report import audit, audit_facts, audit_page
+from dp2erm_cvx.report import audit_facts, audit_page
 from dp2erm_cvx.report import page as pages
 from tests.audit.stability.reference import reference_program
 
@@ -141,7 +141,7 @@ def test_neighbors_are_told_without_values():
     X = np.array([[0.5, 0.0], [0.5, 0.0], [0.25, 0.5], [-1.0, 0.0]])
     before = UNIT.records(X, [0, 0, 0, 0], np.zeros(4))
     after = UNIT.records(np.vstack([X[:3], [[1.0, 0.0]]]), [0, 0, 0, 1], np.zeros(4))
-    told = audit.neighbor_in_words(NeighborPair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
+    told = pages.neighbor_in_words(NeighborPair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
     assert told == (
         "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
         "the other 3 take 2 distinct values, none treated"
