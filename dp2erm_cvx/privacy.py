@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import pairwise
+from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
@@ -58,9 +59,10 @@ def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
 
 
-def law_text(epsilon: float, delta: float, *, zero: bool = False) -> str:
-    """``"epsilon = 1, delta = 1e-05"``, rounded up; a delta of 0 is left out unless ``zero``."""
-    return f"epsilon = {digits_of(epsilon)}" + (f", delta = {digits_of(delta)}" if delta or zero else "")
+def law_text(spent: Any, *, zero: bool = False) -> str:
+    """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up; delta 0 only if ``zero``."""
+    delta = f", delta = {digits_of(spent.delta)}" if spent.delta or zero else ""
+    return f"epsilon = {digits_of(spent.epsilon)}{delta}"
 
 
 @dataclass(frozen=True)

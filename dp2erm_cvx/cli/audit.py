@@ -17,6 +17,7 @@ from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import law_text
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
         screen.print_json(audit_facts([audit])["audits"][0] | planted)
         return code
-    screen.console().print(str(audit)) if program is None else _show_verdicts(audit)
+    screen.console().print(str(audit))
     if plant is not None:
         refuted = "refuted" if caught else "NOT refuted: search for longer"
         click.echo(f"planted: V / {plant:g}: {refuted}")
@@ -189,19 +190,6 @@ def _search(options: dict[str, Any]) -> SearchPlan:
     return SearchPlan(solves, seconds, options["seed"], options["workers"])
 
 
-def _show_verdicts(result: StabilityAudit) -> None:
-    """A table of all bounds, and what the search did."""
-    size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
-    console = screen.console()
-    console.print(f"Stability audit of {result.program.name}: {size}", style="bold")
-    table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
-    for one in result.verdicts:
-        claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
-        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share)
-    console.print(table)
-    console.print(result.notes())
-
-
 def _replayed(data: str | None, program: str | None, options: dict[str, Any]) -> int:
     """Solve a saved pair again and show it; the exit code."""
     if options["plant"] is not None:
@@ -214,16 +202,13 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 
     again = replay(options["replay"], solver=programs.known_solver(options["checker"]))
     assert isinstance(again, Verdict)
-    claim, code = again.claim, int(again.violated)
+    code = int(again.violated)
     if options["as_json"]:
         names = ("claim", "movement", "saved", "violated", "agrees")
         screen.print_json({name: getattr(again, name) for name in names})
         return code
-    verdict = "VIOLATED" if again.violated else "not violated"
     console = screen.console()
-    console.print(
-        f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
-    )
+    console.print(str(again), style="bold")
     saved = "another audit saved the pair" if again.saved is None else f"as saved: {again.saved}"
     console.print(f"movement by {options['checker']}: {again.movement}; {saved}")
     if again.saved is not None:
@@ -291,11 +276,11 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
     if as_json:
         screen.print_json([_facts(row) for row in rows])
         return
-    spent = f"epsilon = {budget.epsilon:g}" + f", delta = {budget.delta:g}" * bool(budget.delta)
     console = screen.console()
     console.print(f"Stability of {first.name} with {n} records", style="bold")
     console.print(
-        f"neighbors: {domain.relation.value}; noise: {noise.value}, {spent}, {named or 'a unit loss'}"
+        f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, "
+        f"{named or 'a unit loss'}"
     )
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
     theorems, refusals = [], []

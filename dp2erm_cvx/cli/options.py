@@ -293,7 +293,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 _DOMAIN = "domain.domain:Domain"
 #: What the estimators and the commands that release something have in common.
 ESTIMATOR, WEIGHTED = "estimators.fitting:PrivateEstimator", "estimators.two_stage:PrivateTwoStageERM"
-epsilon_option = field_option("privacy:Budget.epsilon", type=Number(), required=True)
 delta_option = field_option("privacy:Budget.delta", type=Number(), default=0.0)
 domain_options = apply(
     field_option(f"{ESTIMATOR}.domain", metavar="FILE.toml", beside=" Every flag below overrides it."),

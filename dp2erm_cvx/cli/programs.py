@@ -196,17 +196,13 @@ def programs_command(
     if as_json:
         print_json(listed)
         return
-    for stage in ("first", "second"):
-        screen.print(f"{stage.capitalize()} stage\n", style="bold")
-        for program in (program for program in listed if program["stage"] == stage):
-            screen.print(program["name"], style="bold")
-            settings = [f"{name}={text}" for name, text in program["settings"].items()]
-            rows = {name: program[name] for name in ("formula", "settings", "kind", "theorem")}
-            rows["settings"] = ", ".join(settings) or "none"
-            rows["neighbors"] = ", ".join(program["relations"]) or "none: not private"
-            rows["source"] = program["citation"]
-            screen.print(pairs([(f"  {name}", text) for name, text in rows.items() if text]))
-            screen.print()
+    for program in sorted(listed, key=lambda one: one["stage"]):
+        settings = ", ".join(f"{name}={text}" for name, text in program["settings"].items())
+        neighbors = ", ".join(program["relations"]) or "none: not private"
+        rows = {name: program[name] for name in ("formula", "kind", "theorem")}
+        rows |= {"settings": settings or "none", "neighbors": neighbors, "source": program["citation"]}
+        screen.print(f"{program['name']}, {program['stage']} stage", style="bold")
+        screen.print(pairs([(f"  {name}", text) for name, text in rows.items() if text]))
     screen.print(
         "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "
         "g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its target, "
@@ -277,9 +273,6 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
     click.echo(f"Next: edit it, then dp2erm check-program {place}")
 
 
-_STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow", "skipped": "dim"}
-
-
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000)
@@ -309,22 +302,5 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     if as_json:
         print_json([report.to_dict() for report in reports])
     for report in () if as_json else reports:
-        _print(report)
+        console().print(f"{report}\n")
     return 0 if all(report.passed for report in reports) else 1
-
-
-def _print(report: ConformanceReport) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    screen = console()
-    settings = ", ".join(f"{name}={value}" for name, value in report.settings.items()) or "no settings"
-    screen.print(f"{report.program} ({settings})", style="bold")
-    screen.print(f"  {report.kind}: {report.proved}")
-    table = Table.grid(padding=(0, 2))
-    for outcome in report.outcomes:
-        word = Text(f"  {outcome.status.value}", style=_STYLES[outcome.status.value])
-        table.add_row(word, outcome.check, outcome.detail)
-    screen.print(table)
-    screen.print(f"  {report.conclusion}")
-    screen.print()

@@ -33,7 +33,7 @@ _SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
 _record_options = opt.apply(opt.data_argument, opt.data_options, reading.block_options)
 #: What one release spends, where it goes, its account, and what the data holder may look at.
 _release_options = opt.apply(
-    opt.epsilon_option,
+    opt.field_option("privacy:Budget.epsilon", type=opt.Number(), required=True),
     opt.delta_option,
     click.option("--output", metavar="FILE", help="Write the release as JSON."),
     opt.field_option(f"{opt.ESTIMATOR}.ledger", metavar="FILE", beside=" See dp2erm ledger."),

@@ -171,7 +171,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
     entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
     that the noise was drawn as it says.
     """
-    from dp2erm_cvx.release.reading import read_release_file, unfollowed
+    from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
 
     expected = None
@@ -190,7 +190,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
             digest = registered.digest
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")
-        result = verify(declared, expected, digest)
+        result = verify(declared, expected, digest, text=Path(release).read_bytes())
         for name in {entry["of"] for entry in declared.before.values()} if result.holds else ():
             other = Path(release).with_name(f"{Path(name).name}.json")
             if other.exists():
@@ -198,8 +198,6 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
             else:
                 click.echo(f"note: {other.name}, from which it took steps over, is not beside it", err=True)
         result = Verification((*result.refuted, *beside))
-        if result.holds:
-            result = Verification(tuple(unfollowed(declared, Path(release).read_bytes())))
     show(result.blocks())
     if not declared.private:
         click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)

@@ -24,7 +24,7 @@ from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectStudy, RuleStudy
 from dp2erm_cvx.plan.predict import rule_noise
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.privacy import Budget, law_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -89,10 +89,9 @@ class DesignResult(Shown):
     def blocks(self) -> Iterator[Block]:
         """Report: the scenario, the table, and the advice."""
         wanted, public = self.request, self.request.public
-        delta = f", delta = {wanted.budget.delta:g}" if wanted.budget.delta else ""
         goal = "a rule" if wanted.goal == "rule" else f"an effect ({wanted.estimand})"
         yield heading(
-            f"Design of {goal}: n = {wanted.n_samples:,}, epsilon = {wanted.budget.epsilon:g}{delta}, "
+            f"Design of {goal}: n = {wanted.n_samples:,}, {law_text(wanted.budget)}, "
             f"{wanted.n_features} covariates"
         )
         if not self.answers:

@@ -225,7 +225,7 @@ class Receipt:
     unit: str = "records"
 
     def __str__(self) -> str:
-        return f"{law_text(self.budget.epsilon, self.budget.delta, zero=True)}, receipt {self.number}"
+        return f"{law_text(self.budget, zero=True)}, receipt {self.number}"
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Ledger:
             db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
             account = self._account(db, dataset)
         if (account.total, account.relation, account.composition) != (total, related, composed):
-            text = law_text(account.total.epsilon, account.total.delta, zero=True)
+            text = law_text(account.total, zero=True)
             raise LedgerError(
                 f"data set {dataset!r} was declared with {text}, {account.relation}, "
                 f"{account.composition}: a total is declared once"
@@ -365,10 +365,10 @@ class Ledger:
             if not fits([*account.receipts, receipt], account.total, account.composition):
                 left, total = account.spent, account.total
                 raise LedgerError(
-                    f"data set {dataset!r}: {law_text(budget.epsilon, budget.delta, zero=True)} does not "
+                    f"data set {dataset!r}: {law_text(budget, zero=True)} does not "
                     f"fit: epsilon = {digits_of(left.left_epsilon, left=True)}, delta = "
                     f"{digits_of(left.left_delta, left=True)} is left of "
-                    f"{law_text(total.epsilon, total.delta, zero=True)} ({left.composition} composition, "
+                    f"{law_text(total, zero=True)} ({left.composition} composition, "
                     f"neighbors: {account.relation})"
                 )
             row = (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now)

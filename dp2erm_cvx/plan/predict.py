@@ -94,7 +94,7 @@ def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
         why = step.theorem if before is None else f"as {before['of']} released it"
         rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
     yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
-    yield f"Together: {law_text(plan.guarantee.epsilon, plan.guarantee.delta, zero=True)}."
+    yield f"Together: {law_text(plan.guarantee, zero=True)}."
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
     yield from (sentence.format(value) for value, sentence in predicted_of(plan).values())

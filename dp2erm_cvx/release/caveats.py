@@ -11,6 +11,7 @@ from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
 from dp2erm_cvx.privacy import digits_of
+from dp2erm_cvx.release.words import ESTIMANDS
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -40,14 +41,6 @@ class Caveat:
 
 _ALL = ("effect", "rule", "weighted")
 _EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
-#: What an interval is for.
-_EFFECTS = {
-    "ate": "the effect",
-    "att": "the effect among the treated",
-    "overlap": "the effect in the population that the released weights describe",
-    "risks": "the effect on the risk",
-}
-_NOT_LINEAR = "effects that are not linear in the covariates"
 
 
 def _public(release: Any) -> bool:
@@ -113,14 +106,6 @@ def _alike(release: Any) -> bool:
 
 def _step(release: Any, name: str) -> bool:
     return any(step.step == name for step in release.steps)
-
-
-def _dominating(release: Any) -> str:
-    moved = release.moved
-    return (
-        f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
-        f"({moved.bound:.3g}); this release says little about the data."
-    )
 
 
 def weak(epsilon: float) -> str:
@@ -248,7 +233,9 @@ CAVEATS = (
     Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
            lambda r: "The noise dominates: this release says little about the data."),
     Caveat("noise-dominates", "warns", _WEIGHTED,
-           lambda r: getattr(r.moved, "dominates", False), _dominating),
+           lambda r: getattr(r.moved, "dominates", False),
+           lambda r: f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta "
+                     f"may take ({r.moved.bound:.3g}); this release says little about the data."),
     Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY,
            lambda r: "The correction hardly works: expect confounding in what is released."),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY,
@@ -266,9 +253,9 @@ CAVEATS = (
     Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and _public(r),
            lambda r: f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}"),
     Caveat("effect", "notes", _EFFECT, _modeled,
-           lambda r: f"The interval is for {_EFFECTS[r.estimand]}. It allows for sampling, for privacy "
-                     f"noise, and for a bias of up to {r.interval.bias or 0.0:.2g}: what noise and "
-                     "shrinkage of the released regressions may leave of the confounding."),
+           lambda r: f"The interval is for the effect{ESTIMANDS[r.estimand][2]}. It allows for "
+                     f"sampling, for privacy noise, and for a bias of up to {r.interval.bias or 0.0:.2g}: "
+                     "what noise and shrinkage of the released regressions may leave of the confounding."),
     Caveat("weights-population", "notes", _EFFECT, lambda r: _modeled(r) and r.estimand == "overlap",
            lambda r: "That population follows the propensity that was released here, with its noise: "
                      "another release describes another one, and none of them is that of the true "
@@ -343,8 +330,8 @@ CAVEATS = (
            lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
     Caveat("not-covered", "excludes", _ALL, lambda r: True,
            lambda r: "Not covered: unmeasured confounding, "
-                     f"{_NOT_LINEAR if r.goal == 'rule' else 'models that are wrong'}, and what clipping "
-                     "removes. Every other release from these data adds to epsilon."),
+                     f"{'effects that are not linear' if r.goal == 'rule' else 'models that are wrong'}, and "
+                     "what clipping removes. Every other release from these data adds to epsilon."),
 )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.numbers import analytic_delta
 from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
@@ -79,41 +78,13 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
         if first["type"] == "missing":
             raise DeclarationError(f"release JSON: {where}: is missing") from None
         raise DeclarationError(f"release JSON: {where} = {brief(first['input'])}: {first['msg']}") from None
-    for name, spelled in release.spelled_out().items():
+    for name in release.spelled:
         # a number or another type is not what was spelled out, even where it compares equal
-        if type(besides[name]) not in (bool, str) or besides[name] != spelled:
+        if type(besides[name]) not in (bool, str) or besides[name] != getattr(release, name):
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
     return release
-
-
-def unfollowed(release: BaseRelease, text: str | bytes) -> Iterator[str]:
-    """Entries of its text that do not follow from the fields of a release, or are left out.
-
-    A file of another version may leave out what that did not state.
-    """
-    fields = _loaded(text)
-    for name in release.derived:
-        owed = fields.get(name) is not None or release.version == __version__
-        if owed and not _follows(fields.get(name), release, name):
-            yield f"{name} does not follow from what was released"
-
-
-def _follows(value: Any, release: BaseRelease, name: str) -> bool:
-    """True if what is worked out of released numbers is as it is stated; True where it cannot be known."""
-    try:
-        return _same(value, release.worked_out().get(name)) or not release.at_hand
-    except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
-        return False
-
-
-def _same(fact: Any, known: Any) -> bool:
-    """True if both state the same: numbers may be written in any way."""
-    if isinstance(known, dict):
-        fine = isinstance(fact, dict) and list(fact) == list(known)
-        return fine and all(_same(fact[name], value) for name, value in known.items())
-    return not isinstance(fact, bool) and bool(fact == known)
 
 
 def checked(release: P, text: str | bytes) -> P:
@@ -126,12 +97,12 @@ def checked(release: P, text: str | bytes) -> P:
     from dp2erm_cvx.release.verify import verify
 
     try:
-        refuted = verify(release).refuted
+        refuted = verify(release, text=text).refuted
     except NotAtHandError:
         refuted = tuple(itertools.islice(_no_release(release), 1))
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
-    for line in refuted or unfollowed(release, text):
+    for line in refuted:
         raise DeclarationError(f"release JSON: {_line(line)}")
     return release
 
@@ -174,9 +145,8 @@ def _no_release(release: BaseRelease) -> Iterator[str]:
         yield str(error)
     if "theta" not in names or len(set(names)) < len(names):
         yield "steps: one of them releases theta, and none stands twice"
-    for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
-        if getattr(release.mechanism, name) is None:
-            yield f"steps: theta states no {name}"
+    owed = ("sensitivity", "hessian_trace", "strong_convexity", "reason")
+    yield from (f"steps: theta states no {one}" for one in owed if getattr(release.mechanism, one) is None)
     if not 1 <= len(release.theta) == len(release.parameters):
         yield "theta needs a name for every value"
     if (release.residual_imbalance or 0.0) < 0.0:
@@ -190,6 +160,10 @@ def _no_release(release: BaseRelease) -> Iterator[str]:
     ):
         if math.fsum(parts) > whole * _ROUNDING and not _jointly(release):
             yield "steps: they spend more than the guarantee states"
+    try:
+        release.worked_out()
+    except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
+        yield "nothing follows from such released numbers"
 
 
 def _no_step(step: StepStatement, *, proven: bool) -> Iterator[str]:

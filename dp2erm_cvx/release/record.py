@@ -84,7 +84,7 @@ class Guarantee(Stated):
         return next((one for one in self.assumptions if one.endswith(FITTED_BEFORE)), "")
 
     def __str__(self) -> str:
-        law = law_text(self.epsilon, self.delta) + ("" if self.delta else " (pure)")
+        law = law_text(self) + ("" if self.delta else " (pure)")
         theorems = f"{self.theorem}, {self.stability_theorem}"
         return f"{law}; neighbors: {self.relation.value}; {theorems}; {self.standing}"
 
@@ -199,11 +199,8 @@ class BaseRelease(abc.ABC, Shown, Stated):
         plain = {
             name: plain[name] for name in sorted(plain, key=BaseRelease.__dataclass_fields__.__contains__)
         }
-        return {**self.spelled_out(), **plain, **self.worked_out()} if derived else plain
-
-    def spelled_out(self) -> dict[str, Any]:
-        """Entries in front of the JSON."""
-        return {name: getattr(self, name) for name in self.spelled}
+        spelled = {name: getattr(self, name) for name in self.spelled}
+        return {**spelled, **plain, **self.worked_out()} if derived else plain
 
     def worked_out(self) -> dict[str, Any]:
         """Entries at the end of the JSON: arithmetic on what was released and on public constants."""

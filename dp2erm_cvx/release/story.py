@@ -18,6 +18,7 @@ from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
+    ESTIMANDS,
     arm_tables,
     calibrated,
     clips,
@@ -35,19 +36,13 @@ from dp2erm_cvx.release.words import (
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
-#: What is estimated, for whom, and what a headline adds.
-ESTIMANDS = {
-    "ate": ("Private average effect", "treated and untreated alike", ""),
-    "att": ("Private effect among the treated", "the treated alone", " among the treated"),
-    "overlap": (
-        "Private effect where either treatment is likely",
-        "each counted by min(e, 1 - e) of the released propensity e",
-        " where either treatment is likely",
-    ),
-    "risks": ("Private risks under both treatments", "treated and untreated alike", ", as a risk difference"),
-}
 #: What records count by in a rule, e being their probability of treatment.
 _WEIGHTS = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
+#: How to read the table of groups.
+_OF_GROUPS = (
+    "Records and treated shares of groups include noise. Intervals are for the group alone, for all groups "
+    "together (Bonferroni), and for its effect less that of the first. The estimate is of all groups."
+)
 
 
 @dataclass(frozen=True)
@@ -62,12 +57,6 @@ class Span:
     low: float | None
     high: float | None
     wide: bool = True
-
-    @classmethod
-    def around(cls, name: str, at: float, half: float | None) -> Span:
-        """A part of an interval."""
-        low, high = (None, None) if half is None else (at - half, at + half)
-        return cls(name, at, low, high, wide=False)
 
 
 @dataclass(frozen=True)
@@ -183,7 +172,8 @@ def _effect(release: EffectRelease) -> Story:
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
     spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
     if not release.groups and release.arms is None:
-        spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+        at = release.estimate
+        spans += [Span(f"{name} alone", at, at - half, at + half, wide=False) for name, half in parts if half]
     if release.arms is not None:  # the forest of all contrasts
         spans = [
             Span(f"{one.level} less {one.against}", one.estimate, one.interval.low, one.interval.high)
@@ -221,7 +211,7 @@ def _effect(release: EffectRelease) -> Story:
             ("bias: confounding that noise and shrinkage leave of the adjustment", bias),
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
-        use=_of_groups(release),
+        use=(_OF_GROUPS,) if release.groups else (),
         details=(*_risks(release), *arm_tables(release), *_groups(release), *_ranges(release)),
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
@@ -274,18 +264,6 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )
     yield table
-
-
-def _of_groups(release: EffectRelease) -> tuple[str, ...]:
-    """How to read the table of groups, if there is one."""
-    if not release.groups:
-        return ()
-    first, level = release.groups[0].group or "missing", f"{100 * release.interval.level:g} %"
-    return (
-        f"Records and treated shares of groups include noise. Intervals are at {level}: for the group alone, "
-        f"for all groups together (Bonferroni), and for its effect less that of {first}. The estimate is of "
-        "all groups.",
-    )
 
 
 def _ranges(release: EffectRelease) -> Iterator[Block]:

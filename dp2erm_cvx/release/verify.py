@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,21 +47,15 @@ def plan_of(release: BaseRelease) -> Plan[Any]:
 
 def released_numbers(release: BaseRelease, plan: Plan[Any]) -> dict[str, Array]:
     """Released numbers of every step of a plan, as the file states it, by the name of the step."""
-    numbers: dict[str, Array] = {}
-    for part in getattr(release, "nuisances", ()):
-        step = plan.step(part.step)
-        if step is not None and step.integers is not None:
-            # the first entry of cells holds what noise was added to
-            numbers.setdefault(part.step, np.rint(np.array(part.coefficient) / step.integers.unit))
-        elif step is not None:
-            numbers[part.step] = np.array(part.coefficient)
+    numbers = {name: np.array(values) for _, name, values in _released(release)}
+    for step in plan.steps:
+        if step.integers is not None and step.name in numbers and step is not plan.main:
+            numbers[step.name] = np.rint(numbers[step.name] / step.integers.unit)
     if isinstance(release, EffectRelease):
         numbers["score"] = np.array(release.released)
         if release.ranges:
             numbers["ranges"] = np.array([(one.low, one.high) for one in release.ranges])
-        return numbers
-    numbers["theta" if isinstance(release, Release) else "rule"] = np.array(release.theta)  # type: ignore[attr-defined]
-    if isinstance(release, RuleRelease) and plan.step("value") is not None:
+    elif isinstance(release, RuleRelease) and plan.step("value") is not None:
         numbers["value"] = np.array(release.released)
     return numbers
 
@@ -157,13 +152,20 @@ class Verification(Shown):
 
 
 @np.errstate(all="ignore")
-def verify(release: BaseRelease, domain: Domain | None = None, study: str | None = None) -> Verification:
+def verify(
+    release: BaseRelease,
+    domain: Domain | None = None,
+    study: str | None = None,
+    *,
+    text: str | bytes | None = None,
+) -> Verification:
     """Plan again what a release declares, state it again with its numbers, and compare every entry.
 
     Numbers may differ by a millionth, predicted shares by 2 %. ``domain`` is that which the reader expects,
-    ``study`` the digest of the study file that was registered. Raises NotAtHandError where programs or
-    functions of a user's own are not known here, and DeclarationError where a file of another version of the
-    package does not follow by this one.
+    ``study`` the digest of the study file that was registered, and ``text`` the JSON that was read: what it
+    states beside the fields is then compared too. Raises NotAtHandError where programs or functions of a
+    user's own are not known here, and DeclarationError where a file of another version of the package does
+    not follow by this one.
     """
     refuted: list[str] = []
     if domain is not None:
@@ -176,16 +178,7 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
     if study is not None and release.study != study:
         refuted.append(f"study: {brief(release.study)} stated, {brief(study)} expected")
     try:
-        plan = plan_of(release)
-        refuted += (lacking := list(_lacking(plan, release)))
-        if not lacking:
-            again = stated_again(release, plan)
-            fields, followed = (one.to_dict(derived=False) for one in (release, again))
-            if _is_weaker(release, again):
-                followed["guarantee"] = fields["guarantee"]
-            for path, fact, derived in _unlike(fields, followed):
-                refuted.append(f"{path}: {brief(fact)} stated, {brief(derived)} follows")
-            refuted += _impossible(plan, release)
+        refuted += _refuted(release, text)
     except NotAtHandError:
         raise
     except Dp2ermError as error:
@@ -198,6 +191,29 @@ def verify(release: BaseRelease, domain: Domain | None = None, study: str | None
             f"{__version__}: verify it with its own version; first difference: {refuted[0]}"
         )
     return Verification(tuple(refuted))
+
+
+def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
+    """Entries that do not follow when it is planned and stated again."""
+    plan = plan_of(release)
+    if lacking := list(_lacking(plan, release)):
+        return lacking
+    again = stated_again(release, plan)
+    fields, followed = (one.to_dict(derived=False) for one in (release, again))
+    if _is_weaker(release, again):
+        followed["guarantee"] = fields["guarantee"]
+    unlike = _unlike(fields, followed)
+    refuted = [f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike]
+    refuted += _impossible(plan, release)
+    if text is not None and not refuted:
+        known, stated = json.loads(json.dumps(release.worked_out())), json.loads(text)
+        refuted += [
+            f"{name} does not follow from what was released"
+            for name in release.derived
+            if stated.get(name) != known.get(name)
+            and (stated.get(name) is not None or release.version == __version__)  # others may not state it
+        ]
+    return refuted
 
 
 def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:

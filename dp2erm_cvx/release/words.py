@@ -34,10 +34,19 @@ _NONE = {
 }
 #: What readers call the objects that settings are named for.
 _CALLED = {"center": "outcome regression", "score": "estimate of one record"}
-#: What treatment and outcome are called where no names are declared.
-UNNAMED = ("treatment", "the outcome")
 #: Labels of the treated, and of controls, that say no more than the name of the column.
 _YES, _NO = ("1", "yes", "y", "true", "treated"), ("0", "no", "n", "false", "control", "untreated")
+#: What is estimated, for whom, and what a headline adds.
+ESTIMANDS = {
+    "ate": ("Private average effect", "treated and untreated alike", ""),
+    "att": ("Private effect among the treated", "the treated alone", " among the treated"),
+    "overlap": (
+        "Private effect where either treatment is likely",
+        "each counted by min(e, 1 - e) of the released propensity e",
+        " where either treatment is likely",
+    ),
+    "risks": ("Private risks under both treatments", "treated and untreated alike", ", as a risk difference"),
+}
 #: How an assumption starts, or reads, that says how rounding is covered, or nothing.
 _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
 
@@ -45,9 +54,9 @@ _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights a
 def compared(release: BaseRelease) -> tuple[str, str]:
     """Treatment and outcome, by the names of the table where they are declared."""
     book = release.public.codebook or Codebook()
-    outcome, column = book.outcome or UNNAMED[1], book.treatment.column
+    outcome, column = book.outcome or "the outcome", book.treatment.column
     if column is None or book.treatment.levels:
-        return column or UNNAMED[0], outcome
+        return column or "treatment", outcome
     treated, control = str(book.treatment.treated), str(book.treatment.control)
     bare, number = control.lower() in _NO, control not in _NO and control.replace(".", "").isdigit()
     against = "" if bare else f" against {control}"
@@ -81,20 +90,29 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     ]
 
 
-def meaning(release: BaseRelease) -> str:
-    """The guarantee in one sentence."""
+def _condition(release: BaseRelease) -> str:
+    """What the promise rests on beside its theorems, or that there is none; empty where it simply holds."""
     guarantee = release.guarantee
+    exact = "this release is the exact solution of the declared problem, up to a proven distance"
+    known = [exact] if guarantee.standing is Standing.CONDITIONAL else []
+    known += [guarantee.fitted_before] if guarantee.fitted_before else []
+    text = f"CONDITIONAL: what follows holds if {', and if '.join(known)}. Nothing establishes that."
+    return _NONE.get(guarantee.standing, text if known else "")
+
+
+def meaning(release: BaseRelease) -> str:
+    """The guarantee in one sentence, after its condition. Numbers are rounded up."""
+    guarantee, unit = release.guarantee, units_of(release)
     if guarantee.standing in _NONE:
-        return f"{_NONE[guarantee.standing]} Its plan: {stated_law(guarantee)}, {guarantee.relation}."
-    same = " by one with the same treatment" if _keeps(release) else ""
-    conditions = ["the exact solution"] if guarantee.standing is Standing.CONDITIONAL else []
-    conditions += ["what a Pipeline learned before"] if guarantee.fitted_before else []
-    held = f"CONDITIONAL on {' and '.join(conditions)}: " if conditions else ""
-    one = "record" if units_of(release) == "records" else "person with all records"
+        return f"{_condition(release)} Its plan: {law_text(guarantee)}, {guarantee.relation}."
+    whom = f"{unit} by any other{' with the same treatment' if _keeps(release) else ''}"
+    if unit == "persons":
+        whom = "persons, with all of their records, by any other, of any number of records"
     return (
-        f"{held}{stated_law(guarantee)}: replacing one {one}{same} changes the probability of any result by "
-        f"a factor of at most e^{digits_of(guarantee.epsilon)} = {largest_factor(guarantee)}."
-    )
+        f"{_condition(release)} Replacing any one of the {release.n_samples:,} {whom} changes the "
+        "probability of any result by a factor of at most "
+        f"{largest_factor(guarantee)} ({law_text(guarantee)})."
+    ).lstrip()
 
 
 def _keeps(release: BaseRelease) -> bool:
@@ -141,51 +159,29 @@ def units_of(release: BaseRelease) -> str:
     return "records" if release.public.units is None else "persons"
 
 
-def promised(release: BaseRelease) -> Iterator[str]:
-    """Sentences on what one record can change, and what a reader can learn of it. Numbers are rounded up."""
-    guarantee = release.guarantee
-    if (instead := _NONE.get(guarantee.standing)) is not None:
-        yield instead
-        return
-    holds, before = "CONDITIONAL: what follows holds", guarantee.fitted_before
-    if guarantee.standing is Standing.CONDITIONAL:
-        holds += " for the exact solution of the declared problem" + (", and" if before else "")
-        if not before:
-            yield f"{holds}. That this release is it, up to a proven distance, was not established."
-    if before:
-        yield f"{holds} if {before}. Nothing establishes that."
-    same = _keeps(release)
-    persons = units_of(release) == "persons"
-    whom = "persons, with all of their records, by any other, of any number of records"
-    yield (
-        f"Replace any one of the {release.n_samples:,} {whom if persons else 'records by any other'}"
-        f"{' with the same treatment' if same else ''}: the probability of whatever could have been released "
-        f"changes by a factor of at most {largest_factor(guarantee)} ({stated_law(guarantee)})."
-    )
-    yield (
-        f"Who knows all other {'persons' if persons else 'records'}, and that this one is one of two, "
-        f"guesses which with probability at most {largest_guess(guarantee)}, instead of one half."
-    )
-    if same:
-        yield "The treatment of a record is NOT protected; its covariates and its outcome are."
+def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
+    """Sentences on what one record can change; and on what a reader can learn, where anything is promised."""
+    if release.guarantee.standing in _NONE:
+        return [_condition(release)], []
+    units, told = units_of(release), [meaning(release)]
+    if _keeps(release):
+        told.append("The treatment of a record is NOT protected; its covariates and its outcome are.")
     if floor := release.domain.get("arm_floor"):
-        yield f"It is promised for data with at least {floor:g} records in each arm, as was declared."
-    alone = "" if persons else "A person with several records is protected less. "
-    yield (
-        f"{alone}Not hidden: the number of {'persons' if persons else 'records'}, and what holds "
-        "for the population. Every other release from these data weakens the promise."
-    )
-
-
-def stated_law(guarantee: Guarantee) -> str:
-    """Both numbers of it."""
-    return law_text(guarantee.epsilon, guarantee.delta)
+        told.append(f"It is promised for data with at least {floor:g} records in each arm, as was declared.")
+    alone = "A person with several records is protected less. " if units == "records" else ""
+    return told, [
+        f"Who knows all other {units}, and that this one is one of two, guesses which with probability at "
+        f"most {largest_guess(release.guarantee)}, instead of one half.",
+        f"{alone}Not hidden: the number of {units}, and what holds for the population. Every other release "
+        "from these data weakens the promise.",
+    ]
 
 
 def largest_factor(guarantee: Guarantee) -> str:
     """``e^epsilon``, and delta on top, rounded up."""
     digits = guarantee.epsilon / math.log(10.0)
-    factor = f"10^{math.ceil(digits)}" if digits > 6.0 else _up(math.exp(guarantee.epsilon))
+    factor = f"10^{math.ceil(digits)}" if digits > 6.0 else digits_of(math.exp(guarantee.epsilon), 3)
+    factor = f"{float(factor):,.0f}" if "e+" in factor else factor
     return f"{factor}, plus {digits_of(guarantee.delta)}" if guarantee.delta else factor
 
 
@@ -197,16 +193,8 @@ def largest_guess(guarantee: Guarantee) -> str:
     """
     missed = (1.0 - guarantee.delta) / (1.0 + math.exp(min(guarantee.epsilon, 700.0)))
     # to two digits of what is missing to 1, rounded down
-    unit = 10.0 ** (math.floor(math.log10(missed)) - 1) if missed > 0.0 else 1.0
-    least = math.floor(missed / unit) * unit
+    least = float(digits_of(missed, 2, left=True))
     return "1" if least < 1e-6 else f"{1.0 - least:.7f}".rstrip("0")
-
-
-def _up(number: float) -> str:
-    """To three digits, never below: a promise is not rounded in its favor."""
-    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    rounded = math.ceil(number / unit) * unit
-    return f"{rounded:,.0f}" if rounded >= 1000.0 else f"{rounded:.3g}"
 
 
 def population(release: Any) -> str:

@@ -12,12 +12,12 @@ from importlib import resources
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.privacy import Neighboring, digits_of
+from dp2erm_cvx.privacy import Neighboring, law_text
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.story import story_of
-from dp2erm_cvx.release.words import UNNAMED, compared, declared_facts, promised, stated_law, units_of
+from dp2erm_cvx.release.words import compared, declared_facts, meaning, units_of
 from dp2erm_cvx.report.page import check_installed
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -45,7 +45,6 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
     guarantee, story = release.guarantee, story_of(release)
     second = release.second_stage.get("name") if isinstance(release, Release) else None
     effect = isinstance(release, EffectRelease) or second in ("arm_means", "plug_in_ate")
-    condition = [] if release.private else [next(promised(release))]
     delta = {"delta": guarantee.delta} if guarantee.delta else {}
     record: dict[str, Any] = _filled(
         _TEMPLATE["record"],
@@ -59,7 +58,7 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
             "n": release.n_samples,
             "neighbors": _neighbors(release),
             "parameters": {"epsilon": guarantee.epsilon, **delta},
-            "law": " ".join([f"{stated_law(guarantee)}.", *condition]),
+            "law": _words(meaning(release)),
             "steps": "\n".join(_mechanisms(release)),
             "assumptions": _words("; ".join(guarantee.assumptions)),
             "theorem": _words(guarantee.theorem),
@@ -149,7 +148,7 @@ def _code(name: object) -> str:
 
 
 def _description(release: BaseRelease, title: str) -> Iterator[str]:
-    treatment, outcome = (name if name in UNNAMED else _code(name) for name in compared(release))
+    treatment, outcome = map(_code, compared(release))
     yield f"{_words(title)}: {treatment} and {outcome}."
     if isinstance(release, Release):
         first, second = (_code(stage.get("name")) for stage in (release.first_stage, release.second_stage))
@@ -181,7 +180,7 @@ def _neighbors(release: BaseRelease) -> str:
 
 def _mechanisms(release: BaseRelease) -> Iterator[str]:
     for step in release.steps:
-        cost = f"epsilon {digits_of(step.epsilon)}" + f", delta {digits_of(step.delta)}" * bool(step.delta)
+        cost = law_text(step)
         if step.step in release.before:
             cost += f", spent once with the release {_words(release.before[step.step]['of'])} of the study"
         yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -129,8 +129,6 @@ def _round_numbers(low: float, high: float) -> list[float]:
 
 #: Rows of a table, and covariates, from which on they are folded.
 _LONG, _MANY = 16, 6
-#: How sentences start that explain the promise, and are folded.
-_BESIDES = ("Who knows", "A person", "Not hidden")
 
 
 def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: str = "release.json") -> str:
@@ -157,7 +155,7 @@ def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: st
         picture=picture(story.spans, story.caption),
         private=release.private,
         standing=release.guarantee.standing.value.upper(),
-        **_split(promised(release)),
+        promised=promised(release),
         parameters=[
             {"noise_half_width": None, **row, "bar": bar}
             for row, bar in zip(story.rows, bars(story.rows), strict=True)
@@ -172,6 +170,11 @@ def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: st
 
 
 def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
+    whole = _together(list(releases.values()))
+    alone = (
+        "Each of these releases has a promise of its own: number or kind of their records differ. Of people "
+        "in several of them the epsilons add up."
+    )
     listed, spans = answers(releases), dict[tuple[str, str], list[Span]]()
     for one in listed:
         own = spans.setdefault((one.outcome, one.unit), [])
@@ -186,30 +189,19 @@ def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
         asked=[(name, release, story_of(release)) for name, release in releases.items()],
         pictures=[one for one in drawn if one is not None],
         table=list(answer_blocks(listed)) if listed else [],
-        **_split(_together(list(releases.values()))),
+        promised=([alone], []) if whole is None else promised(whole),
     )
-
-
-def _split(sentences: Iterable[str]) -> dict[str, list[str]]:
-    """The promise, and what is folded ``besides``."""
-    parts: dict[str, list[str]] = {"promised": [], "besides": []}
-    for text in sentences:
-        parts["besides" if text.startswith(_BESIDES) else "promised"].append(text)
-    return parts
 
 
 #: What a promise may rest on, the weakest last.
 _WEAKER = (Standing.PRIVATE, Standing.FITTED_BEFORE, Standing.CONDITIONAL, *list(Standing)[3:])
 
 
-def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
-    """Joint promise of several releases of the same data, by basic composition, where that is one promise."""
+def _together(releases: Sequence[BaseRelease]) -> BaseRelease | None:
+    """What several releases of the same data promise together, by basic composition, as one of them would."""
     first = releases[0]
     if len({(r.guarantee.relation, units_of(r), r.n_samples) for r in releases}) > 1:
-        return [
-            "Each of these releases has a promise of its own: number or kind of their records differ. Of "
-            "people in several of them the epsilons add up."
-        ]
+        return None
     spent = [(r.guarantee.epsilon, r.guarantee.delta) for r in releases]
     epsilon, delta = (math.fsum(part) for part in zip(*spent, strict=True))
     numbers = [
@@ -225,7 +217,7 @@ def _together(releases: Sequence[BaseRelease]) -> Iterable[str]:
     assumed = tuple(dict.fromkeys(text for r in releases for text in r.guarantee.assumptions))
     whole = replace(first.guarantee, epsilon=epsilon, delta=delta, standing=weakest, assumptions=assumed)
     floor = max(r.domain.get("arm_floor") or 0 for r in releases) or None
-    return promised(replace(first, guarantee=whole, domain={**first.domain, "arm_floor": floor}))
+    return replace(first, guarantee=whole, domain={**first.domain, "arm_floor": floor})
 
 
 #: Any audit of this package, or the pair that a search found with its audit. Stability audits hold many

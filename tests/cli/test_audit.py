@@ -19,13 +19,13 @@ IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound"
 def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
     result = run(*MMD, "--save", "pair")
     assert result.exit_code == 1
-    (row,) = [line for line in result.stdout.splitlines() if "VIOLATED" in line]
+    (row,) = [line for line in result.stdout.splitlines() if "violated by this pair" in line]
     assert "paper, printed" in row
     assert "a search, not a proof" in result.stdout
     assert Path("pair.npz").exists()
     again = run("audit", "--replay", "pair", "--solver", "osqp")
     assert again.exit_code == 1
-    assert "VIOLATED by this pair" in again.stdout
+    assert "violated by this pair" in again.stdout
     assert "both intervals meet" in again.stdout
     facts = json.loads(run("audit", "--replay", "pair", "--json").stdout)
     assert facts["violated"] is facts["agrees"] is True

@@ -475,8 +475,8 @@ def test_messages_are_in_words_of_the_field(folder):
     assert "One record is taken to be one person." in shown
     assert "those without treatment or outcome do not." in shown
     assert "Rounding errors are covered by the guarantee." in shown
-    promise = "replacing one record changes the probability of any result by a factor of at most e^2 = 7.39."
-    assert f"epsilon = 2: {promise}" in shown
+    promise = "changes the probability of any result by a factor of at most 7.39 (epsilon = 2)."
+    assert f"records by any other {promise}" in shown
     rule = " ".join(run("rule", *words[:-2], "60", "--yes", "--outcome-scale", "8").stdout.split())
     assert re.search(r"About \d+ % of the confounding is expected to remain \(simulated\)\.", rule)
     frame = pd.read_csv("wards.csv")

@@ -275,7 +275,7 @@ plain = cache(confounded)
     ("estimand", "words"),
     [
         ("att", ["the effect among the treated", "outcomes of the untreated that are linear"]),
-        ("overlap", ["the population that the released weights describe", "that was released here"]),
+        ("overlap", ["for the effect where either treatment is likely", "that was released here"]),
     ],
 )
 def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(estimand, words):

@@ -82,7 +82,9 @@ def test_answers_of_a_study_are_one_page_without_words_of_proofs(releases) -> No
     assert "a promise of its own: number or kind of their records differ" in outside  # 900 records, and 300
     same = {name: releases[name] for name in ("effect", "risks", "rule")}
     promise = read(release_page(same))[1]
-    assert "changes by a factor of at most 404 (epsilon = 6)" in promise  # e^2, e^2 and e^2
+    assert (
+        "changes the probability of any result by a factor of at most 404 (epsilon = 6)" in promise
+    )  # e^2, e^2 and e^2
     effect, assumed = same["effect"], "step scale of a Pipeline " + FITTED_BEFORE
     weak = replace(effect, guarantee=replace(effect.guarantee, standing=Standing.CONDITIONAL))
     learned = replace(effect.guarantee, standing=Standing.FITTED_BEFORE, assumptions=(assumed,))
@@ -124,7 +126,7 @@ def test_the_standing_leads(releases) -> None:
     for standing, words in (
         (Standing.NOT_PRIVATE, "NONE. The noise came from a seed"),
         (Standing.UNPROVEN, "NONE that is proven"),
-        (Standing.CONDITIONAL, "CONDITIONAL: what follows holds for the exact solution"),
+        (Standing.CONDITIONAL, "CONDITIONAL: what follows holds if this release is the exact solution"),
     ):
         guarantee = replace(effect.guarantee, standing=standing)
         _, text = read(release_page(replace(effect, guarantee=guarantee)))
@@ -143,7 +145,9 @@ def test_the_standing_leads(releases) -> None:
     ("at", "low", "high"), [(1.0, 0.5, 2.0), (-3e-7, -4e-7, 1e-9), (5.0, None, 9.0), (0.0, None, 3.0)]
 )
 def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
-    result = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
+    result = picture(
+        [Span("all", at, low, high), Span("part", at, at - 0.1 * abs(at), at + 0.1 * abs(at))], ""
+    )
     assert result is not None
     assert 0 < result["zero"] < 100
     for span, left, dot, right in result["drawn"]:

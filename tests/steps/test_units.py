@@ -464,8 +464,8 @@ def test_a_release_and_its_record_say_that_persons_are_protected():
     table = frame()
     release = model("ate", seed=1).fit(table, table.arm, table.y).release_
     release = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
-    told = " ".join(promised(release))
-    assert "Replace any one of the 40 persons, with all of their records, by any other" in told
+    told = " ".join(map(" ".join, promised(release)))
+    assert "Replacing any one of the 40 persons, with all of their records, by any other" in told
     assert "the number of persons" in told
     assert "A person with several records is protected less" not in told
     sheet = json.dumps(datasheet(release))
