@@ -414,4 +414,4 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     Path("matching.py").write_text(source, encoding="utf-8")
     shown = blocks("tutorials/add_a_scheme.md", "text")[2]
     for outcome in json.loads(done("check-program", "matching.py", "--json").stdout)[0]["outcomes"]:
-        assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome
+        assert re.search(rf"^  {outcome['status']} +{outcome['check']}: ", shown, flags=re.MULTILINE), outcome
