@@ -254,8 +254,9 @@ CAVEATS = (
            lambda r: f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}"),
     Caveat("effect", "notes", _EFFECT, _modeled,
            lambda r: f"The interval is for the effect{ESTIMANDS[r.estimand][2]}. It allows for "
-                     f"sampling, for privacy noise, and for a bias of up to {r.interval.bias or 0.0:.2g}: "
-                     "what noise and shrinkage of the released regressions may leave of the confounding."),
+                     "sampling, for privacy noise, and for a bias of up to "
+                     f"{digits_of(r.interval.bias or 0.0, 2)}: what noise and shrinkage of the released "
+                     "regressions may leave of the confounding."),
     Caveat("weights-population", "notes", _EFFECT, lambda r: _modeled(r) and r.estimand == "overlap",
            lambda r: "That population follows the propensity that was released here, with its noise: "
                      "another release describes another one, and none of them is that of the true "

@@ -183,7 +183,11 @@ def _effect(release: EffectRelease) -> Story:
         if None not in (group.interval.low, group.interval.high):
             name = f"{release.by}: {group.group or 'missing'}"
             spans.append(Span(name, group.estimate, group.interval.low, group.interval.high))
-    bias = "NOT counted" if release.target == "score" else f"counted: at most {interval.bias or 0.0:.2g}"
+    bias = (
+        "NOT counted"
+        if release.target == "score"
+        else f"counted: at most {digits_of(interval.bias or 0.0, 2)}"
+    )
     fixed = "Fixed before the data were read. What lies beyond is clipped: much of that moves the estimate."
     if any(step.step == "rate" for step in release.steps):
         fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
@@ -225,7 +229,7 @@ def _precision(interval: EffectInterval, half: float | None) -> str:
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
         return "An end is unbounded: the size of that population, as it was released, is within its noise."
-    bias = f", bias at most {_unsigned(interval.bias, half)}" if interval.bias else ""
+    bias = f", bias at most {digits_of(interval.bias, 2)}" if interval.bias else ""
     return (
         f"Of the ±{_unsigned(half, half)}, privacy noise alone would be ±{_unsigned(noise, half)}, sampling "
         f"±{_unsigned(sampling, half)}{bias}."
