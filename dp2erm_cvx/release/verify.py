@@ -206,12 +206,12 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
     refuted = [f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike]
     refuted += _impossible(plan, release)
     if text is not None and not refuted:
-        known, stated = json.loads(json.dumps(release.worked_out())), json.loads(text)
+        known, entries = json.loads(json.dumps(release.worked_out())), json.loads(text)
         refuted += [
             f"{name} does not follow from what was released"
             for name in release.derived
-            if stated.get(name) != known.get(name)
-            and (stated.get(name) is not None or release.version == __version__)  # others may not state it
+            if entries.get(name) != known.get(name)
+            and (entries.get(name) is not None or release.version == __version__)  # others may not state it
         ]
     return refuted
 

@@ -91,7 +91,7 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
 
 
 def _condition(release: BaseRelease) -> str:
-    """What the promise rests on beside its theorems, or that there is none; empty where it simply holds."""
+    """Condition of the promise beside its theorems, or that there is none; empty where it simply holds."""
     guarantee = release.guarantee
     exact = "this release is the exact solution of the declared problem, up to a proven distance"
     known = [exact] if guarantee.standing is Standing.CONDITIONAL else []
@@ -163,13 +163,15 @@ def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
     """Sentences on what one record can change; and on what a reader can learn, where anything is promised."""
     if release.guarantee.standing in _NONE:
         return [_condition(release)], []
-    units, told = units_of(release), [meaning(release)]
+    units, changes = units_of(release), [meaning(release)]
     if _keeps(release):
-        told.append("The treatment of a record is NOT protected; its covariates and its outcome are.")
+        changes.append("The treatment of a record is NOT protected; its covariates and its outcome are.")
     if floor := release.domain.get("arm_floor"):
-        told.append(f"It is promised for data with at least {floor:g} records in each arm, as was declared.")
+        changes.append(
+            f"It is promised for data with at least {floor:g} records in each arm, as was declared."
+        )
     alone = "A person with several records is protected less. " if units == "records" else ""
-    return told, [
+    return changes, [
         f"Who knows all other {units}, and that this one is one of two, guesses which with probability at "
         f"most {largest_guess(release.guarantee)}, instead of one half.",
         f"{alone}Not hidden: the number of {units}, and what holds for the population. Every other release "

@@ -198,7 +198,7 @@ _WEAKER = (Standing.PRIVATE, Standing.FITTED_BEFORE, Standing.CONDITIONAL, *list
 
 
 def _together(releases: Sequence[BaseRelease]) -> BaseRelease | None:
-    """What several releases of the same data promise together, by basic composition, as one of them would."""
+    """Joint promise of several releases of the same data, by basic composition, as one of them makes it."""
     first = releases[0]
     if len({(r.guarantee.relation, units_of(r), r.n_samples) for r in releases}) > 1:
         return None
