@@ -7,12 +7,14 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import Finding, SearchPlan, replay, search_density
-from dp2erm_cvx.audit.pairs import draw_pair, next_pair
+from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair
+from dp2erm_cvx.audit.search import Gain, explore
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.pairs import of_persons
 
 MEAN = plug_in_ate(WholeSpace())
 
@@ -79,3 +81,19 @@ def test_a_saved_pair_is_replayed(tmp_path):
     assert other.exceeds
     assert not replay(tmp_path / "worst", release()).exceeds
     assert json.loads((tmp_path / "worst.json").read_text())["private"] is False
+
+
+def test_pairs_of_persons_come_back_from_a_checkpoint(tmp_path):
+    universe, path = Universe(of_persons(), 8, 1), tmp_path / "state"
+
+    def look(state, number, room):
+        rng = np.random.default_rng(number)
+        pair = next_pair(universe, state.elite("sum", rng), rng)
+        return Gain(1, [({"sum": float(pair.y.sum())}, pair)])
+
+    known = explore(look, SearchPlan(9), wave=2)
+    for evaluations in (4, 9):
+        state = explore(look, SearchPlan(evaluations, checkpoint=path), wave=2, kinds=[Pairs])
+    for one, other in zip(known.pairs("sum"), state.pairs("sum"), strict=True):
+        for data, same in zip(one.raw(universe.domain), other.raw(universe.domain), strict=True):
+            assert all(map(np.array_equal, data, same))
