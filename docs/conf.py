@@ -33,7 +33,7 @@ autodoc_type_aliases = {
     "Raw": "tuple[ArrayLike, ArrayLike, ArrayLike]",
     "Generator": "collections.abc.Callable[[numpy.random.Generator], Any]",
     # imported for the type checker alone
-    "Curves": "dict[str, tuple[dp2erm_cvx.domain.Array, dp2erm_cvx.domain.Array]]",
+    "BoundCurves": "dict[str, tuple[dp2erm_cvx.domain.Array, dp2erm_cvx.domain.Array]]",
     "Figure": "Figure",
 }
 python_use_unqualified_type_names = True

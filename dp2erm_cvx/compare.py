@@ -120,10 +120,10 @@ SIZES = (100, 1_000_000)
 
 
 #: By family of bounds x (m,) and V (m,), nan where it refuses.
-Curves = dict[str, tuple[Array, Array]]
+BoundCurves = dict[str, tuple[Array, Array]]
 
 
-def against_n(program: FirstStage, universe: Universe, points: int = 25) -> Curves:
+def against_n(program: FirstStage, universe: Universe, points: int = 25) -> BoundCurves:
     """V for n in ``SIZES`` at fixed settings.
 
     An arm floor stays the share of the records that it is.
@@ -139,7 +139,7 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> Curv
     return _collected((float(n), program, sized(int(n))) for n in sizes)
 
 
-def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> Curves:
+def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> BoundCurves:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
     program = program.resolve(universe.domain)
     ridge = getattr(program, "ridge", None)
@@ -151,9 +151,9 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
     )
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> Curves:
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> BoundCurves:
     known = [(x, dict(statements(program, universe))) for x, program, universe in settings]
-    grid, curves = np.array([x for x, _ in known]), Curves()
+    grid, curves = np.array([x for x, _ in known]), BoundCurves()
     for family in dict.fromkeys(family for _, bounds in known for family in bounds):
         V = np.array([getattr(bounds.get(family), "V", math.nan) for _, bounds in known])
         if np.any(np.isfinite(V)):

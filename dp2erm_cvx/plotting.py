@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dp2erm_cvx.audit import Verdict
-    from dp2erm_cvx.compare import Curves
+    from dp2erm_cvx.compare import BoundCurves
 
 
 __all__ = ["bound_plot", "forest_plot", "love_plot", "overlap_plot"]
@@ -105,7 +105,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def bound_plot(panels: Sequence[tuple[str, str, Curves]], path: str | Path) -> Figure:
+def bound_plot(panels: Sequence[tuple[str, str, BoundCurves]], path: str | Path) -> Figure:
     """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
 
     A panel is its title, what its curves are over, and the curves, a color each. Raises DeclarationError
