@@ -224,9 +224,9 @@ class PrivateEstimator(ConfiguredEstimator):
         """Name of what is released, for the note of a charge."""
         raise NotImplementedError
 
-    def _fewest(self) -> int:
-        """Number of covariates that what is declared needs, where nothing says how many there are."""
-        return 1
+    def _assumed(self, number: int | None) -> Sequence[str] | range:
+        """Covariates to judge a declaration for, where nobody names them, nor perhaps says their number."""
+        return range(number or 1)
 
     def advice(self, values: Sequence[float]) -> str:
         """Advice on what to declare where outcomes have these values alone; mostly nothing."""
@@ -268,8 +268,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         self.execution()
         public = self.public()
-        number = self._fewest() if public.ranges is None else len(public.ranges)
-        known = columns or public.columns or range(number)
+        number = None if public.ranges is None else len(public.ranges)
+        known = columns or public.columns or self._assumed(number)
         book = public.codebook
         for n_samples in _NUMBERS if book is None or book.unit is None else (book.unit.number,):
             try:

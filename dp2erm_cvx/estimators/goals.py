@@ -140,9 +140,14 @@ class PrivateEffect(PrivateEstimator):
             **self.shared(EffectStudy),
         )
 
-    def _fewest(self) -> int:
-        numbers = [number + 1 for number in self.prognostic or () if isinstance(number, int)]
-        return max([1, *numbers, len((self.settings or {}).get("cells") or ())])
+    def _assumed(self, number: int | None) -> Sequence[str] | range:
+        chosen = self.prognostic if isinstance(self.prognostic, list | tuple) else ()
+        names = dict.fromkeys(name for name in chosen if isinstance(name, str))
+        if number is None:
+            places = [place + 1 for place in chosen if isinstance(place, int)]
+            number = max([1, len(names), *places, len((self.settings or {}).get("cells") or ())])
+        # the data may have these names, whatever the others are
+        return (*names, *map(str, range(len(names), number))) if names else range(number)
 
     def public(self) -> Domain | PrivateRanges:
         """Declaration about the records. Raises DeclarationError where noise of it is not installed."""
@@ -271,9 +276,10 @@ class PrivateRule(PrivateEstimator):
         own = {"declared": dict(self.settings or {}), **self.shared(RuleStudy)}
         return RuleStudy(universe, self.declared_budget(), **own)
 
-    def _fewest(self) -> int:
+    def _assumed(self, number: int | None) -> range:
         public = (self.settings or {}).get("propensity")
-        return len(public) - 1 if isinstance(public, list | tuple) else 1
+        # of coefficients nobody knows yet how many there have to be
+        return range(number or (len(public) - 1 if isinstance(public, list | tuple) else 1))
 
     def _note(self, plan: Any) -> str:
         return "treatment rule"

@@ -255,6 +255,17 @@ def test_refusals(name, wrong):
         model(**{name: wrong}).fit(*table(50))
 
 
+@pytest.mark.parametrize("ranges", [None, [(-1.0, 1.0)] * 3])
+def test_names_and_numbers_of_columns_that_nobody_declares_suit_some_data(ranges):
+    """The data may have them; what no data suit is refused before any are read."""
+    public = Domain(covariate_bound=1.5, outcome_bound=4.0, ranges=ranges)
+    for chosen in (["age"], ["age", 2], [2], None):
+        PrivateEffect(public, Budget(1.0), prognostic=chosen).check()
+    for wrong in ("age", ["age", "age"], [-1], *([[3]] if ranges else [])):
+        with pytest.raises(DeclarationError, match="prognostic"):
+            PrivateEffect(public, Budget(1.0), prognostic=wrong).check()
+
+
 def confounded(estimand, effect=1.0, seed=0, **changes):
     """Effects that vary and 30 % treated; the release, and the truth in the sample, with the released h."""
     rng, n = np.random.default_rng(seed), 6000
