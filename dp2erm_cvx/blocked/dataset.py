@@ -8,20 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocked import pieces as pieces_of
-from dp2erm_cvx.blocked.pieces import (
-    DaskBlocks,
-    Pieces,
-    array_pieces,
-    file_pieces,
-    frame_pieces,
-)
-from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
+from dp2erm_cvx.blocked.pieces import DaskBlocks, Pieces, array_pieces, file_pieces, frame_pieces
+from dp2erm_cvx.blocks import Beside, Blocks
 from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.domain import Array, Curves, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
@@ -237,7 +231,8 @@ class BlockedDataset:
             repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
             blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
         held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
-        return RecordBlocks(Views(held.then(partial(_aligned, domain))), domain, n_columns)
+        records = held.then(partial(_aligned, domain))
+        return RecordBlocks(Views(records.n_samples, records.length, source=records), domain, n_columns)
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
@@ -246,25 +241,32 @@ def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Views(Blocks[Records]):
-    """The views of every block of ``source``: those of records in memory, so that sums have one order."""
+class Views(Blocks[T]):
+    """Results of ``steps`` on the views of every block, as of records in memory: sums have one order."""
 
-    source: Blocks[Records]
+    make: Any = None
+    source: DaskBlocks[Records] | None = None
+    steps: tuple[tuple[Callable[..., Any], tuple[Beside, ...]], ...] = ()
+    here: ClassVar[bool] = False
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]
-        """Number of records."""
-        return self.source.n_samples
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Rows of every view."""
-        return tuple(itertools.chain.from_iterable(cut(rows, VIEW) for rows in self.source.lengths))
+    def then(self, function: Callable[..., R], *beside: Beside) -> Views[R]:
+        """Results of ``function`` on every view, and on its rows of arrays."""
+        return replace(self, steps=(*self.steps, (function, beside)))  # type: ignore[return-value]
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records, block after block."""
-        rows = self.source.map(lambda block, *own: block.blocks.map(function, *own), *beside)
+        assert self.source is not None
+        steps = [(made, len(own)) for made, own in self.steps]
+        columns = itertools.chain.from_iterable(own for _, own in self.steps)
+        rows = self.source.map(partial(_viewed, steps, function), *columns, *beside)
         return list(itertools.chain.from_iterable(rows))
+
+
+def _viewed(steps: Sequence[Any], function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
+    views: Blocks[Any] = block.blocks
+    for made, many in steps:
+        views, beside = views.then(made, *beside[:many]), beside[many:]
+    return views.map(function, *beside)
 
 
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}

@@ -11,16 +11,16 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocks import Beside, Blocks, cut
+from dp2erm_cvx.blocks import Beside, Blocks
 from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError, brief
 from dp2erm_cvx.files import CsvLayout, csv_parts, is_text, parquet_parts
 from dp2erm_cvx.parallel import one_thread
@@ -40,22 +40,17 @@ Cells = dict[str, NDArray[Any]]
 class DaskBlocks(Blocks[T]):
     """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
 
-    tasks: tuple[Any, ...]
-    n_samples: int
-    length: int
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Rows of every block."""
-        return cut(self.n_samples, self.length)
+    make: Any = None
+    tasks: Sequence[Any] = ()
+    here: ClassVar[bool] = False
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        tasks = (
-            _dask().delayed(partial(_on_one_thread, function, rows))(task)
-            for task, rows in zip(self.tasks, self.slices(beside), strict=True)
-        )
-        return DaskBlocks(tuple(tasks), self.n_samples, self.length)
+        tasks = [
+            _dask().delayed(partial(_on_one_thread, function, [own[rows] for own in beside]))(task)
+            for task, rows in zip(self.tasks, self.slices(), strict=True)
+        ]
+        return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
         """Blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
@@ -64,7 +59,7 @@ class DaskBlocks(Blocks[T]):
         """
         tasks = self.tasks
         room = len(tasks) if _on_cluster() else len(tasks) * KEEP // max(nbytes, 1)
-        return DaskBlocks((*_run("persist", tasks[:room]), *tasks[room:]), self.n_samples, self.length)
+        return replace(self, tasks=(*_run("persist", tasks[:room]), *tasks[room:]))
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
@@ -160,7 +155,7 @@ class Pieces:
         if not n:  # two rows of nobody: no rows are a table of persons
             nobody = {name: np.full(2, None, dtype=object) for name in wanted}
             n, made = 2, [delayed(partial(_joined, self.source, self.names, [slice(2)], 0))(nobody)]
-        return DaskBlocks(tuple(made), n, length)
+        return DaskBlocks(n, length, tasks=made)
 
 
 def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
 from dp2erm_cvx.public import check_settings, one_of, setting
 
@@ -78,18 +77,11 @@ class Rows(enum.StrEnum):
         number = number if n_arms > 2 else (number == 1.0).astype(np.float64)
         coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = []  # of either arm: the constant, and the slope of each covariate
             for arm in range(n_arms):
                 origin = self.of(np.zeros((1, k)), arm, n_arms)
                 slopes = (self.of(np.eye(k), arm, n_arms) - origin) @ coefficient
-                parts.append(((origin @ coefficient)[0], slopes))
-            for begin in range(0, len(x), VIEW):
-                own = slice(begin, begin + VIEW)
-                for arm, (constant, slopes) in enumerate(parts):
-                    chosen = number[own] == arm
-                    if np.any(chosen):
-                        product = np.sum(x[own] * slopes, axis=1) + constant
-                        predicted[own] = np.where(chosen, product, predicted[own])
+                rows = np.flatnonzero(number == arm)
+                predicted[rows] = np.sum(x[rows] * slopes, axis=1) + (origin @ coefficient)[0]
         return predicted
 
     def names(

@@ -24,7 +24,7 @@ from dp2erm_cvx import (
     blocks,
     domain,
 )
-from dp2erm_cvx.blocked import BlockedDataset, dataset, pieces
+from dp2erm_cvx.blocked import BlockedDataset, pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
 from dp2erm_cvx.program import kernel_stage
@@ -42,7 +42,7 @@ LENGTH, VIEW, GROUP, N, PERSONS = 128, 64, 53, 601, 200
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
     monkeypatch.setattr(pieces, "KEEP", 20_000)  # no more than two blocks
-    for module in (blocks, domain.records, dataset):
+    for module in (blocks, domain.records):
         monkeypatch.setattr(module, "VIEW", VIEW)
 
 
@@ -215,7 +215,7 @@ class Dies:
 
 @pytest.mark.slow
 def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
-    for module in (blocks, domain.records, dataset):  # other processes know nothing of shorter ones
+    for module in (blocks, domain.records):  # other processes know nothing of shorter ones
         monkeypatch.setattr(module, "VIEW", 2**13)
     distributed = pytest.importorskip("distributed")
     book = Ledger(tmp_path / "ledger.db")

@@ -9,7 +9,6 @@ from dp2erm_cvx import Domain, blocks
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.blocked import BlockedDataset, pieces
-from dp2erm_cvx.blocked import dataset as blocked_records
 from dp2erm_cvx.domain import Universe, records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
@@ -32,7 +31,7 @@ NEIGHBORS = ("random", "held-out", "extreme", "flips", "each")
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 128)
     monkeypatch.setattr(pieces, "KEEP", 5000)
-    for place in (blocks, records, blocked_records):
+    for place in (blocks, records):
         monkeypatch.setattr(place, "VIEW", 32)
     monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
 
