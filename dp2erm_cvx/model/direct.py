@@ -166,7 +166,7 @@ def judge_groups(
 
 
 def _residual(z: Array, error: Array, low: Mask, high: Mask) -> tuple[Array, Array, Array]:
-    """What of ``g - nu`` no end of the box takes up; the most it can be (Theorem A); the error of ``z``."""
+    """Residual of ``z = g - nu`` on a box, the most that it may be (Theorem A), and the error of ``z``."""
     error = error + 2 * UNIT * np.abs(z)
     felt = np.where(low, -z, np.where(high, z, np.abs(z)))
     return np.maximum(felt, 0.0), np.maximum(felt + error, 0.0), error
