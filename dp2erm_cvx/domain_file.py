@@ -14,7 +14,6 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.public import declared_by_name, public_number
-from dp2erm_cvx.text import WrittenNumber
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
 CODEBOOK = {
@@ -130,7 +129,7 @@ def read_tables(path: str | Path) -> dict[str, Any]:
     """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a draft."""
     try:
         with open(path, "rb") as file:
-            declared = tomllib.load(file, parse_float=WrittenNumber)
+            declared = tomllib.load(file)
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

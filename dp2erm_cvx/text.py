@@ -25,32 +25,14 @@ def described(docstring: str | None) -> dict[str, str]:
     return texts
 
 
-class WrittenNumber(float):
-    """A number that messages quote as somebody wrote it, such as 1e400 or 0.10; float() forgets the text."""
-
-    text: str
-
-    def __new__(cls, text: str) -> WrittenNumber:
-        """The float that the text stands for. Raises ValueError."""
-        number = super().__new__(cls, text)
-        number.text = text.strip()
-        return number
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def __reduce__(self) -> tuple[type[WrittenNumber], tuple[str]]:
-        return WrittenNumber, (self.text,)
-
-
 def number_or_text(text: str) -> int | float | str:
-    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` -> float, anything else as it stands."""
-    for kind in (int, WrittenNumber):
+    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` and what is beyond floats -> float, anything else as it stands."""
+    for kind in (int, float):
         try:
             number = kind(text)
         except ValueError:
             continue
-        return number if abs(number) < 1e300 else WrittenNumber(text)  # it can be beyond any float
+        return number if abs(number) < 1e300 else float(text)
     return text
 
 

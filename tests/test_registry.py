@@ -1,7 +1,5 @@
 """Programs by their names and members of families by their texts, with one message where there are none."""
 
-import json
-import pickle
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -112,10 +110,7 @@ def test_what_writes_no_member_is_told_the_syntax(family: type, text: str, messa
         read(family, text)
 
 
-@pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18"])
-def test_numbers_are_quoted_as_they_were_written(text):
-    number = number_or_text(text)
-    assert (number, repr(number)) == (float(text), text)
-    assert repr(pickle.loads(pickle.dumps(number))) == text
-    assert json.dumps(number) == json.dumps(float(text))
-    assert type(float(number)) is type(number * 1.0) is float
+@pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18", "9" * 400, "9" * 5000])
+def test_what_is_written_as_a_number_is_one(text):
+    assert number_or_text(text) == float(text)
+    assert type(number_or_text(text)) is float
