@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -62,6 +63,19 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
+    """A privacy parameter to so many digits, never below it; what is ``left`` of one, never above it."""
+    context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
+    # of a double 15 digits: a sum such as .1 + .2 is not rounded up for its last bit
+    return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
+
+
+def law_text(spent: Any, *, zero: bool = False) -> str:
+    """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up; delta 0 only if ``zero``."""
+    delta = f", delta = {digits_of(spent.delta)}" if spent.delta or zero else ""
+    return f"epsilon = {digits_of(spent.epsilon)}{delta}"
 
 
 class Shown:

@@ -7,9 +7,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import pairwise
-from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
@@ -50,19 +48,6 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_settings(self)
-
-
-def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
-    """A privacy parameter to so many digits, never below it; what is ``left`` of one, never above it."""
-    context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
-    # of a double 15 digits: a sum such as .1 + .2 is not rounded up for its last bit
-    return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
-
-
-def law_text(spent: Any, *, zero: bool = False) -> str:
-    """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up; delta 0 only if ``zero``."""
-    delta = f", delta = {digits_of(spent.delta)}" if spent.delta or zero else ""
-    return f"epsilon = {digits_of(spent.epsilon)}{delta}"
 
 
 @dataclass(frozen=True)

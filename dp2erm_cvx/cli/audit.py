@@ -15,9 +15,8 @@ import click
 import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
-from dp2erm_cvx.display import grid
+from dp2erm_cvx.display import grid, law_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import law_text
 from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.cli.programs import first_stage, known_solver, second_stage_of
-from dp2erm_cvx.display import grid
+from dp2erm_cvx.display import digits_of, grid
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
-from dp2erm_cvx.privacy import digits_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts

@@ -17,9 +17,8 @@ from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
-from dp2erm_cvx.display import grid
+from dp2erm_cvx.display import digits_of, grid
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import digits_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Account

@@ -19,12 +19,12 @@ from dp2erm_cvx.design.simulation import (
     own_candidates,
     simulated_table,
 )
-from dp2erm_cvx.display import Shown, grid, heading
+from dp2erm_cvx.display import Shown, grid, heading, law_text
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectStudy, RuleStudy
 from dp2erm_cvx.plan.predict import rule_noise
-from dp2erm_cvx.privacy import Budget, law_text
+from dp2erm_cvx.privacy import Budget
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -16,14 +16,13 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.display import digits_of, grid, heading, law_text
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.rule import RuleStudy, Study
-from dp2erm_cvx.privacy import digits_of, law_text
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dp2erm_cvx.cells import Eligible
+from dp2erm_cvx.display import digits_of
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
-from dp2erm_cvx.privacy import digits_of
 from dp2erm_cvx.release.words import ESTIMANDS
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.display import WIDTH, Shown, as_text
+from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.privacy import Neighboring, law_text
+from dp2erm_cvx.privacy import Neighboring
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

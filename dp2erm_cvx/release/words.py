@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.display import grid, pairs
+from dp2erm_cvx.display import digits_of, grid, law_text, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.privacy import Neighboring, digits_of, law_text
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
 from dp2erm_cvx.steps.step import RELEASED
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from typing import Any
 
+from dp2erm_cvx.display import law_text
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.privacy import Neighboring, law_text
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp2erm_cvx.privacy import Neighboring, digits_of
+from dp2erm_cvx.display import digits_of
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release import Guarantee, Standing
 from dp2erm_cvx.release.words import largest_factor, largest_guess
 

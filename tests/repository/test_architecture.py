@@ -39,7 +39,7 @@ ONLY = {
     "stability": {"errors", "public", "suprema", "privacy"},
     "calibration": {"errors", "public", "suprema", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
-    "ledger": {"errors", "public", "privacy", "calibration", "release"},
+    "ledger": {"errors", "public", "privacy", "calibration", "release", "display"},
     "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
     "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "stability", "model", "program"},
