@@ -61,23 +61,9 @@ class GroupEffect(Stated):
 class GroupMean:
     """Released sums of one of several groups, and what its interval allows for.
 
-    Parameters
-    ----------
-    noise
-        What was calibrated for all groups.
-    released
-        The three integers of this one.
-    center
-        The public c_0.
-    widening
-        What its scores were divided by.
-    group, treated
-        Its name, and the released rate of treatment in it.
-    error
-        What the nuisances add.
-    persons
-        Whether it is of persons, who may have records in several groups: what is sampled in two of them may
-        then have any correlation.
+    ``released`` are three integers with the ``noise`` of all groups, ``center`` the public c_0, ``widening``
+    what scores were divided by, ``treated`` the released rate of treatment, and ``error`` what nuisances add.
+    ``persons`` may have records in several groups: what is sampled in two of these may have any correlation.
     """
 
     noise: GridSums
@@ -333,7 +319,10 @@ def _combinations(
     squares = np.clip(table[:, 1] + margin, 0.0, noise.bound**2) * widenings**2
     # as shares of the records that count, a share of n
     size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
-    lines = _lines(nuisances, released, n_arms, k)
+    # intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them
+    points, arms = np.vstack([np.zeros((1, k)), np.eye(k)]), range(n_arms)
+    lines = np.array([nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in arms])
+    lines[:, 1:] -= lines[:, :1]
     # no direction varies by more than all variances together, and their sum alone was released
     spread = float(np.linalg.norm(nuisances.spreads)) / math.sqrt(size)
     means = np.asarray(released[AVERAGE], dtype=np.float64) / (UNIT * n * size)
@@ -384,12 +373,3 @@ def _rare(plan: Plan[EffectStudy], released: Mapping[str, Array]) -> NDArray[np.
     total = max(float(np.sum(np.maximum(counts, 0.0))), 1.0)
     deviation = math.sqrt(step.calibration.variance) * step.calibration.unit * UNIT / total
     return rare(counts / total, deviation)
-
-
-def _lines(nuisances: ArmNuisances, released: Mapping[str, Array], n_arms: int, k: int) -> Array:
-    """Intercepts and slopes (K, 1 + k) of the regressions of all arms, as scores subtract them."""
-    points = np.vstack([np.zeros((1, k)), np.eye(k)])
-    at = [nuisances.outcome(points, np.full(1 + k, float(arm)), released) for arm in range(n_arms)]
-    lines = np.array(at)
-    lines[:, 1:] -= lines[:, :1]
-    return lines

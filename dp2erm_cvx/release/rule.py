@@ -135,12 +135,13 @@ class RuleRelease(BaseRelease):
     @property
     def middles(self) -> tuple[float, ...]:
         """The raw covariates (k,) that count as 0: what scales to the released mean, within the ranges."""
-        domain = self.public
-        pairs, middles = domain.range_pairs, []
-        mean = self.covariate_mean or (0.0,) * len(pairs)
-        for (low, high), middle, share in zip(pairs, domain.middles(len(pairs)), mean, strict=True):
-            middles.append(min(max(middle + share * (high / 2 - low / 2), low), high))
-        return tuple(middles)
+        pairs = self.public.range_pairs
+        known = zip(
+            pairs, self.public.middles(len(pairs)), self.covariate_mean or [0.0] * len(pairs), strict=True
+        )
+        return tuple(
+            min(max(middle + share * (high / 2 - low / 2), low), high) for (low, high), middle, share in known
+        )
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""
