@@ -21,6 +21,7 @@ from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.diagnostics.balance import PREDICTED, UNWEIGHTED, arm_masks, numbers_where
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.answers import Answer, answers
+from dp2erm_cvx.release.record import Standing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,7 +173,8 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     """The effects of one release, by groups or not, or of several: a panel for every outcome.
 
     Of what was released alone, hence as public as the releases. Thick lines are the intervals of the effects
-    by themselves, thin ones hold for all of them together; what is unbounded is said in words.
+    by themselves, thin ones hold for all of them together; what is unbounded is said in words. What is not
+    private is titled so.
 
     Parameters
     ----------
@@ -200,9 +202,11 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
         of = f" ({unit})" if unit else ""
         ax.set_xlabel(f"effect on {outcome}{of}\n{level:g} % intervals; thin: of all together")
         plain(ax)
-    drawn[0].set_title(
-        f"Effects of {listed[0].treatment} (about how many records)", loc="left", fontsize="medium"
-    )
+    # as the table of answers says it: what is seeded is nothing to publish
+    weak = dict.fromkeys(str(one.cost["standing"]).upper() for one in listed)
+    weak.pop(Standing.PRIVATE.upper(), None)
+    title = "\n".join([f"Effects of {listed[0].treatment} (about how many records)", *weak])
+    drawn[0].set_title(title, loc="left", fontsize="medium")
     if path is not None:
         save(figure, path)
     return figure

@@ -15,6 +15,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
+from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
@@ -207,7 +208,11 @@ def test_a_group_without_records_has_an_unbounded_effect(wards, tmp_path):
     assert EffectRelease.from_json(release.to_json()) == release
     assert not verify(release).refuted
     assert "ward: A" in release_page(release)
-    assert len(forest_plot(release).axes[0].collections) >= 1
+    axes, seeded = forest_plot(release).axes[0], "NOT PRIVATE: SEEDED NOISE"
+    assert len(axes.collections) >= 1
+    assert axes.get_title(loc="left").endswith(seeded)
+    private = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
+    assert seeded not in forest_plot(private).axes[0].get_title(loc="left")
     charged = model(by="ward", where={"sex": "F"}, seed=None, ledger=book, dataset="data").fit(X, a, y)
     assert charged.receipt_.note == "effect (ate by ward, where sex is F) of drug on pressure"
 
