@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise
-from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER
+from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise
+from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.public import public_number
 

@@ -38,14 +38,7 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.domain_file import domain_of, of_event, read_tables
-from dp2erm_cvx.errors import (
-    CalibrationError,
-    DeclarationError,
-    Dp2ermError,
-    brief,
-    known_names,
-    placed,
-)
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, brief, known_names, placed
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
 from dp2erm_cvx.files import CsvLayout

@@ -2,8 +2,7 @@
 
 ``objective`` holds Theorems 1, 15, 17 and 19 (pure), 2 and 16 (approximate) and the paper's own formulas,
 ``renyi`` Theorem 7, ``numbers`` Theorem 8, noise on a grid and private quantiles of columns whose range is
-not declared; ``registry`` lists them. ``sums`` holds the private means of
-Theorem 12.
+not declared; ``registry`` lists them. ``sums`` holds the private means of Theorem 12.
 """
 
 from dp2erm_cvx.calibration.base import (
@@ -14,16 +13,7 @@ from dp2erm_cvx.calibration.base import (
     predicted_error,
     utility_bound,
 )
-from dp2erm_cvx.calibration.numbers import (
-    EXACT_ARITHMETIC,
-    GridNoise,
-    IntegerNoise,
-    RangeNoise,
-    calibrate_grid,
-    calibrate_integers,
-    calibrate_output,
-    calibrate_ranges,
-)
+from dp2erm_cvx.calibration.numbers import EXACT_ARITHMETIC, IntegerNoise, calibrate_output, calibrate_ranges
 from dp2erm_cvx.calibration.objective import (
     calibrate,
     calibrate_paper,
@@ -42,19 +32,15 @@ __all__ = [
     "NAMES",
     "Calibration",
     "Calibrator",
-    "GridNoise",
     "GridSums",
     "IntegerNoise",
     "MarginCalibration",
     "Noise",
     "Objective",
     "Perturbed",
-    "RangeNoise",
     "RenyiCalibration",
     "SumLaw",
     "calibrate",
-    "calibrate_grid",
-    "calibrate_integers",
     "calibrate_output",
     "calibrate_paper",
     "calibrate_ranges",

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.calibration.base import (
-    MARGIN,
-    Calibration,
-    Noise,
-    Objective,
-    gradient_size,
-    least_predicted,
-)
+from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, gradient_size, least_predicted
 from dp2erm_cvx.calibration.profiles import (
     CELLS,
     MARGIN_THEOREM,

@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.base import (
-    MARGIN,
-    Calibration,
-    Noise,
-    Objective,
-    Perturbed,
-    least_predicted,
-)
+from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, least_predicted
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
 from dp2erm_cvx.public import public_number, whole_number

@@ -235,11 +235,7 @@ class TableCells:
 
     @classmethod
     def of(
-        cls,
-        table: Table,
-        book: Codebook | None = None,
-        ranges: object = None,
-        outcomes: Collection[str] = (),
+        cls, table: Table, book: Codebook | None = None, ranges: object = None, outcomes: Collection[str] = ()
     ) -> TableCells:
         """Cell counts of a table, by the codebook, the ranges, and further outcomes that are declared."""
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()

@@ -332,14 +332,7 @@ def _extent(rows: MarginRows, *, squared: bool, bent: bool) -> Any:
 
 
 def _moments(
-    rows: MarginRows,
-    norms: Array,
-    *,
-    loss: Curve,
-    v: Array,
-    errors: _Errors,
-    curved: bool,
-    shifted: bool,
+    rows: MarginRows, norms: Array, *, loss: Curve, v: Array, errors: _Errors, curved: bool, shifted: bool
 ) -> _Moments:
     parts = []
     for part, own in rows.pieces():

@@ -13,15 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocked import BlockedDataset
-from dp2erm_cvx.calibration import (
-    Calibration,
-    GridNoise,
-    IntegerNoise,
-    Noise,
-    Perturbed,
-    RangeNoise,
-    calibrate_grid,
-)
+from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise, Perturbed
+from dp2erm_cvx.calibration.numbers import GridNoise, RangeNoise, calibrate_grid
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset

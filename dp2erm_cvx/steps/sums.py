@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers, calibrate_ranges
+from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_ranges
+from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain, Records, Universe

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from rates import PaperUtility, noise_tail
 from scipy import stats
 
-from dp2erm_cvx.calibration import (
-    Calibration,
-    Noise,
-    Objective,
-    calibrate,
-    calibrate_paper,
-    utility_bound,
-)
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper, utility_bound
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from tests.helpers import bound_of

@@ -11,8 +11,6 @@ from dp2erm_cvx.calibration import (
     Objective,
     SumLaw,
     calibrate,
-    calibrate_grid,
-    calibrate_integers,
     calibrate_output,
     calibrate_paper,
     calibrate_renyi,
@@ -25,6 +23,7 @@ from dp2erm_cvx.calibration import (
     saturating_epsilon,
     utility_bound,
 )
+from dp2erm_cvx.calibration.numbers import calibrate_grid, calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.steps.fit import calibrate_multinomial

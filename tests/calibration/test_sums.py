@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_integers, calibrate_sums
+from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS
 from dp2erm_cvx.privacy import Budget
 

@@ -10,15 +10,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Domain,
-    Ledger,
-    Neighboring,
-    PrivateEffect,
-    PrivateRule,
-    PrivateTwoStageERM,
-)
+from dp2erm_cvx import Budget, Domain, Ledger, Neighboring, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard

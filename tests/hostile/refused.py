@@ -194,11 +194,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("", "predict deep.json data.csv", "deep.json is no release"),
     ("", "predict infinite.json data.csv", "Infinity is not a finite number"),
     ("verify", "--domain data.csv", "data.csv"),
-    (
-        "",
-        "show domain.toml",
-        "domain.toml is no release: give the JSON file that effect, rule",
-    ),
+    ("", "show domain.toml", "domain.toml is no release: give the JSON file that effect, rule"),
     *(
         ("", f"report {file}", why)
         for file, why in (

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from dp2erm_cvx import mechanism
-from dp2erm_cvx.calibration import IntegerNoise, Noise, SumLaw, calibrate_integers, calibrate_sums
-from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid
+from dp2erm_cvx.calibration import IntegerNoise, Noise, SumLaw, calibrate_sums
+from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid, calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.mechanism import (
     _rounded,

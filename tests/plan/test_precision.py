@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain
-from dp2erm_cvx.calibration import calibrate_grid
-from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic, calibrate_grid
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import UserRegularizer
