@@ -16,7 +16,6 @@ from dp2erm_cvx import conformance
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import (
-    BalanceFunctions,
     Box,
     ClosedFormWeights,
     FirstStage,
@@ -28,10 +27,10 @@ from dp2erm_cvx.program import (
     WholeSpace,
 )
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Solution
 from tests.helpers import make_domain, make_records
+from tests.unchanged.cases import SETTINGS as PROGRAMS
 
 #: Covariates of the records that the suite uses.
 P = 3
@@ -54,58 +53,21 @@ _SMALL: list[dict[str, Any]] = [
     _USER,
 ]
 _PLAIN: list[dict[str, Any]] = [row for row in _SMALL if row is not _USER]
-_ENTROPY: list[dict[str, Any]] = [
-    {"ridge": 0.05},
-    {"ridge": 0.05, "radius": 0.1},
-    {"ridge": 0.1, "arm_mass": "proportional"},
-    {"ridge": 0.2, "arm_mass": "proportional", "scaling": "paper"},
-    {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
-    {
-        "ridge": 0.1,
-        "balance": BalanceFunctions(lambda x: np.array([x[0] * x[1], np.sin(x[2])]), 1.4, "products"),
-    },
-]
 
-#: Representative hyper-parameters of every program.
+#: Representative hyper-parameters of every program; first stages share the rows of the golden table, but
+#: for a base measure, which is of that table's number of records.
 SETTINGS: Mapping[str, list[dict[str, Any]]] = {
-    "uniform": [{}],
-    "ipw_randomized": [{"propensity": 0.3}, {"propensity": 0.9, "trim": 4.0}],
+    **{
+        name: [row for row in PROGRAMS[name] if "base_measure" not in row]
+        for name, program in programs().items()
+        if name in PROGRAMS and issubclass(program, FirstStage)
+    },
     "ipw_known": [
         {"coefficient": (0.1, 0.6, 0.0, -0.8)},
         {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0},
     ],
-    "ipw_logistic": [
-        {"ridge": 0.05},
-        {"ridge": 0.05, "radius": 0.2},
-        {"ridge": 0.01, "radius": 2.0, "trim": 1.7},
-    ],
-    "ipw_private": [{}, {"ridge": 0.05, "radius": 0.2}, {"ridge": 0.01, "radius": 2.0, "trim": 1.7}],
     "overlap_private": [{}, {"ridge": 0.05, "radius": 0.2}],
     "tilting_private": [{}, {"ridge": 0.05, "radius": 0.2, "balance": Moments(2), "constant": 0.5}],
-    "entropy_balancing": [*_ENTROPY, {"ridge": 0.05, "radius": 0.5, "trim": 1.05}],
-    "entropy_balancing_primal": _ENTROPY,
-    "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],
-    "mmd": [
-        {},
-        {"alpha": 0.0, "ridge": 1e-3, "kernel": Laplace(0.5)},
-        {"alpha": 1.0, "ridge": 0.01, "cap": 1.5},
-        {"ridge": 0.05, "kernel": Linear()},
-    ],
-    "mmd_pooled": [{}, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0, "ridge": 0.02, "kernel": Linear(1.0)}],
-    "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 0.01}],
-    "inverse_probability_tilting": [
-        {},
-        {"ridge": 0.2, "radius": 0.2},
-        {"ridge": 0.3, "radius": 0.4, "balance": Moments(2), "constant": 0.5},
-    ],
-    "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
-    "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
-    "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
-    "kernel_mean_matching": [
-        {},
-        {"ridge": 0.01, "kernel": Linear(0.5)},
-        {"target": PublicSample(np.random.default_rng(8).normal(size=(20, P))), "ridge": 0.05},
-    ],
     "itr": [*_SECOND, {"features": (0, 2), "features_bound": 1.0}],
     "itr_huber": [*_PLAIN, {"threshold": 0.05}],
     "itr_logistic": _PLAIN,
