@@ -283,10 +283,10 @@ class TableCells:
         """Cells of a column by kind, its labels, and those that nothing declares."""
         texts = labels(cells := table.cells(name), name)
         seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
-        of = dict(zip(distinct := list(seen), numbers_or_nan(distinct, "") if distinct else (), strict=True))
+        of = _numbers(seen)
         counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
         counts["numbers"] = sum(seen[cell] for cell, number in of.items() if not np.isnan(number))
-        counts["dates"] = sum(seen[cell] for cell in distinct if _DATE.fullmatch(cell))
+        counts["dates"] = sum(seen[cell] for cell in seen if _DATE.fullmatch(cell))
         declared, known, _ = self._declared(name)
         if known:
             odd.update({cell: times for cell, times in seen.items() if cell not in known})
@@ -349,7 +349,7 @@ class TableCells:
         ):
             notes.append(
                 "not adjusted for where it is missing; to count complete records alone, declare "
-                f"eligible = ['{key(name)} >= {self.ranges[name][0]:g}']"
+                f"eligible = ['{key(name)} >= {self.ranges[name][0]:.15g}']"
             )
         notes += _spelled(odd, known)
         if declared in ("number", "outcome") and (codes := self._codes(name)):
@@ -362,9 +362,8 @@ class TableCells:
 
     def _codes(self, name: str) -> list[str]:
         """Labels that look like codes of a missing number: below 0, or far above, and alone there."""
-        labels = list(self.seen[name])
-        numbers = dict(zip(labels, numbers_or_nan(labels, "") if labels else (), strict=True))
-        codes = [label for label in numbers if _CODE.fullmatch(label) and self.seen[name][label] >= 5]
+        numbers, seen = _numbers(self.seen[name]), self.seen[name]
+        codes = [label for label in numbers if _CODE.fullmatch(label) and seen[label] >= 5]
         plain = [number for label, number in numbers.items() if label not in codes and number == number]
         if len(plain) < 5:
             return []
@@ -374,7 +373,7 @@ class TableCells:
     def _varies_by_factors(self, name: str) -> bool:
         """True if numbers above 0 have a long tail that their logarithms lack, by the moment of skewness."""
         seen = self.seen[name]
-        numbers, times = numbers_or_nan(list(seen), ""), np.array(list(seen.values()), dtype=np.float64)
+        numbers, times = (np.array([*one.values()], dtype=np.float64) for one in (_numbers(seen), seen))
         inside = numbers > 0
         numbers, own = numbers[inside], times[inside]
         if len(seen) <= 20 or np.sum(own) < 0.95 * np.sum(times):
@@ -394,6 +393,10 @@ class TableCells:
 
 def _as_numbers(name: str) -> str:
     return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
+
+
+def _numbers(labels: Collection[str]) -> dict[str, float]:
+    return dict(zip(labels, numbers_or_nan(list(labels), "") if labels else (), strict=True))
 
 
 def _first(counted: Counter[str]) -> Counter[str]:

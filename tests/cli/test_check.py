@@ -240,6 +240,9 @@ def test_a_report_of_a_frame():
     (logged,) = TableCells.of(read_frame(pd.DataFrame({"dose": dose})), book, declared).report()
     assert (logged["declared"], logged["notes"]) == ("number", [])
     assert logged["outside"] == np.sum((dose < 0.01) | (dose > 2.0)) > 0
+    frame, book = pd.DataFrame({"d": [None, *np.linspace(1234567.5, 2e6, 9)]}), Codebook(missing={"d": 1.5e6})
+    (gaps,) = TableCells.of(read_frame(frame), book, {"d": (1234567.5, 2e6)}).report()
+    assert "eligible = ['d >= 1234567.5']" in gaps["notes"][0]  # a rounded end would leave records out
 
 
 @pytest.mark.parametrize(
