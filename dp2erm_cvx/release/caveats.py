@@ -23,6 +23,8 @@ WEAK = 10.0
 CAPPED = 0.05
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
+#: Part of a half width from which a bias that it does not count is felt.
+FELT = 0.25
 
 #: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
@@ -126,6 +128,14 @@ def _perhaps_event(release: Any) -> bool:
 
 #: What clips of residuals leave unbiased.
 _SYMMETRIC = ", up to residuals that are about as long on either side"
+
+
+def _one_sided(release: Any) -> bool:
+    """True if residuals are clipped by declaration of an outcome that a declared range begins at 0."""
+    domain, bound = release.domain, float(release.domain["outcome_bound"])
+    from_zero = domain.get("outcome_center", 0.0) == bound and not release.normalized
+    clips = float(release.settings["residual_bound"]) < 2.0 * bound and not domain.get("binary_outcome")
+    return from_zero and clips and not release.risks
 
 
 def _linear(release: Any) -> str:
@@ -245,6 +255,15 @@ CAVEATS = (
            lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
                      f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "
                      "as does the logarithm of a skewed one."),
+    Caveat("skewed-residuals", "warns", _EFFECT,
+           lambda r: r.skewed > FELT * (r.interval.half_width or math.inf),
+           lambda r: "Outcomes of the untreated are skewed, or not linear: released sums show them off the "
+                     f"regression on average. The effect may be off by {r.skewed:.2g}, which the interval "
+                     "does not count. Settings with a logistic propensity rest on less."),
+    Caveat("clipped-tail", "warns", _EFFECT, _one_sided,
+           lambda r: "Outcomes from 0 on, such as counts, costs or durations, are mostly skewed, and "
+                     f"residuals beyond {float(r.settings['residual_bound']):.3g} are cut: what is cut on "
+                     "one side is missing in the effect and not counted. Without residual_scale all stays."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),

@@ -13,7 +13,7 @@ from scipy.special import betainc, expit
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
+from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
 from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
@@ -200,8 +200,9 @@ class EffectRelease(BaseRelease):
     released ``nuisances`` may leave of the confounding, under what the release states. "score": it covers
     the population mean of the score at these nuisances, whatever they are. ``capped`` is the share of
     propensities that the cap cuts off, as far as released and public numbers tell, and ``narrow`` names
-    covariates whose released mean square may be noise alone. ``released`` are the
-    integers that noise was added to, ``standard_deviation`` bounds that of the score; ``risks`` (treated,
+    covariates whose released mean square may be noise alone. ``skewed`` is what the interval does not count
+    of residuals that the released sums show to be skewed. ``released`` are the integers with their noise,
+    ``standard_deviation`` bounds that of the score; ``risks`` (treated,
     untreated) and ``ratios`` are there where both risks were released.
     ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force: the public clips,
     shares and guesses, of which some follow from n and epsilon. ``counted`` is the released number of records
@@ -237,6 +238,7 @@ class EffectRelease(BaseRelease):
     counted: float | None = None
     groups: tuple[GroupEffect, ...] = ()
     arms: ArmEffects | None = None
+    skewed: float = 0.0
 
     @property
     def by(self) -> str | None:
@@ -259,6 +261,8 @@ class EffectRelease(BaseRelease):
         plain = super().to_dict(derived=derived)
         if self.arms is None:  # files of two arms stay as they were before there were more
             del plain["arms"]
+        if not self.skewed:
+            del plain["skewed"]
         return plain
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -360,6 +364,7 @@ def make_effect(
         groups=tuple(state_groups(groups, level, unit)),
         arms=arms,
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
+        skewed=skewed(plan, released, result.standard_deviation) * unit if predicted else 0.0,
     )
 
 

@@ -11,6 +11,8 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, P
 from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.report import release_page
 
 DOMAIN = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
@@ -34,12 +36,20 @@ def releases():
     ]
     models += [PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means") for e in (0.001, 90.0)]
     made = [by.fit(X[["u"]].assign(sex=sex), a, y).release_, *(one.fit(X, a, y).release_ for one in models)]
+    counts = replace(DOMAIN, outcome_center=2.0)
+    made.append(PrivateEffect(counts, nine, residual_scale=0.2, seed=1).fit(X, a, y).release_)
     ranged = PrivateEffect(PrivateRanges(0.5), Budget(90.0), seed=1).fit(X, a, y).release_
-    effect, rule, weights = made[1], made[-4], made[-3]
+    effect, rule, weights = made[1], made[-5], made[-4]
     weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
     made += [
         replace(effect, **one)
-        for one in ({"guarantee": weak}, {"capped": 0.5}, {"target": "score"}, {"narrow": ("u",)})
+        for one in (
+            {"guarantee": weak},
+            {"capped": 0.5},
+            {"target": "score"},
+            {"narrow": ("u",)},
+            {"skewed": 9.0},
+        )
     ]
     arms = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
     event = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5, binary_outcome=True, codebook=arms)
@@ -51,6 +61,27 @@ def releases():
     made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
     made += [ranged, replace(rule, flipped_share=0.4), replace(rule, residual_bias=0.9)]
     return made + [replace(weights, residual_imbalance=share) for share in (0.1, 0.9)]
+
+
+def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() -> None:
+    """A fit of bounded influence misses a mean by more where it is larger."""
+    told = []
+    for law in ("lognormal", "normal"):
+        rng = np.random.default_rng(5)
+        x = rng.uniform(-1, 1, (60_000, 2))
+        a = rng.binomial(1, 1 / (1 + np.exp(0.5 - 1.2 * x[:, 0])))
+        noise = rng.lognormal(-0.5, 1.0, 60_000) if law == "lognormal" else 1 + 0.3 * rng.normal(size=60_000)
+        y = (2.0 + x[:, 0]) * noise + 0.5 * a
+        domain = Domain(1.5, 20.0, outcome_center=20.0, ranges=[(-1, 1)] * 2)
+        release = PrivateEffect(domain, Budget(20.0), estimand="att", seed=1).fit(x, a, y).release_
+        told.append(
+            (
+                release.skewed > 0.0,
+                "which the interval does not count" in " ".join(sentences(release, "warns")),
+            )
+        )
+        assert parsed(release.to_json(), EffectRelease).skewed == release.skewed
+    assert told == [(True, True), (False, False)]
 
 
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
