@@ -213,7 +213,10 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         return Study(*stages, universe, budget, tolerance=tolerance, **self.shared(Study, "tolerance"))
 
     def plan(self, n_samples: int, n_features: int | Sequence[str]) -> Plan[Study]:
-        """The calibrated steps, see :meth:`PrivateEstimator.plan`; raises where records have no weights."""
+        """The calibrated steps, as :class:`~dp2erm_cvx.estimators.PrivateEffect` has them.
+
+        Raises CalibrationError where a release would not have the weights that are declared.
+        """
         plan = super().plan(n_samples, n_features)
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
