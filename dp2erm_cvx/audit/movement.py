@@ -337,5 +337,7 @@ def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: 
             other = solve(program.instance(records), solver=solver, polish=False, throw=False)
             apart = float(np.sum(np.abs(other.value - weights)))
             radii.append(other.certificate.output_radius)
-            ratios.append(apart / (radius + radii[-1]) if apart > 0 else 0.0)
-    return SolverCheck(solver, len(ends), max(ratios), max(radii), len(ends) - len(ratios) + 1)
+            ratios.append(0.0 if apart == 0 else apart / (radius + radii[-1]))
+    # a point that is no number agrees with nothing: it must not be passed over
+    most, widest = float(np.max(ratios)), float(np.max(radii))
+    return SolverCheck(solver, len(ends), most, widest, len(ends) - len(ratios) + 1)

@@ -346,7 +346,7 @@ class Rounds:
             for (_, movement), pair in zip(some, alone, strict=False)
         ]
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
-        largest = {"disagreement": max([again.disagreement, *apart]), "radius": again.radius}
+        largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
         gain = Gain(tried, counts=counts, largest=largest)
         for change, movement in moved:
             gain.pairs.append(({what.value: interval.low for what, interval in movement.items()}, change))
@@ -392,8 +392,8 @@ class Rounds:
         checked = SolverCheck(
             self.solver,
             int(state.counts.get("datasets", 0)) + last.datasets,
-            max(state.largest.get("disagreement", 0.0), last.disagreement),
-            max(state.largest.get("radius", 0.0), last.radius),
+            float(np.maximum(state.largest.get("disagreement", 0.0), last.disagreement)),
+            float(np.maximum(state.largest.get("radius", 0.0), last.radius)),
             int(state.counts.get("unsolved", 0)) + last.unsolved,
         )
         return tuple(verdicts), tuple(resolved), checked

@@ -110,7 +110,7 @@ class State:
         for name, count in gain.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
         for name, size in gain.largest.items():
-            self.largest[name] = max(self.largest.get(name, 0.0), size)
+            self.largest[name] = float(np.maximum(self.largest.get(name, 0.0), size))
         for heights, pair in gain.pairs:
             for name, height in heights.items():
                 best = self.best.setdefault(name, [])

@@ -1,6 +1,7 @@
 """The parts of a stability audit, each against an independent computation."""
 
 import math
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
+from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, movement, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import Pairs, records_at
@@ -254,3 +255,17 @@ def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
         IPW, records, records.domain, strategies=("random", "flips"), search=SearchPlan(200, seed=3)
     )
     assert audit.check.disagreement > 1
+
+
+def test_a_point_of_no_numbers_agrees_with_nothing(monkeypatch):
+    right = movement.solve
+
+    def broken(instance, *, solver, **settings):
+        solution = right(instance, solver=solver, **settings)
+        nan = SimpleNamespace(value=solution.value * np.nan, certificate=solution.certificate)
+        return nan if solver == "clarabel" else solution
+
+    monkeypatch.setattr(movement, "solve", broken)
+    records = make_records(40, 3)
+    audit = audit_stability(IPW, records, records.domain, strategies="flips", search=SearchPlan(30))
+    assert np.isnan(audit.check.disagreement)
