@@ -58,7 +58,7 @@ class Noised:
     order
         Of that norm: 2, or 1 for independent Laplace noise on every entry.
 
-    Raises DeclarationError for another noise, or a scale that is no positive number.
+    Raises DeclarationError for another noise, a scale that is no positive number, a sensitivity that is none.
     """
 
     value: float | Array
@@ -72,6 +72,10 @@ class Noised:
             raise DeclarationError(f"noise = {self.noise!s}: must be gamma or gaussian")
         if not 0.0 < self.scale < math.inf:
             raise DeclarationError("scale: the noise of a stage must have a positive scale")
+        if self.sensitivity is not None and not self.sensitivity >= 0.0:
+            raise DeclarationError(
+                f"sensitivity = {self.sensitivity}: must be a number of at least 0, or None"
+            )
 
     @property
     def center(self) -> Array:

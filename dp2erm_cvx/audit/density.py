@@ -251,11 +251,13 @@ def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
     for sample in samples:
         ratio, error = np.array([p.ratio for p in sample]), np.array([p.error for p in sample])
         regular = np.array([p.regular for p in sample], dtype=np.float64)
-        most, least = _excess(ratio + error, epsilon), _excess(ratio - error, epsilon)
-        exceeding = np.array([np.sum(ratio + error > epsilon)], dtype=np.float64)
+        # where an error is unknown, nothing is: the loss may be any
+        above, below = (np.nan_to_num(ratio + side * error, nan=side * np.inf) for side in (1, -1))
+        most, least = _excess(above, epsilon), _excess(below, epsilon)
+        exceeding = np.array([np.sum(above > epsilon)], dtype=np.float64)
         high = min(_bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]), 1.0)
         lows = [max(_bernstein(part, risk, -1), 0.0) for part in (least, least * regular)]
-        bounds.append((float(np.mean(_excess(ratio, epsilon))), lows[0], high, lows[1]))
+        bounds.append((float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))), lows[0], high, lows[1]))
     estimate, low, high, theta_low = map(max, *bounds)
     return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, len(samples[0]))
 

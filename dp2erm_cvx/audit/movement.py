@@ -107,14 +107,15 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval that holds the exact value."""
+    """An interval that holds the exact value, at least 0; an end that is no number is unknown."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+        for name, unknown in (("low", 0.0), ("high", math.inf)):
+            end = float(getattr(self, name))
+            object.__setattr__(self, name, unknown if math.isnan(end) else end)
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"

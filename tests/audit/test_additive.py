@@ -240,6 +240,8 @@ def test_values_that_are_not_finite_are_compared():
         Noised(0.0, 1.0, Noise.BOX)
     with pytest.raises(DeclarationError, match="positive scale"):
         Noised(0.0, 0.0)
+    with pytest.raises(DeclarationError, match="sensitivity = nan"):
+        Noised(0.0, 1.0, sensitivity=math.nan)
 
 
 DOCS = Path(__file__).parents[2] / "docs/experiments"

@@ -10,6 +10,7 @@ from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.density import _hockey_stick, _Peak
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -147,6 +148,12 @@ def test_gaussian_releases_keep_delta():
     assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
     assert result.noise is Noise.GAUSSIAN
     assert not result.exceeds
+
+
+def test_an_unknown_error_leaves_all_open():
+    stick = _hockey_stick([[_Peak(2.0, math.nan, {})] * 200] * 2, 1.0)
+    assert (stick.low, stick.high, stick.theta_low) == (0.0, 1.0, 0.0)
+    assert not _hockey_stick([[_Peak(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
 
 
 def test_theorem_seven_is_audited_before_the_projection():

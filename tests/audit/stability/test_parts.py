@@ -257,6 +257,11 @@ def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
     assert audit.check.disagreement > 1
 
 
+def test_weights_that_are_no_numbers_move_by_anything():
+    pair = NeighborPair(None, None, 0, "").moved((np.full(3, np.nan), np.inf), (np.ones(3), 0.0))
+    assert all((one.low, one.high) in ((0.0, np.inf), (0.0, 3.0)) for one in pair.movements.values())
+
+
 def test_a_point_of_no_numbers_agrees_with_nothing(monkeypatch):
     right = movement.solve
 
