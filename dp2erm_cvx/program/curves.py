@@ -112,8 +112,11 @@ class Curve:
     @property
     def ends(self) -> tuple[float, float]:
         """Limits of the slope far to the left and far to the right."""
-        ends = [sorted(part.coefficient * part.scale * end for end in part.atom.ends) for part in self.parts]
-        return sum(left for left, _ in ends), sum(right for _, right in ends)
+        left = right = 0.0
+        for part in self.parts:
+            low, high = sorted(part.coefficient * part.scale * end for end in part.atom.ends)
+            left, right = left + low, right + high
+        return left, right
 
     def value(self, s: Array) -> Array:
         """phi(s)."""
