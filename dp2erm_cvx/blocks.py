@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +26,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Generic[T]):
-    """A table of records in blocks of ``length`` rows, each made whenever a pass reaches it. Private.
+    """A table of records in blocks, each made whenever a pass reaches it. Private.
 
-    ``make`` gets the rows of a block. Functions of a pass over records that are ``here`` run in the memory of
-    the caller, and may write to its arrays.
+    ``passes`` calls a function on every block and on its rows of arrays. If records are ``here``, that is in
+    the memory of the caller, whose arrays it may write to.
     """
 
     n_samples: int
-    length: int
-    make: Callable[[slice], T]
-    here: ClassVar[bool] = True
-
-    def slices(self) -> list[slice]:
-        """The rows of every block: no rows are one block."""
-        begins = range(0, max(self.n_samples, 1), self.length)
-        return [slice(begin, begin + self.length) for begin in begins]
+    passes: Callable[[Callable[..., Any], tuple[Beside, ...]], list[Any]]
+    here: bool = True
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """``function(block, *rows)`` of every block, in their order: one pass over the records.
@@ -48,7 +43,7 @@ class Blocks(Generic[T]):
         tells it their numbers. Where blocks are in other processes it has to be picklable, and what it
         returns should be small.
         """
-        return [function(self.make(rows), *(own[rows] for own in beside)) for rows in self.slices()]
+        return self.passes(function, beside)
 
     def each(self) -> list[T]:
         """All blocks at once, in their order."""
@@ -56,11 +51,25 @@ class Blocks(Generic[T]):
 
     def then(self, function: Callable[..., S], *beside: Beside) -> Blocks[S]:
         """``function`` of every block and of its rows of arrays, computed again in every pass."""
-        return Blocks(
-            self.n_samples,
-            self.length,
-            lambda rows: function(self.make(rows), *(own[rows] for own in beside)),
-        )
+
+        def passes(last: Callable[..., Any], own: tuple[Beside, ...]) -> list[Any]:
+            return self.map(partial(_composed, function, len(beside), last), *beside, *own)
+
+        return Blocks(self.n_samples, passes, self.here)
+
+
+def _composed(first: Callable[..., Any], own: int, last: Callable[..., R], block: Any, *beside: Any) -> R:
+    return last(first(block, *beside[:own]), *beside[own:])
+
+
+def views(n_samples: int, make: Callable[[slice], T]) -> Blocks[T]:
+    """Blocks in memory that ``make`` makes of the rows of views; no rows are one of them."""
+
+    def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
+        places = (slice(begin, begin + VIEW) for begin in range(0, max(n_samples, 1), VIEW))
+        return [function(make(rows), *(own[rows] for own in beside)) for rows in places]
+
+    return Blocks(n_samples, passes)
 
 
 def constant(array: NDArray[Any]) -> NDArray[Any]:
@@ -71,7 +80,7 @@ def constant(array: NDArray[Any]) -> NDArray[Any]:
 
 def whole(rows: T, n_samples: int) -> Blocks[T]:
     """``rows`` of no more than one block, which stay in memory."""
-    return Blocks(n_samples, max(n_samples, 1), lambda _: rows)
+    return Blocks(n_samples, lambda function, beside: [function(rows, *beside)])
 
 
 def itself(block: T) -> T:

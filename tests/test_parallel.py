@@ -13,7 +13,7 @@ from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, audit_runs, audit_stability
-from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum
+from dp2erm_cvx.blocks import VIEW, tree_sum, views
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
@@ -127,7 +127,7 @@ def test_workers_end_with_a_process_that_is_killed(doing: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("n", [1, VIEW - 1, VIEW, VIEW + 1, 3 * VIEW + 5])
 def test_a_pass_sees_every_row_once_beside_its_own_slices(n: int) -> None:
-    blocks = Blocks(n, VIEW, np.arange(n).__getitem__)
+    blocks = views(n, np.arange(n).__getitem__)
     seen = blocks.then(np.add, -np.arange(n)).map(lambda zero, own: (zero, own), np.arange(n))
     assert blocks.n_samples == n
     assert [len(own) for _, own in seen] == [min(VIEW, n - k) for k in range(0, n, VIEW)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,8 +210,7 @@ class BlockedDataset:
             raise DataError(f"{data.n_samples} record(s): at least 2 are needed")
         # a pass, before anything is spent; a codebook makes records of whatever cells hold
         judged = not coded or getattr(public, "arm_floor", None) is not None
-        sizes = partial(data.blocks.map, Dataset.arm_sizes)
-        arms = (lambda: np.sum(sizes(), axis=0)) if judged else tuple
+        arms = (lambda: np.sum(data.blocks.map(Dataset.arm_sizes), axis=0)) if judged else tuple
         refuse_undeclared(public, data, arms)
         return data
 
@@ -232,41 +231,18 @@ class BlockedDataset:
             blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
         held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
         records = held.then(partial(_aligned, domain))
-        return RecordBlocks(Views(records.n_samples, records.length, source=records), domain, n_columns)
+
+        def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
+            # the views of records in memory, so that sums have one order
+            rows = records.map(lambda block, *own: block.blocks.map(function, *own), *beside)
+            return list(itertools.chain.from_iterable(rows))
+
+        return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain, n_columns)
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
     return Records.of(domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Views(Blocks[T]):
-    """Results of ``steps`` on the views of every block, as of records in memory: sums have one order."""
-
-    make: Any = None
-    source: DaskBlocks[Records] | None = None
-    steps: tuple[tuple[Callable[..., Any], tuple[Beside, ...]], ...] = ()
-    here: ClassVar[bool] = False
-
-    def then(self, function: Callable[..., R], *beside: Beside) -> Views[R]:
-        """Results of ``function`` on every view, and on its rows of arrays."""
-        return replace(self, steps=(*self.steps, (function, beside)))  # type: ignore[return-value]
-
-    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
-        """One pass over the records, block after block."""
-        assert self.source is not None
-        steps = [(made, len(own)) for made, own in self.steps]
-        columns = itertools.chain.from_iterable(own for _, own in self.steps)
-        rows = self.source.map(partial(_viewed, steps, function), *columns, *beside)
-        return list(itertools.chain.from_iterable(rows))
-
-
-def _viewed(steps: Sequence[Any], function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
-    views: Blocks[Any] = block.blocks
-    for made, many in steps:
-        views, beside = views.then(made, *beside[:many]), beside[many:]
-    return views.map(function, *beside)
 
 
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}

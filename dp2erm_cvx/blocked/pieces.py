@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,16 +40,17 @@ Cells = dict[str, NDArray[Any]]
 class DaskBlocks(Blocks[T]):
     """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
 
-    make: Any = None
+    passes: Any = None
+    here: bool = False
+    length: int = 0
     tasks: Sequence[Any] = ()
-    here: ClassVar[bool] = False
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        tasks = [
-            _dask().delayed(partial(_on_one_thread, function, [own[rows] for own in beside]))(task)
-            for task, rows in zip(self.tasks, self.slices(), strict=True)
-        ]
+        delayed, tasks = _dask().delayed, []
+        for task, begin in zip(self.tasks, range(0, self.n_samples, self.length), strict=True):
+            rows = [own[begin : begin + self.length] for own in beside]
+            tasks.append(delayed(partial(_on_one_thread, function, rows))(task))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
@@ -155,7 +156,7 @@ class Pieces:
         if not n:  # two rows of nobody: no rows are a table of persons
             nobody = {name: np.full(2, None, dtype=object) for name in wanted}
             n, made = 2, [delayed(partial(_joined, self.source, self.names, [slice(2)], 0))(nobody)]
-        return DaskBlocks(n, length, tasks=made)
+        return DaskBlocks(n, length=length, tasks=made)
 
 
 def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import VIEW, Blocks, constant, whole
+from dp2erm_cvx.blocks import VIEW, Blocks, constant, views, whole
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Records:
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
         arrays = self.arrays
-        return Blocks(len(self.a), VIEW, lambda rows: Records.of(self.domain, [one[rows] for one in arrays]))
+        return views(len(self.a), lambda rows: Records.of(self.domain, [one[rows] for one in arrays]))
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """``function`` of views, with all rows of every unit in one: what sums over units are made of."""

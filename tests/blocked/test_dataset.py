@@ -95,10 +95,16 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, monkeypatch, keep,
 @pytest.mark.parametrize(("keep", "left"), [(10**9, 8), (10_000, 2), (0, 0)])
 def test_blocks_in_memory_are_not_read_again(tmp_path, monkeypatch, keep, left):
     monkeypatch.setattr(pieces, "KEEP", keep)
-    path = written(tmp_path, raw())
+    path, held, persisted = written(tmp_path, raw()), [], pieces.DaskBlocks.persisted
+
+    def watched(self, nbytes):
+        held.append(persisted(self, nbytes))
+        return held[0]
+
+    monkeypatch.setattr(pieces.DaskBlocks, "persisted", watched)
     made = opened(path).coded(book()).records(Made(book()), book())
     path.unlink()
-    assert len(dask.compute(*made.blocks.source.tasks[:left])) == left
+    assert len(dask.compute(*held[0].tasks[:left])) == left
     if left == 8:
         assert sum(block.n_samples for block in made.blocks.each()) == 500
     else:

@@ -5,10 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx import Budget, Domain, blocks
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Records, Universe, cleaned
-from dp2erm_cvx.domain import records as in_memory
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.cells import CellSums, Partition
@@ -78,7 +77,7 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(kind, sampled, 
     released = {"center": np.array([0.1, 0.3, -0.2, 0.05]), "rate": np.array([40])}
     known = of_all_at_once(kind, records, released, score.calibration)
     for rows in (1000, 50, 7, 1):
-        monkeypatch.setattr(in_memory, "VIEW", rows)
+        monkeypatch.setattr(blocks, "VIEW", rows)
         assert score.exact_sums(records, released) == known
     some = Records(records.X[1:], records.a[1:], records.y[1:], records.domain)
     with pytest.raises(DeclarationError, match="98 records: the noise is for 99"):
@@ -97,7 +96,7 @@ def test_cells_and_counts_do_not_depend_on_the_blocks(sampled, monkeypatch):
     by_arm = (sum(whole[records.a == 1]), sum(whole[records.a == 0]))
     assert known[1] == (by_arm if sampled else (sum(records.a),))
     for rows in (20, 7, 1):
-        monkeypatch.setattr(in_memory, "VIEW", rows)
+        monkeypatch.setattr(blocks, "VIEW", rows)
         assert [tuple(plan.exact_sums(records, {})) for plan in (cells, rate)] == known
 
 

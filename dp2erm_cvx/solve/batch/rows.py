@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import Blocks, tree_sum
+from dp2erm_cvx.blocks import Blocks, tree_sum, views
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import UNIT
@@ -226,7 +226,7 @@ class SharedRows:
         self.n, self.terms, self.base = blocks.n_samples, terms, base
         self._blocks: Blocks[Array] = blocks.then(attrgetter("Z"))
         if blocks.here and self.n * dimension <= _HELD:
-            self._blocks = replace(self._blocks, make=np.concatenate(self._blocks.each()).__getitem__)
+            self._blocks = views(self.n, np.concatenate(self._blocks.each()).__getitem__)
 
     def extent(self, inverse_root: Array) -> tuple[float, float, float, float]:
         """Largest norm in a metric and as it is, the sum of norms and of squares."""
