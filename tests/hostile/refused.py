@@ -173,7 +173,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("audit", "--program nope", "nope"),
     ("audit", "--plant 1", "--plant"),
     ("", "audit --plant 2 --replay pair", "--program"),
-    *(("audit", f"--{one} 1e300", "1e300: must be at most") for one in ("seed", "n", "workers")),
+    *(("audit", f"--{one} 1e300", "1e+300: must be at most") for one in ("seed", "n", "workers")),
     ("demo", "--output-dir data.csv", "data.csv"),
     ("demo", "--seed -1", "seed = -1"),
     ("new-program", "--output own.py", "own.py"),
