@@ -106,12 +106,12 @@ def risk_errors(
     return second, first
 
 
-def skewed(plan: Plan[EffectStudy], released: Released, deviation: float) -> float:
+def skewed(plan: Plan[EffectStudy], released: Released, deviation: float, least: float) -> float:
     """How far skewed residuals of the untreated may move an effect among the treated, beside its interval.
 
     The released sums say how far their mean lies off the regression. What ridge, noise and sampling do to
-    that, by three standard deviations, is taken off; half of the rest may vary with the covariates. 0 for
-    other effects, events, a fitted propensity, and where the sums are not of the untreated alone.
+    that, by three standard deviations, is taken off; half of the rest may vary with the covariates. 0 below
+    the ``least``, for other effects, events, a fitted propensity, and sums not of the untreated alone.
     """
     noise, study = plan.main.calibration, plan.study
     pair = _confounded(plan, released) if noise.law is SumLaw.TREATED else None
@@ -121,21 +121,16 @@ def skewed(plan: Plan[EffectStudy], released: Released, deviation: float) -> flo
     total, treated, _, signed = noise.means([int(one) for one in released[plan.main.name]])
     treated, times = max(treated, 1.0 / noise.n_samples), 0.5 * score.widening
     mean = times * (signed - total) / treated
-    fit, term, half = (
-        nuisances.regressions[-1],
-        nuisances.terms[-1],
-        0.5 * study.universe.domain.outcome_bound,
-    )
+    fit, term = nuisances.regressions[-1], nuisances.terms[-1]
     own = float(np.asarray(released[str(term.source)])[term.rows.constants(len(nuisances.spreads))][0])
     residual = _residual(study, deviation, study.scale)
     curvature = max(float(fit.curvature(residual, nuisances.rate)[0]), 1e-12)
-    shrunk = min(abs(own) * fit.gamma / curvature, 2.0 * half)
-    by_sums = (
-        times * math.hypot(noise.scales[0], noise.scales[3]) * (math.sqrt(2.0) if noise.noise.pure else 1.0)
-    )
+    shrunk = min(abs(own) * fit.gamma / curvature, study.universe.domain.outcome_bound)
+    by_sums = times * math.hypot(noise.scales[0], noise.scales[3]) * (2.0 if noise.noise.pure else 1.0) ** 0.5
     by_fit = fit.noise / (fit.mass * fit.n_samples * (curvature + fit.gamma))
     deviations = (by_sums / treated, math.sqrt(2.0) * by_fit, residual / math.sqrt(noise.n_samples * treated))
-    return 0.5 * study.confounding * max(abs(mean) - shrunk - 3.0 * math.hypot(*deviations), 0.0)
+    off = float(0.5 * study.confounding * (abs(mean) - shrunk - 3.0 * math.hypot(*deviations)))
+    return off if off > least else 0.0
 
 
 def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, LinearNuisances] | None:

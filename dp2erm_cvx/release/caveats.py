@@ -16,15 +16,12 @@ from dp2erm_cvx.release.words import ESTIMANDS
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
 
-
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
 #: Share of propensities beyond the cap from which errors of the outcome regression are not negligible.
 CAPPED = 0.05
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
-#: Part of a half width from which a bias that it does not count is felt.
-FELT = 0.25
 
 #: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
@@ -64,9 +61,7 @@ def _incomplete(release: Any) -> str:
     terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
     of = {f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own}
     of |= {f"{one}=missing": one for one in book.get("missing", {})}
-    left = list(
-        dict.fromkeys(of.get(name, name) for name in names if of.get(name, name) not in known | terms)
-    )
+    left = [one for one in dict.fromkeys(of.get(name, name) for name in names) if one not in known | terms]
     *first, last = [*left[:2], f"{len(left) - 2} others"] if len(left) > 3 else left or [""]
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -133,9 +128,10 @@ _SYMMETRIC = ", up to residuals that are about as long on either side"
 def _one_sided(release: Any) -> bool:
     """True if residuals are clipped by declaration of an outcome that a declared range begins at 0."""
     domain, bound = release.domain, float(release.domain["outcome_bound"])
-    from_zero = domain.get("outcome_center", 0.0) == bound and not release.normalized
-    clips = float(release.settings["residual_bound"]) < 2.0 * bound and not domain.get("binary_outcome")
-    return from_zero and clips and not release.risks
+    zero = domain.get("outcome_center", 0.0) == bound and not (release.normalized or release.risks)
+    return (
+        zero and not domain.get("binary_outcome") and float(release.settings["residual_bound"]) < 2.0 * bound
+    )
 
 
 def _linear(release: Any) -> str:
@@ -255,15 +251,12 @@ CAVEATS = (
            lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
                      f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "
                      "as does the logarithm of a skewed one."),
-    Caveat("skewed-residuals", "warns", _EFFECT,
-           lambda r: r.skewed > FELT * (r.interval.half_width or math.inf),
-           lambda r: "Outcomes of the untreated are skewed, or not linear: released sums show them off the "
-                     f"regression on average. The effect may be off by {r.skewed:.2g}, which the interval "
-                     "does not count. Settings with a logistic propensity rest on less."),
+    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed,
+           lambda r: "Released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
+                     f"{r.skewed:.2g} is not counted. A logistic propensity (settings) leaves hardly any."),
     Caveat("clipped-tail", "warns", _EFFECT, _one_sided,
-           lambda r: "Outcomes from 0 on, such as counts, costs or durations, are mostly skewed, and "
-                     f"residuals beyond {float(r.settings['residual_bound']):.3g} are cut: what is cut on "
-                     "one side is missing in the effect and not counted. Without residual_scale all stays."),
+           lambda r: "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
+                     "missing in the effect and not counted. Without residual_scale nothing is cut."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),

@@ -334,6 +334,9 @@ def make_effect(
             law = replace(square.size(released)[0], spreads=own.nuisances.spreads)
         bounds = own.cap, universe.domain.features_bound
         capped = capped_share(study.estimand, *bounds, nuisances, universe.n_samples, law)
+    off = 0.0  # told from a quarter of the half width on
+    if predicted:
+        off = skewed(plan, released, result.standard_deviation, 0.125 * (result.high - result.low))
     return EffectRelease(
         estimand=score.estimand,
         estimate=result.estimate * unit,
@@ -364,7 +367,7 @@ def make_effect(
         groups=tuple(state_groups(groups, level, unit)),
         arms=arms,
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
-        skewed=skewed(plan, released, result.standard_deviation) * unit if predicted else 0.0,
+        skewed=off * unit,
     )
 
 

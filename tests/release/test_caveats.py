@@ -77,7 +77,7 @@ def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() 
         told.append(
             (
                 release.skewed > 0.0,
-                "which the interval does not count" in " ".join(sentences(release, "warns")),
+                "is not counted" in " ".join(sentences(release, "warns")),
             )
         )
         assert parsed(release.to_json(), EffectRelease).skewed == release.skewed
