@@ -141,10 +141,12 @@ def audit_density(
     rng, both, stick = np.random.default_rng(seed), ((one, other), (other, one)), None
     if one.pure:
         points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
-        peaks = [_largest_ratio(*pair, points, inside=False) for pair in both]
+        peaks = [_largest_ratio(*pair, points, ascents=ASCENTS) for pair in both]
         within = [
             # after an earlier step no point is regular
-            peak if peak.regular or len(plan.steps) > 1 else _largest_ratio(*pair, points, inside=True)
+            peak
+            if peak.regular or len(plan.steps) > 1
+            else _largest_ratio(*pair, points, inside=True, ascents=ASCENTS)
             for peak, pair in zip(peaks, both, strict=True)
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
@@ -213,7 +215,9 @@ def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
     return _Peak(log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
 
 
-def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool) -> _Peak:
+def _largest_ratio(
+    one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool = False, ascents: int
+) -> _Peak:
     """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v."""
     best, units = _NOWHERE, one.units
 
@@ -232,7 +236,7 @@ def _largest_ratio(one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, i
         return min(depth(u), 1e300)
 
     depths = np.array([depth(u) for u in starts])
-    for index in np.argsort(depths)[:ASCENTS] if len(units) else ():
+    for index in np.argsort(depths)[:ascents] if len(units) else ():
         if np.isfinite(depths[index]):
             start = starts[index]
             # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
@@ -376,11 +380,9 @@ def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) 
             return max(float(np.quantile(sample, 0.95)) for sample in losses)
         points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
         points = points[:: 1 + len(points) // _LOOK]
-        reached = [(a, b, a.place(point)) for a, b in ways for point in points]
-        ratios = [log_density_ratio(a, b, at) - a.error(at) - b.error(at) for a, b, at in reached]
+        return max(_largest_ratio(*way, points, ascents=0).certain for way in ways)
     except CertificateError:
         return math.nan
-    return max(ratio for ratio in ratios if not math.isnan(ratio))
 
 
 def _height(audit: DensityAudit) -> float:
