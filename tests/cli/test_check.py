@@ -486,6 +486,3 @@ def test_messages_are_in_words_of_the_field(folder):
     model = PrivateEffect(load_domain("wards.toml"), Budget(2.0), residual_scale=5.0)
     with pytest.raises(DataError, match=r"give their cells, by fit\(X, X\['drug'\], X\['pressure'\]\)"):
         model.fit(frame, "drug", "pressure")
-    Path("g.csv").write_text("a,b\n1,2\n")
-    wrong = "error: g.csv is no release: give the JSON file that effect, rule, fit or run wrote"
-    assert refused("show", "g.csv").startswith(wrong)

@@ -23,14 +23,7 @@ def test_a_plan_is_what_the_estimator_plans():
     domain = Domain(2.0, 10.0)
     first = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.5)
     plan = PrivateTwoStageERM(domain, Budget(2.0), first, "arm_means").plan(900, 1)
-    (step,) = told["steps"]
     assert (told["n_samples"], told["predicted"]["V"]) == (900, plan.bound.V)
-    assert (step["step"], step["theorem"], step["scale"]) == (
-        "theta",
-        plan.main.theorem,
-        plan.main.calibration.scale,
-    )
-    assert told["guarantee"] == {"epsilon": plan.guarantee.epsilon, "delta": 0.0}
     second = registry.build(registry.second_stages(), "arm_means").resolve(domain)
     moved = noise_range(second, Universe(domain, 900, 1), plan.main.calibration)
     assert told["predicted"]["noise_half_width"] == pytest.approx(moved.effect, rel=1e-2)
@@ -41,7 +34,6 @@ def test_an_effect_is_planned_with_its_half_width(folder):
     told = planned("effect", *EFFECT[6:], "--residual-scale", "1", "--plan", "5000")
     domain = Domain(2.0, 8.0, intercept=1.0, ranges=dict.fromkeys(("x1", "x2", "x3"), (-1.0, 1.0)))
     plan = PrivateEffect(domain, Budget(1.0), residual_scale=1.0).plan(5000, 3)
-    assert [step["step"] for step in told["steps"]] == [step.name for step in plan.steps]
     assert told["predicted"]["half_width"] ** 2 == pytest.approx(1.96**2 * plan.study.predicted_error)
     wider = planned("effect", *EFFECT[6:], "--residual-scale", "1", "--plan", "500")
     assert wider["predicted"]["half_width"] > told["predicted"]["half_width"]

@@ -114,7 +114,3 @@ def test_the_command_takes_the_target_from_a_file(tmp_path):
     release = json.loads(ran.stdout)
     assert release["declared"]["first"]["settings"]["target"]["rows"] == 200
     assert release["declared"]["second"]["settings"]["threshold"] == 0.5
-    nameless = command("bounds", "--program", "kernel_mean_matching", "--set", "target=x.csv", "--n", "50",
-                       "--covariate-bound", "1")  # fmt: skip
-    assert nameless.exit_code == 2
-    assert "--covariates" in nameless.stderr
