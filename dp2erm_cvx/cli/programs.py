@@ -234,9 +234,8 @@ def _program_facts(cls: type[Program]) -> dict[str, Any]:
 def _plain(value: object) -> object:
     if value is inspect.Parameter.empty or value == ():
         return "required"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, str | int | float) else repr(value)
+    plain = isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else str(value)
 
 
 @click.command("new-program", short_help="Write the file of a new program from a template.")

@@ -102,7 +102,7 @@ def _record_sums(
 ) -> tuple[RecordCounts, Array]:
     """Sums of what becomes of the records of a table, or of a part of it.
 
-    Beside their counts what their weights and the squares of these add up to, and how many are shrunk.
+    Beside their counts what their weights add up to, and how many are shrunk.
     """
     import numpy as np
 
@@ -116,8 +116,7 @@ def _record_sums(
         length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
         shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
     counts = record_counts(table, public=public, columns=data.columns)
-    weights = np.zeros(1) if data.sampling is None else data.sampling
-    return counts, np.array([weights.sum(), (weights**2).sum(), shrunk])
+    return counts, np.array([0.0 if data.sampling is None else data.sampling.sum(), shrunk])
 
 
 def _records(sums: Sequence[Any], public: library.Domain | library.PrivateRanges) -> Iterator[str]:
@@ -126,16 +125,13 @@ def _records(sums: Sequence[Any], public: library.Domain | library.PrivateRanges
     if not sums or book is None:
         yield "The treatment and the outcome are not declared: see [treatment] and outcome_column."
         return
-    counts, (total, squares, shrunk) = sums
+    counts, (total, shrunk) = sums
     yield counts.line + ("" if book.unit else " One record is taken to be one person: see [unit].")
     n = counts.total
     if (weights := book.sampling_weights) is not None:
-        mean = max(total / n, 1e-300)
         yield (
-            f"Sampling weights average {mean:.4g} after clipping ({weights.mean:g} is declared), from 0 to "
-            f"{weights.largest:g}. For sampling error the records are worth "
-            f"{mean**2 / max(squares / n, 1e-300) * n:,.0f} of equal weight (Kish 1965); noise is "
-            f"{weights.largest / mean:.3g} times as large."
+            f"Sampling weights average {total / n:.4g} after clipping ({weights.mean:g} is declared), from 0 "
+            f"to {weights.largest:g}."
         )
     gone = {"treatment": counts.missing, "outcome": counts.absent}
     if counts.absent and book.outcome in book.missing:
