@@ -169,8 +169,7 @@ class Records:
 
 def cleaned(values: Array, bound: float | Array) -> Array:
     """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
-    clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
-    return clipped
+    return np.asarray(np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound))
 
 
 def clip_norm(X: Array, bound: float) -> Array:

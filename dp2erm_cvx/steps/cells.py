@@ -299,8 +299,7 @@ def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:
                 + 2.0 * noise * size * (share**2 + (1.0 - share) ** 2) / count**2,
             ]
         )
-    gains: Array = np.where(enough, np.sum(differences**2 / np.maximum(variances, 1e-200), axis=0), 0.0)
-    return gains
+    return np.asarray(np.where(enough, np.sum(differences**2 / np.maximum(variances, 1e-200), axis=0), 0.0))
 
 
 def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> tuple[Array, Array, Array]:
@@ -355,8 +354,7 @@ def _shrunk(deviation: Array, mass: Array, variance: Array, mass_noise: Array) -
     if not 0.0 < between < np.inf:
         return np.zeros_like(deviation)
     held = np.maximum(mass, 0.0)
-    shrunk: Array = held * deviation / (held**2 + variance / between)
-    return shrunk
+    return np.asarray(held * deviation / (held**2 + variance / between))
 
 
 def _ratio(total: float, count: float) -> float:

@@ -270,8 +270,7 @@ class MeanSquare(IntegerSums):
     @property
     def _cuts(self) -> Array:
         """Cuts of the squares of the numbers (m,): nine times those that are guessed."""
-        cuts: Array = 9.0 * np.square(np.array(self.law.spreads)[list(self.numbers)])
-        return cuts
+        return np.asarray(9.0 * np.square(np.array(self.law.spreads)[list(self.numbers)]))
 
     @property
     def predicted_error(self) -> float:
@@ -396,8 +395,7 @@ def _sums(
     counted = block.counts[:, None] * np.clip(of(block.covariates), low, high)
     ends = np.minimum(low, 0.0), np.maximum(high, 0.0)
     columns = np.clip(np.array(block.by_unit(*counted.T)).T, *ends)
-    total: NDArray[np.int64] = np.rint(UNIT * columns).astype(np.int64).sum(axis=0)
-    return total
+    return np.asarray(np.rint(UNIT * columns).astype(np.int64).sum(axis=0))
 
 
 def _squared_norm(rows: Array, bound: float) -> Array:

@@ -149,8 +149,7 @@ class RidgeFit:
         bends = self.curvatures or (bend, bend)
         if isinstance(rate, tuple):
             return np.array(rate) * (self.mass * bends[0])
-        parts: Array = self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends)
-        return parts
+        return np.asarray(self.mass * (np.array([1.0 - rate, rate]) * self.weights(rate)) * np.array(bends))
 
     def errors(
         self, spreads: Array, deviation: float, rate: Rate, part: float = 1.0, least_share: float = 1.0
@@ -377,8 +376,7 @@ def rare(shares: Array, deviation: float = 0.0) -> NDArray[np.bool_]:
 
     Whatever the mean outcome of such an arm may be then has to be covered.
     """
-    below: NDArray[np.bool_] = shares <= 1.0 / RAREST + 3.0 * deviation
-    return below
+    return np.asarray(shares <= 1.0 / RAREST + 3.0 * deviation)
 
 
 @dataclass(frozen=True)

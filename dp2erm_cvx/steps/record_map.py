@@ -229,8 +229,7 @@ class OutcomeRows:
             log_odds = self.log_odds.predict(records.covariates, records.a, released)
             rate = cleaned(expit(log_odds) - 0.5, 0.5) + 0.5  # as the score does
         untreated, treated = self.arms.weights(rate, self.noise_ratio)
-        factors: Array = np.where(records.a == 1, treated, untreated) * records.counts
-        return factors
+        return np.asarray(np.where(records.a == 1, treated, untreated) * records.counts)
 
     def universe(self, universe: Universe) -> Universe:
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""

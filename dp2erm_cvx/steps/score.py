@@ -152,8 +152,7 @@ class EffectScore(IntegerSums):
         if self.sampled and block.unit is not None:  # of several groups together at most one half
             score, share = columns
             columns = score, np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
-        totals: tuple[int, ...] = self.calibration.totals(*columns)
-        return totals
+        return tuple(self.calibration.totals(*columns))
 
     def at(self, where: Universe | Records, released: Released) -> Self:
         """The score, with what follows from ``released`` and from the universe of records worked out."""
@@ -320,8 +319,7 @@ class ArmScores(EffectScore):
             np.where(block.a == arm, counts * cleaned(score / widening, noise.bound), 0.0)
             for arm, widening in enumerate(self.widenings)
         )
-        totals: tuple[int, ...] = noise.totals(*block.by_unit(*arms, counts))
-        return totals
+        return tuple(noise.totals(*block.by_unit(*arms, counts)))
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,7 @@ class IntegerSums(Step):
     @property
     def predicted_error(self) -> float:
         """Mean square of the noise of one integer, in its own units."""
-        variance: float = self.calibration.variance
-        return variance
+        return float(self.calibration.variance)
 
     @property
     def loss_law(self) -> LossLaw | None:
@@ -160,8 +159,7 @@ class SideCounts(IntegerSums):
     def shares(self, released: Mapping[str, Array]) -> Array:
         """The shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
         sums = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0) * self.calibration.unit
-        shares: Array = sums.reshape(2, 2) / self.universe.n_samples
-        return shares
+        return np.asarray(sums.reshape(2, 2) / self.universe.n_samples)
 
 
 #: What counts by side and arm are of: where the rule does not treat, then where it does, the untreated first.
