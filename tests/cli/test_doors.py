@@ -107,11 +107,13 @@ def test_every_door_releases_the_same(folder, monkeypatch, asked):
     study = Path("domain.toml").read_text().replace("[ranges]", columns)
     if asked.domain:
         study = study.replace("outcome_bound = 8.0", "outcome_bound = 0.5\noutcome_center = 0.5")
-    Path("study.toml").write_text(f"{study}[budget]\nepsilon = 1\n{asked.question}\n")
+    paid = '[budget]\nepsilon = 1\n[ledger]\nfile = "book.db"\ndataset = "trial"\n'
+    Path("study.toml").write_text(f"{study}{paid}{asked.question}\n")
     (answer,) = json.loads(
         done("run", "study.toml", "data.csv", "--seed", "1", "--json", "--yes").stdout
     ).values()
     np.testing.assert_allclose(numbers(answer), numbers(release), rtol=1e-9)
+    assert not Path("book.db").exists()  # what is seeded is charged to nobody
     # what reads it: a summary knows the file alone, so no number of it was not released
     shown = done(*words, "--seed", "1").stdout
     read = read_release_file("r.json")
