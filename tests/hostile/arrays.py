@@ -117,8 +117,8 @@ def ranges(rng: Generator, width: int) -> Any:
 
 def stage(rng: Generator, known: Mapping[str, Any], n: int, columns: int) -> Any:
     """A program by name or at random settings, or what is none; of a rule now and then one's own choices."""
-    if happens(rng, 0.02):
-        return pick(rng, ("nope", None, 3, "itr", "uniform"))
+    if happens(rng, 0.06):
+        return pick(rng, ("itr", "uniform", "itr", "uniform", "nope", None, 3))
     name = pick(rng, known)
     if happens(rng, 0.3):
         return name
