@@ -96,7 +96,7 @@ def ipw_composition(study: Study) -> Plan[Study]:
     assert plan.main.weights is not None
     own = uniform_weights(universe.n_samples)
     coefficient = Fit(
-        "propensity",
+        name="propensity",
         program=first,
         universe=universe,
         calibration=calibration,
@@ -163,7 +163,7 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         calibration = dataclasses.replace(calibration, private=False)
     weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
     theta = Fit(
-        "theta",
+        name="theta",
         program=second,
         first=study.first,
         universe=universe,
