@@ -20,14 +20,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
-    "files": 182,
-    "lines": 47_160,
-    "classes": 364,
-    "names that other files use": 743,
-    "names that one other file uses": 267,
-    "lines of tests": 35_323,
+    "files": 172,
+    "lines": 45_607,
+    "classes": 353,
+    "names that other files use": 729,
+    "names that one other file uses": 264,
+    "lines of tests": 35_024,
     "pages": 40,
-    "words of pages": 43_385,
+    "words of pages": 43_358,
 }
 
 
