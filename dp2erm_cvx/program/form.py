@@ -354,8 +354,8 @@ def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
     for constraint in constraints:
         e, kind = constraint.args[0], None
         if type(constraint).__name__ == "Inequality" and _scalar(constraint.args[1]):
-            of_v = bool(e.args) and e.args[0] is v and float(getattr(e, "p", 2)) == 2
-            kind = _SETS.get(_name(e)) if of_v else None
+            kind = _SETS.get(_name(e)) if e.args and e.args[0] is v else None
+            kind = kind if kind is not L2Ball or float(getattr(e, "p", 2)) == 2 else None
         if kind is None:
             raise DeclarationError(
                 f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r "

@@ -313,19 +313,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
-#: What a formula of a setting is made of.
-_FORMULA = (ast.Expression, ast.BinOp, ast.operator, ast.Constant, ast.Name, ast.Load)
+#: What a formula of a setting is made of, beside numbers and names.
+_FORMULA = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Load)
 
 
 def _evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
     """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
     if not isinstance(formula, str):
         return formula
+    stated = f"{name} = {formula!r}"
     try:
-        nodes = list(ast.walk(ast.parse(formula, mode="eval")))
+        tree = ast.parse(formula, mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+                node.value = float(node.value)  # a power of whole numbers may take any time and memory
+            elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in known:
+                raise DeclarationError(f"{stated}: a formula has numbers, {', '.join(known)}, + - * / **")
+        number: float = eval(compile(tree, formula, "eval"), {"__builtins__": {}}, dict(known))
     except SyntaxError:
-        raise DeclarationError(f"{name} = {formula!r}: is no formula") from None
-    unknown = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
-    if unknown or not all(isinstance(node, _FORMULA) for node in nodes):
-        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, {', '.join(known)}, + - * / **")
-    return float(eval(formula, {"__builtins__": {}}, dict(known)))
+        raise DeclarationError(f"{stated}: is no formula") from None
+    except ArithmeticError:
+        raise DeclarationError(f"{stated}: is no finite number") from None
+    return number

@@ -244,6 +244,9 @@ WRONG = {
     "a flat loss": (of_margin(lambda s: -s), "no curvature"),
     "no ridge": (of_margin(cp.logistic, ridge=-1.0), "ridge = -1.0"),
     "no formula": (of_margin(cp.logistic, ridge="M +"), "is no formula"),
+    "a formula of bits": (of_margin(cp.logistic, ridge="1 << 2"), r"a formula has numbers, M"),
+    "a formula of texts": (of_margin(cp.logistic, ridge="'1' + '2'"), r"a formula has numbers, M"),
+    "a formula without end": (of_margin(cp.logistic, ridge="9**9**9"), "is no finite number"),
     "a weight without a slope": (of_margin(cp.logistic, cp.sqrt), "no curve is known"),
     "a strange parameter": (
         of_theta(lambda v, r: cp.sum(cp.square(cp.Parameter(r.n, name="q") - r.x @ v))),
@@ -260,6 +263,7 @@ WRONG = {
     "a norm of all residuals": (of_theta(lambda v, r: cp.norm(residual(v, r))), "no sum over records"),
     "a set without 0": (of_theta(squares, lambda v, r: [cp.norm(v - 2) <= 1]), "no set that is read"),
     "a set of data": (of_theta(squares, lambda v, r: [cp.norm(v) <= cp.sum(r.y)]), "no set that is read"),
+    "a set of powers": (of_theta(squares, lambda v, r: [cp.power(v, 3) <= 1]), "no set that is read"),
     "a set that grows": (of_theta(squares, lambda v, r: [cp.norm(v) <= r.n / 4]), CHANGES),
     "a set that shrinks": (of_theta(squares, lambda v, r: [cp.abs(v) <= 1 / v.size]), CHANGES),
     "a ridge by columns": (of_theta(lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v)), RIDGE),
