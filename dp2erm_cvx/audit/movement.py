@@ -94,9 +94,8 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
             refused[name] = str(error)
             continue
         known = Claim.of(name, bound)
-        if name == "paper, printed":
-            norm = math.inf if bound.L2 is None else bound.L2
-            known = [Claim(name, Quantity.L2, norm, bound.theorem)] if math.isfinite(norm) else []
+        if name == "paper, printed" and bound.L2 is not None and math.isfinite(bound.L2):
+            known.append(Claim(name, Quantity.L2, bound.L2, bound.theorem))
         if name != "paper, usable":
             heaviest.append(bound.w_max)
         claims += known
