@@ -19,7 +19,7 @@ _ROUND_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
-class ScoreInterval(Stated):
+class ScoreInterval:
     """A private mean with its interval, in units of the outcome.
 
     Attributes
@@ -51,7 +51,7 @@ class ScoreInterval(Stated):
 
 
 @dataclass(frozen=True)
-class EffectInterval:
+class EffectInterval(Stated):
     """``low`` to ``high`` at ``level``, None for an end that is infinite.
 
     The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it allows for

@@ -207,12 +207,12 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
     refuted += _impossible(plan, release)
     if text is not None and not refuted:
         known, entries = json.loads(json.dumps(release.worked_out())), json.loads(text)
-        refuted += [
-            f"{name} does not follow from what was released"
-            for name in release.derived
-            if entries.get(name) != known.get(name)
-            and (entries.get(name) is not None or release.version == __version__)  # others may not state it
-        ]
+        for name in release.derived:
+            fact, derived = entries.get(name), known.get(name)
+            owed = fact is not None or release.version == __version__  # another version may not state it
+            # of one type as well, as to Python true is 1
+            if owed and (fact != derived or any(_unlike(fact, derived))):
+                refuted.append(f"{name} does not follow from what was released")
     return refuted
 
 

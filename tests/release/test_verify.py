@@ -104,6 +104,14 @@ def test_what_was_public_about_released_ranges_is_in_the_file(table):
     assert line.startswith("steps.0.scale: ")
 
 
+def test_a_truth_value_is_no_number(table):
+    plain = json.loads(made("balancing", table).to_json())
+    assert plain["own_units"]["constant"] == 0.0
+    plain["own_units"]["constant"] = False  # which is 0 to Python
+    with pytest.raises(DeclarationError, match="own_units does not follow"):
+        Release.from_json(json.dumps(plain))
+
+
 def test_what_the_file_does_not_hold_is_said(table):
     balanced = made("balancing", table)
     with pytest.raises(NotAtHandError, match="somebody_elses"):
