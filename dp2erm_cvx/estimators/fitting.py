@@ -89,19 +89,6 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         """Remember the columns of a fit, as scikit-learn names them."""
         self.n_features_in_, self.feature_names_in_ = len(columns), np.array(columns, dtype=object)
 
-    @property
-    def score(self) -> NoReturn:
-        """Always raises DeclarationError, which names what compares candidates.
-
-        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
-        has been spent.
-        """
-        raise DeclarationError(
-            f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
-            "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
-            "on public records, or by tune_privately, which charges a ledger for all of them"
-        )
-
     def _fitted_before(self) -> tuple[str, ...]:
         """Names of the steps that a Pipeline around this fit has fitted to the same records.
 
@@ -232,6 +219,19 @@ class PrivateEstimator(ConfiguredEstimator):
         """Advice on what to declare where outcomes have these values alone; mostly nothing."""
         return ""
 
+    @property
+    def score(self) -> NoReturn:
+        """Always raises DeclarationError, which names what compares candidates.
+
+        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
+        has been spent.
+        """
+        raise DeclarationError(
+            f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
+            "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
+            "on public records, or by tune_privately, which charges a ledger for all of them"
+        )
+
     def declared_budget(self) -> Budget:
         """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
@@ -349,7 +349,7 @@ class PrivateEstimator(ConfiguredEstimator):
         if self.seed is None and any(
             f.f_globals.get("__name__", "").startswith(searched) for f in _callers()
         ):
-            _ = self.score  # raises
+            PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
         if learned := self._fitted_before():
             warnings.warn(
                 f"step {', '.join(learned)} of this Pipeline read all of these records before: that is not "

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, scale
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
@@ -24,8 +24,13 @@ RNG = np.random.default_rng(0)
 X, A, Y = RNG.uniform(-1, 1, (200, 2)), RNG.integers(0, 2, 200), RNG.uniform(-1, 1, 200)
 
 
-def weighted(**settings):
-    return PrivateTwoStageERM(DOMAIN, Budget(1.0), ipw_logistic(ridge=0.5), "arm_means", **settings)
+class Scored(PrivateTwoStageERM):
+    def score(self, X, a):
+        return 0.0
+
+
+def weighted(kind=PrivateTwoStageERM, **settings):
+    return kind(DOMAIN, Budget(1.0), ipw_logistic(ridge=0.5), "arm_means", **settings)
 
 
 def test_nested_settings_make_new_programs_domains_and_budgets():
@@ -60,6 +65,7 @@ def test_an_unknown_setting_changes_nothing(name, complaint):
 def test_a_score_points_to_the_tuners(kind):
     with pytest.raises(DeclarationError, match="tune_privately"):
         kind(DOMAIN, Budget(1.0)).score(X, A)
+    assert not hasattr(TwoStageERM(DOMAIN), "score")  # nothing of it is private
 
 
 def test_no_search_spends_anything(tmp_path):
@@ -70,9 +76,11 @@ def test_no_search_spends_anything(tmp_path):
         GridSearchCV(model, {"first_stage__ridge": [0.5, 1.0]}).fit(X, A)
     with pytest.raises(DeclarationError, match="tune_privately"):
         cross_val_score(model, X, A, params={"y": Y})
-    # an own scoring is never asked for a score: every fit refuses before it charges
-    with pytest.raises(ValueError, match="tune_privately"):
-        cross_val_score(model, X, A, params={"y": Y}, scoring="accuracy")
+    # an own scoring, or score, is never refused by itself: every fit refuses before it charges
+    own = weighted(Scored, ledger=ledger, dataset="trial")
+    for fitted, scoring in ((model, "accuracy"), (own, None)):
+        with pytest.raises(ValueError, match="tune_privately"):
+            cross_val_score(fitted, X, A, params={"y": Y}, scoring=scoring)
     assert ledger.account("trial").receipts == ()
     # what is seeded is no release
     assert len(cross_val_score(weighted(seed=1), X, A, params={"y": Y}, scoring="accuracy")) == 5
