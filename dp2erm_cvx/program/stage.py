@@ -321,17 +321,17 @@ def _evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float
     """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
     if not isinstance(formula, str):
         return formula
-    stated = f"{name} = {formula!r}"
+    what = f"{name} = {formula!r}"
     try:
         tree = ast.parse(formula, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
                 node.value = float(node.value)  # a power of whole numbers may take any time and memory
             elif not isinstance(node, _FORMULA) and getattr(node, "id", None) not in known:
-                raise DeclarationError(f"{stated}: a formula has numbers, {', '.join(known)}, + - * / **")
+                raise DeclarationError(f"{what}: a formula has numbers, {', '.join(known)}, + - * / **")
         number: float = eval(compile(tree, formula, "eval"), {"__builtins__": {}}, dict(known))
     except SyntaxError:
-        raise DeclarationError(f"{stated}: is no formula") from None
+        raise DeclarationError(f"{what}: is no formula") from None
     except ArithmeticError:
-        raise DeclarationError(f"{stated}: is no finite number") from None
+        raise DeclarationError(f"{what}: is no finite number") from None
     return number
