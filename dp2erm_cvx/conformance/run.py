@@ -67,9 +67,8 @@ class ConformanceReport(Shown):
         if failures:
             return f"{len(failures)} failed"
         if not notes:
-            return "all checks passed" + (
-                f", {len(derived)} of {len(self.outcomes)} derived" if derived else ""
-            )
+            of_all = f", {len(derived)} of {len(self.outcomes)} derived" if derived else ""
+            return f"all checks passed{of_all}"
         count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
         return f"no check failed; {count} to read: {', '.join(note.check for note in notes)}"
 
@@ -79,8 +78,10 @@ class ConformanceReport(Shown):
 
     def __str__(self) -> str:
         verdict = self.conclusion if self.passed else "FAILED"
+        settings = ", ".join(f"{name}={one}" for name, one in self.settings.items() if one is not None)
+        program = f"{self.program} ({settings})" if settings else self.program
         checks = [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
-        return "\n".join([f"{self.program}: {verdict} ({self.kind}: {self.proved})", *checks])
+        return "\n".join([f"{program}: {verdict} ({self.kind}: {self.proved})", *checks])
 
 
 def check_program(

@@ -155,8 +155,9 @@ def test_a_note_is_no_pass(judged, conclusion):
     outcomes = tuple(
         CheckOutcome(name, CheckStatus(status), "") for name, status in zip("ab", judged, strict=False)
     )
-    report = ConformanceReport("mine", {}, "direct", "", outcomes)
+    report = ConformanceReport("mine", {"trim": 2.0, "cap": None}, "direct", "", outcomes)
     assert report.conclusion == report.to_dict()["conclusion"] == conclusion
+    assert str(report).startswith("mine (trim=2.0): ")
 
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
