@@ -66,9 +66,11 @@ def pairs(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
-    """A privacy parameter to so many digits, never below it; what is ``left`` of one, never above it."""
+    """A privacy parameter to so many of its 15 digits, never below; what is ``left`` of one, never above.
+
+    Those are of the nearest decimal number: a sum such as .1 + .2 is not rounded up for its last bit.
+    """
     context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
-    # of a double 15 digits: a sum such as .1 + .2 is not rounded up for its last bit
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
 
 

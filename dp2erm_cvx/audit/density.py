@@ -19,7 +19,7 @@ from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.display import Shown
+from dp2erm_cvx.display import Shown, digits_of
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
@@ -96,10 +96,10 @@ class DensityAudit(Shown):
 
     def __str__(self) -> str:
         stick, verdict = self.hockey_stick, "EXCEEDED" if self.exceeds else "not exceeded"
-        text = f"loss {self.loss:.4g} found, epsilon = {self.epsilon:g}"
+        text = f"loss {self.loss:.4g} found, epsilon = {digits_of(self.epsilon)}"
         if stick is not None:
             bounds = f"[{stick.low:.3g}, {stick.high:.3g}] with confidence {stick.confidence:g}"
-            text = f"delta({self.epsilon:g}) in {bounds}, delta = {self.delta:g}"
+            text = f"delta({digits_of(self.epsilon)}) in {bounds}, delta = {digits_of(self.delta)}"
             if stick.high > self.delta and not self.exceeds:
                 verdict = "undecided (more draws would narrow it)"
         return f"{text}: {verdict} on this pair; {self.searched}; not private"

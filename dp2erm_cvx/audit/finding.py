@@ -16,7 +16,7 @@ from scipy.special import erfinv
 
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
-from dp2erm_cvx.display import Shown
+from dp2erm_cvx.display import Shown, digits_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
@@ -79,8 +79,8 @@ class Declared:
         return bracketed(lambda epsilon: analytic_delta(mu, epsilon) > delta, 0.0, top)
 
     def __str__(self) -> str:
-        delta = "" if self.mu is not None else f", delta = {self.delta:g}"
-        return f"{self.name} = {self.number:g}{delta}"
+        delta = "" if self.mu is not None else f", delta = {digits_of(self.delta)}"
+        return f"{self.name} = {digits_of(self.number)}{delta}"
 
 
 #: X (n, k), a (n,) and y (n,) of one dataset; where persons are units, also the person (n,) of every row.
