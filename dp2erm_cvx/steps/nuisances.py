@@ -14,6 +14,7 @@ from scipy import special
 from scipy.special import expit
 
 from dp2erm_cvx.calibration.base import bracketed
+from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
@@ -192,24 +193,20 @@ def shrinkage(
 STRETCH = 3.0
 
 
-#: The share of records with one of the levels of a column from which on their slopes tell apart no more.
-ALL_LEVELS = 0.9
-
-
 def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
     """The regression without what the slopes of all levels of a column have in common.
 
-    Where nearly every record has one of them, they add up to next to a constant, once the ``mean`` is
-    subtracted: that part is noise alone, and the noise of a mean covariate would be multiplied by it.
+    Where "other" is one of them, every record has a level, and they add up to next to a constant, once the
+    ``mean`` is subtracted: that part is noise alone, which the noise of a mean covariate would be multiplied
+    by. Without it that part may be what sets apart the records of no level, however few, and confounds.
     """
-    law = mean.around(released)
-    shares, columns = np.array(law.shares), np.array(law.columns)
-    theta = term.coefficient(len(shares), released)
-    places = ~term.rows.constants(len(shares), term.n_arms)
-    slopes = theta[places].reshape(-1, len(shares))
-    for column in np.unique(columns[shares > 0.0]):
-        own = columns == column
-        if np.sum(own) > 1 and float(np.sum(shares[own])) >= ALL_LEVELS:
+    columns, book = np.array(mean.law.columns), mean.universe.domain.codebook
+    theta = term.coefficient(len(columns), released)
+    places = ~term.rows.constants(len(columns), term.n_arms)
+    slopes = theta[places].reshape(-1, len(columns))
+    for number, levels in enumerate(() if book is None else book.levels.values()):
+        own = columns == len(columns) + number
+        if OTHER in levels and np.sum(own) == len(levels) > 1:
             slopes[:, own] -= np.mean(slopes[:, own], axis=1, keepdims=True)
     theta[places] = slopes.ravel()
     return replace(term, source=tuple(theta.tolist()))

@@ -410,7 +410,7 @@ def of_sites(present, levels=("a", "b", "c")):
 def test_levels_that_make_up_a_column_cost_no_interval():
     """Their sum is a constant, whose slope is noise; the released mean covariate is noised as well."""
     lengths = {}
-    for levels in (("a", "b"), ("a", "b", "c")):
+    for levels in (("a", "b"), ("a", "b", "other")):
         public, table = of_sites(1.0, levels)
         for seed in range(6):
             fit = PrivateEffect(public, Budget(2.0), residual_scale=0.5, seed=seed)
@@ -420,19 +420,27 @@ def test_levels_that_make_up_a_column_cost_no_interval():
     assert max(lengths[3]) < 1.5 * np.median(lengths[2])
 
 
-@pytest.mark.parametrize(("present", "apart"), [(1.0, True), (0.95, True), (0.5, False)])
-def test_what_all_levels_have_in_common_is_left_out_where_nearly_every_record_has_one(present, apart):
-    public, table = of_sites(present)
-    plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, 4)
-    nuisances = plan.main.nuisances
-    mean, (term,) = plan.step("mean"), nuisances.terms
-    counts = [0.0, *(float(np.sum(table["site"] == site)) for site in "abc")]
-    theta = np.arange(15.0)
-    released = {"mean": np.rint(np.array(counts) * 2**20), "center": theta}
-    moved = released | {"center": theta + np.where(np.arange(15) % 5 > 1, 7.0, 0.0)}
-    slopes = [
-        np.reshape(levels_apart(term, mean, each).coefficient(4, each), (3, 5)) for each in (released, moved)
-    ]
-    assert (slopes[0] == pytest.approx(slopes[1])) is apart
-    assert (slopes[1] == pytest.approx(moved["center"].reshape(3, 5))) is not apart
-    assert slopes[1][:, :2] == pytest.approx(theta.reshape(3, 5)[:, :2])
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_all_levels_have_in_common_is_left_out_where_every_record_has_to_have_one(apart):
+    public, _ = of_sites(1.0, ("a", "b", "c", "other") if apart else ("a", "b", "c"))
+    k = 5 if apart else 4
+    plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, k)
+    mean, (term,) = plan.step("mean"), plan.main.nuisances.terms
+    theta = np.arange(3.0 * (1 + k))
+    moved = theta + np.where(np.arange(len(theta)) % (1 + k) > 1, 7.0, 0.0)
+    results = [levels_apart(term, mean, {"center": one}).coefficient(k, {}) for one in (theta, moved)]
+    assert (results[0] == pytest.approx(results[1])) is apart
+    assert (results[1] == pytest.approx(moved)) is not apart
+    assert results[1].reshape(3, -1)[:, :2] == pytest.approx(theta.reshape(3, -1)[:, :2])
+
+
+def test_few_records_of_no_level_may_confound():
+    """Eight in a hundred have none: most of them are in one arm, and have larger outcomes."""
+    public, table = of_sites(0.92)
+    rng, none = np.random.default_rng(3), table["site"] == ""
+    often = np.where(none, 0.7, 0.28)
+    arm = np.where(rng.random(len(table)) < often, 1, 2 * rng.integers(0, 2, len(table)))
+    y = 0.5 * (arm == 1) + 1.5 * none + 0.25 * rng.standard_normal(len(table))
+    fit = PrivateEffect(public, Budget(30.0), residual_scale=0.25, seed=1)
+    contrast = fit.fit(table, np.array(LEVELS)[arm], y).release_.arms.contrasts[0].interval
+    assert contrast.low < 0.5 < contrast.high
