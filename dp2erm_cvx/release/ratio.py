@@ -72,7 +72,7 @@ class Fieller:
         reach = max(reach / self.denominator, 1e-300)
         while not rejects(middle + side * reach):
             reach *= 2.0
-            if math.isinf(reach):
+            if not math.isfinite(reach):
                 return side * math.inf
         return bracketed(rejects, middle + side * reach, middle)
 

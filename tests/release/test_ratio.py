@@ -117,6 +117,10 @@ def fieller(noise=Noise.GAMMA, **changes):
     return Fieller(noise=noise, **(given | changes))
 
 
+def test_a_spread_that_is_no_number_leaves_ends_open():
+    assert fieller(Noise.GAMMA, deviation=lambda _: math.nan).ends(0.02) == (-math.inf, math.inf)
+
+
 @pytest.mark.parametrize("kind", LAWS)
 def test_ends_are_those_of_a_scan(kind):
     test = fieller(kind)
