@@ -290,7 +290,7 @@ class Treatment:
     column
         Column of the treatment.
     treated, control
-        Labels of the two arms.
+        Labels of the two arms; any other cell counts as missing.
     levels
         Labels of K >= 3 arms, in place of these two. Of two levels the one that is not the reference is the
         treated.

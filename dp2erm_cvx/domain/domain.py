@@ -160,7 +160,10 @@ class Domain(Shown):
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges."""
+        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
+
+        Raises DeclarationError where another number is declared.
+        """
         if self.ranges is None:
             return (0.0,) * n_features
         middles = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
