@@ -345,10 +345,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """Charge the plan, if there is a ledger. Raises DeclarationError within a search of scikit-learn."""
         if self.before_charge is not None:
             self.before_charge()
-        searched = "sklearn.model_selection."
-        if self.seed is None and any(
-            f.f_globals.get("__name__", "").startswith(searched) for f in _callers()
-        ):
+        modules = [str(frame.f_globals.get("__name__")) for frame in _callers()]
+        if self.seed is None and any(name.startswith("sklearn.model_selection.") for name in modules):
             PrivateEstimator.score.__get__(self)  # raises, whatever score a subclass has
         if learned := self._fitted_before():
             warnings.warn(
