@@ -261,8 +261,7 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
                     one.charged_at,
                     one.number,
                     one.note,
-                    digits_of(one.budget.epsilon),
-                    digits_of(one.budget.delta),
+                    *map(digits_of, (one.budget.epsilon, one.budget.delta)),
                 )
                 for one in account.receipts
             )

@@ -175,10 +175,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def instance(self, records: Records) -> Instance:
         program, n = self.resolve(records.domain), records.n_samples
         universe = Universe(records.domain, n, records.n_features)
-        reading, (floor, cap), data = (
-            _reading(program, universe),
+        (floor, cap), data, reading = (
             program.box(universe),
             program.data(records),
+            _reading(program, universe),
         )
         public, declared = reading.constants, reading.curvature
         if public is not None and not public.least > 0:

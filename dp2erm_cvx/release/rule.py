@@ -282,10 +282,8 @@ def released_range(release: Release) -> NoiseRange | None:
     None as well for a second stage of one's own where it is not at hand. A set of one's own is taken for
     unbounded, so that the noise is never said to dominate.
     """
-    theta, names = (
-        release.mechanism,
-        ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed"),
-    )
+    theta = release.mechanism
+    names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")
     try:
         second, domain = rule_of(release)
         if not second.squared:
