@@ -93,7 +93,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
         screen.print_json(audit_facts([audit])["audits"][0] | planted)
         return code
-    screen.console().print(str(audit))
+    screen.console().print(str(audit)) if program is None else _show_verdicts(audit)
     if plant is not None:
         refuted = "refuted" if caught else "NOT refuted: search for longer"
         click.echo(f"planted: V / {plant:g}: {refuted}")
@@ -187,6 +187,19 @@ def _search(options: dict[str, Any]) -> SearchPlan:
     solves = None if solves is None else whole_number("--solves", solves, at_least=1)
     seconds = 60.0 if (solves, seconds) == (None, None) else seconds
     return SearchPlan(solves, seconds, options["seed"], options["workers"])
+
+
+def _show_verdicts(result: StabilityAudit) -> None:
+    """A table of all bounds, and what the search did."""
+    size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
+    console = screen.console()
+    console.print(f"Stability audit of {result.program.name}: {size}", style="bold")
+    table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
+    for one in result.verdicts:
+        claim, share = one.claim, f"{one.ratio:.1%}" + (" VIOLATED" if one.violated else "")
+        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(one.movement), share)
+    console.print(table)
+    console.print(result.notes())
 
 
 def _replayed(data: str | None, program: str | None, options: dict[str, Any]) -> int:

@@ -19,7 +19,7 @@ IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound"
 def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
     result = run(*MMD, "--save", "pair")
     assert result.exit_code == 1
-    (row,) = [line for line in result.stdout.splitlines() if "violated by this pair" in line]
+    (row,) = [line for line in result.stdout.splitlines() if "VIOLATED" in line]
     assert "paper, printed" in row
     assert "a search, not a proof" in result.stdout
     assert Path("pair.npz").exists()
