@@ -11,10 +11,8 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import Box, L1Ball, SecondStage, WholeSpace
-from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 
 mp.mp.dps = 50
 
@@ -24,100 +22,102 @@ Derivatives = Callable[[Vector], tuple[Vector, Any]]
 _TINY = mp.mpf(10) ** -40
 
 
-def to_mp(values: Any) -> Any:
+def to_mp(values):
     """Doubles as exact rationals of 50 digits: a list, or a list of lists."""
     array = np.asarray(values, dtype=np.float64)
     return [to_mp(row) for row in array] if array.ndim > 1 else [mp.mpf(float(value)) for value in array]
 
 
-def distance(first: Vector, second: Any, order: int = 2) -> float:
+def distance(first, second, order=2):
     """Norm of ``first - second``, the second in doubles."""
     gaps = [mp.fabs(a - mp.mpf(float(b))) for a, b in zip(first, second, strict=True)]
     return float(mp.fsum(gaps) if order == 1 else mp.sqrt(mp.fsum(g * g for g in gaps)))
 
 
-def logistic(
-    records: Records, ridge: Any, radius: float, trim: float, start: Array, noise: Array | None = None
-) -> tuple[Vector, Vector]:
+def logistic(records, ridge, radius, trim, start, noise=None):
     """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is one."""
     v, scores = _propensity(records, ridge, radius, start, noise)
     return v, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
 
 
-def overlap(
-    records: Records, ridge: Any, radius: float, start: Array, noise: Array | None = None
-) -> tuple[Vector, Vector]:
+def overlap(records, ridge, radius, start, noise=None):
     """(lambda, overlap weights): the probability of the other arm."""
     v, scores = _propensity(records, ridge, radius, start, noise)
     return v, _normalized([1 / (1 + mp.exp(s)) for s in scores])
 
 
-def _propensity(
-    records: Records, ridge: Any, radius: float, start: Array, noise: Array | None
-) -> tuple[Vector, Vector]:
+def _propensity(records, ridge, radius, start, noise):
     """(lambda, margins) of the logistic regression of a on x."""
-    v = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), radius)
-    rows = to_mp((2 * records.a - 1)[:, None] * records.X)
-    return v, [_dot(z, v) for z in rows]
+    v = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), _ball(radius))
+    return v, [_dot(z, v) for z in _signed_rows(records)]
 
 
-def propensity_derivatives(records: Records, ridge: Any, noise: Array | None = None) -> Derivatives:
+def _signed_rows(records):
+    return to_mp((2 * records.a - 1)[:, None] * records.X)
+
+
+def propensity_derivatives(records, ridge, noise=None):
     """Gradient and Hessian of the logistic regression of a on x."""
-    rows = to_mp((2 * records.a - 1)[:, None] * records.X)
-    m = len(rows) * mp.mpf(ridge)
+    rows = _signed_rows(records)
     b = to_mp(np.zeros(len(rows[0])) if noise is None else noise)
+    return _of_margins(rows, _logistic_loss, len(rows) * mp.mpf(ridge), b)
 
-    def derivatives(v: Vector) -> tuple[Vector, Any]:
-        slopes = [1 / (1 + mp.exp(_dot(z, v))) for z in rows]
+
+def _logistic_loss(s):
+    """Slope and curvature of ``log(1 + exp(-s))``."""
+    missed = 1 / (1 + mp.exp(s))
+    return -missed, missed * (1 - missed)
+
+
+def _of_margins(rows, loss, ridge, linear, offsets=None, factors=None):
+    """Of ``sum f_i loss(<z_i, v> - o_i) + <linear, v> + ridge ||v||^2 / 2``; loss is (slope, curvature)."""
+    offsets, factors = offsets or [mp.mpf(0)] * len(rows), factors or [mp.mpf(1)] * len(rows)
+
+    def derivatives(v):
+        both = [loss(_dot(z, v) - o) for z, o in zip(rows, offsets, strict=True)]
+        pull, steep = ([f * one[k] for f, one in zip(factors, both, strict=True)] for k in (0, 1))
         gradient = [
-            b[k] + m * v[k] - mp.fsum(s * z[k] for s, z in zip(slopes, rows, strict=True))
+            linear[k] + ridge * v[k] + mp.fsum(s * z[k] for s, z in zip(pull, rows, strict=True))
             for k in range(len(v))
         ]
-        return gradient, _second_moment(rows, [s * (1 - s) for s in slopes], m)
+        return gradient, _second_moment(rows, steep, ridge)
 
     return derivatives
 
 
-def tilting(
-    program: Any, records: Records, start: Array, ridge: Any, noise: Array | None = None
-) -> tuple[Vector, Vector]:
+def tilting(program, records, start, ridge, noise=None):
     """(lambda, weights) of inverse probability tilting, perturbed by ``noise`` if there is one."""
-    v = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), program.radius)
-    rows, _ = _tilting_rows(program, records)
+    v = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), _ball(program.radius))
+    rows = _by_arm(_balanced(program, records), records.a)
     return v, _normalized([1 + mp.exp(-_dot(b, v)) for b in rows])
 
 
-def tilting_derivatives(
-    program: Any, records: Records, ridge: Any, noise: Array | None = None
-) -> Derivatives:
+def tilting_derivatives(program, records, ridge, noise=None):
     """Gradient and Hessian of inverse probability tilting."""
-    rows, terms = _tilting_rows(program, records)
+    g = _balanced(program, records)
+    rows, terms = _by_arm(g, records.a), _by_arm(g, 1 - records.a)
     terms = terms if noise is None else [*terms, to_mp(noise)]
     linear = [mp.fsum(column) for column in zip(*terms, strict=True)]
-    m = len(rows) * mp.mpf(ridge)
 
-    def derivatives(v: Vector) -> tuple[Vector, Any]:
-        tilts = [mp.exp(-_dot(b, v)) for b in rows]
-        gradient = [
-            linear[k] + m * v[k] - mp.fsum(t * b[k] for t, b in zip(tilts, rows, strict=True))
-            for k in range(len(v))
-        ]
-        return gradient, _second_moment(rows, tilts, m)
+    def loss(s):
+        return -mp.exp(-s), mp.exp(-s)
 
-    return derivatives
+    return _of_margins(rows, loss, len(rows) * mp.mpf(ridge), linear)
 
 
-def _tilting_rows(program: Any, records: Records) -> tuple[list[Vector], list[Vector]]:
-    """The balance functions of every record in the place of its own arm, and in that of the other."""
+def _balanced(program, records):
+    """The balance functions of every record, the constant first."""
     _, constant = program.bounds(records.domain)
-    g = [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
+    return [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
+
+
+def _by_arm(g, a):
+    """Every row in the place of its arm, zeros in that of the other."""
     zero = [mp.mpf(0)] * len(g[0])
-    own = [zero + row if arm else row + zero for row, arm in zip(g, records.a, strict=True)]
-    other = [row + zero if arm else zero + row for row, arm in zip(g, records.a, strict=True)]
-    return own, other
+    return [zero + row if arm else row + zero for row, arm in zip(g, a, strict=True)]
 
 
-def hard_balance(program: Any, records: Records, near: Array) -> tuple[Vector, Vector]:
+def hard_balance(program, records, near):
     """(multipliers, weights) of stable balancing under hard bounds; ``near`` tells which bounds are active.
 
     The multipliers are unique only where the system that they solve is regular: it raises otherwise.
@@ -150,46 +150,30 @@ def hard_balance(program: Any, records: Records, near: Array) -> tuple[Vector, V
     return v, weights
 
 
-def hard_balance_rows(program: Any, records: Records) -> tuple[list[Vector], Vector, Vector]:
+def hard_balance_rows(program, records):
     """Arm indicators and balance functions by arm of every record, their targets and tolerances over n."""
     g = to_mp(program.balance(records.covariates))
     n, one, zero = len(g), mp.mpf(1), mp.mpf(0)
-    blank = [zero] * len(g[0])
-    rows = [
-        [zero, one, *blank, *row] if arm else [one, zero, *row, *blank]
-        for row, arm in zip(g, records.a, strict=True)
-    ]
+    arms = [[zero, one] if arm else [one, zero] for arm in records.a]
+    rows = [arm + row for arm, row in zip(arms, _by_arm(g, records.a), strict=True)]
     mean = [mp.fsum(column) / n / 2 for column in zip(*g, strict=True)]
     target = [one / 2, one / 2, *mean, *mean]
     slack = [zero, zero] + [mp.mpf(program.tolerance) / 2] * (2 * len(mean))
     return rows, target, slack
 
 
-def entropy_rows(program: EntropyFirstStage, records: Records) -> tuple[list[Vector], Vector]:
+def entropy_rows(program, records):
     """Rows b_i and target t in exact arithmetic from the balance functions of every record."""
-    bound, constant = program.bounds(records.domain)
-    g = [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
-    n, treated = len(g), int(np.sum(records.a))
-    size = [n - treated, treated]
-    scale, share = [mp.mpf(1)] * 2, [mp.mpf(s) / n for s in size]
-    if program.scaling == "paper":
-        norm = mp.sqrt(mp.mpf(constant) ** 2 + mp.mpf(bound) ** 2)
-        floor = min(size)
-        g = [[value * floor / n / norm for value in row] for row in g]
-        scale = [mp.mpf(n) / s for s in size]
+    g, treated = _balanced(program, records), int(np.sum(records.a))
+    n = len(g)
+    share = [mp.mpf(n - treated) / n, mp.mpf(treated) / n]
     if program.arm_mass == "equal":
         share = [mp.mpf(1) / 2] * 2
-    k = len(g[0])
-    mean = [mp.fsum(row[j] for row in g) / n for j in range(k)]
-    zero = [mp.mpf(0)] * k
-    scaled = [[scale[arm] * value for value in row] for row, arm in zip(g, records.a, strict=True)]
-    rows = [zero + row if arm else row + zero for row, arm in zip(scaled, records.a, strict=True)]
-    return rows, [scale[arm] * share[arm] * value for arm in (0, 1) for value in mean]
+    mean = [mp.fsum(column) / n for column in zip(*g, strict=True)]
+    return _by_arm(g, records.a), [share[arm] * value for arm in (0, 1) for value in mean]
 
 
-def entropy(
-    program: EntropyFirstStage, records: Records, ridge: float, radius: float, start: Array
-) -> tuple[Vector, Vector]:
+def entropy(program, records, ridge, radius, start):
     """(lambda, weights) of the entropy-balancing dual."""
     rows, target = entropy_rows(program, records)
     lam, weights = entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
@@ -199,7 +183,7 @@ def entropy(
     return lam, _normalized([min(mp.exp(_dot(b, lam)), mp.mpf(trim)) for b in rows])
 
 
-def hard_entropy(program: EntropyFirstStage, records: Records, near: Array) -> Vector:
+def hard_entropy(program, records, near):
     """Weights of exact balance.
 
     The constant of the control arm is left out: with that of the treated arm it adds up to a constant, along
@@ -212,23 +196,21 @@ def hard_entropy(program: EntropyFirstStage, records: Records, near: Array) -> V
     return entropy_dual(balanced, target[1:], mp.mpf(0), float("inf"), to_mp(start))[1]
 
 
-def _normalized(factors: Vector) -> Vector:
+def _normalized(factors):
     total = mp.fsum(factors)
     return [len(factors) * f / total for f in factors]
 
 
-def entropy_dual(
-    rows: list[Vector], target: Vector, ridge: Any, radius: float, start: Vector
-) -> tuple[Vector, Vector]:
+def entropy_dual(rows, target, ridge, radius, start):
     """Entropy balancing by its dual for given rows and target."""
     n = len(rows)
 
-    def law(v: Vector) -> Vector:
+    def law(v):
         tilts = [mp.exp(_dot(b, v)) for b in rows]
         total = mp.fsum(tilts)
         return [tilt / total for tilt in tilts]
 
-    def derivatives(v: Vector) -> tuple[Vector, Any]:
+    def derivatives(v):
         p = law(v)
         mean = [mp.fsum(q * b[k] for q, b in zip(p, rows, strict=True)) for k in range(len(v))]
         second = _second_moment(rows, p, ridge)
@@ -237,159 +219,62 @@ def entropy_dual(
                 second[i, j] -= mean[i] * mean[j]
         return [n * (mean[k] - target[k] + ridge * v[k]) for k in range(len(v))], n * second
 
-    lam = _minimize(derivatives, start, radius)
+    lam = _minimize(derivatives, start, _ball(radius))
     return lam, [n * q for q in law(lam)]
 
 
-def second_stage(
-    program: SecondStage, records: Records, weights: Array, gamma: float, noise: Array, near: Array
-) -> Vector:
+def second_stage(program, records, weights, gamma, noise, near):
     """Theta of a second stage; ``near`` tells its zero coordinates and active bounds."""
-    regularizer: Any = program.regularizer  # type: ignore[attr-defined]
-    n = records.n_samples
-    scale = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
+    n, net = records.n_samples, program.regularizer
     derivatives = second_stage_derivatives(program, records, weights, gamma, noise)
-    return _penalized(derivatives, n * mp.mpf(regularizer.l1), program.feasible(records.domain), near, scale)
+    scale = n * (mp.mpf(gamma) + mp.mpf(net.l2))
+    theta_set = program.feasible(records.domain)
+    return _minimize(derivatives, to_mp(near), theta_set, n * mp.mpf(net.l1), scale)
 
 
-def second_stage_derivatives(
-    program: SecondStage, records: Records, weights: Array, gamma: float, noise: Array
-) -> Derivatives:
+def second_stage_derivatives(program, records, weights, gamma, noise):
     """Gradient and Hessian of a second stage, less its l1 norm."""
-    (rows, offsets, factors), derivative = _loss(program, records)
-    n, p = len(rows), len(rows[0])
-    multipliers = [mp.mpf(float(w)) * f for w, f in zip(weights, factors, strict=True)]
-    regularizer: Any = program.regularizer  # type: ignore[attr-defined]
-    ridge = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
-    b = to_mp(noise)
-
-    def derivatives(theta: Vector) -> tuple[Vector, Any]:
-        both = [derivative(_dot(z, theta) - o) for z, o in zip(rows, offsets, strict=True)]
-        pull = [m * slope for m, (slope, _) in zip(multipliers, both, strict=True)]
-        steep = [m * curvature for m, (_, curvature) in zip(multipliers, both, strict=True)]
-        gradient = [
-            b[k] + ridge * theta[k] + mp.fsum(s * z[k] for s, z in zip(pull, rows, strict=True))
-            for k in range(p)
-        ]
-        return gradient, _second_moment(rows, steep, ridge)
-
-    return derivatives
+    rows, offsets, factors, loss = _loss(program, records)
+    factors = [mp.mpf(float(w)) * f for w, f in zip(weights, factors, strict=True)]
+    ridge = len(rows) * (mp.mpf(gamma) + mp.mpf(program.regularizer.l2))
+    return _of_margins(rows, loss, ridge, to_mp(noise), offsets, factors)
 
 
-def _loss(
-    program: Any, records: Records
-) -> tuple[tuple[list[Vector], Vector, Vector], Callable[[Any], tuple[Any, Any]]]:
+def _loss(program, records):
     """Rows, offsets and factors of the margins, and (slope, curvature) of the loss of one margin."""
-    n = records.n_samples
+    name, ones, y = program.name, [mp.mpf(1)] * records.n_samples, to_mp(records.y)
+    side = [2 * int(arm) - 1 for arm in records.a]
+    response = [2 * t * value for t, value in zip(side, y, strict=True)]
     if getattr(program, "squared", False):
         rows = program.rows(records)
-        return (to_mp(rows.Z), to_mp(rows.offsets), [mp.mpf(1)] * n), lambda s: (2 * s, mp.mpf(2))
-    side = [2 * int(arm) - 1 for arm in records.a]
-    rows, y = to_mp(records.X), to_mp(records.y)
-    if program.name == "itr_huber":
+        return to_mp(rows.Z), to_mp(rows.offsets), ones, lambda s: (2 * s, mp.mpf(2))
+    if name == "itr_huber":
         k = mp.mpf(records.domain.outcome_bound if program.threshold is None else program.threshold)
-        response = [2 * t * value for t, value in zip(side, y, strict=True)]
-        return (rows, response, [mp.mpf(1)] * n), lambda s: (
-            2 * min(max(s, -k), k),
-            mp.mpf(2 if mp.fabs(s) <= k else 0),
-        )
-    if program.name in ("saturating_regression", "itr_saturating"):
-        S = mp.mpf(program.slope)
-        if program.name == "itr_saturating":
-            y = [2 * t * value for t, value in zip(side, y, strict=True)]
 
-        def saturating(s: Any) -> tuple[Any, Any]:
+        def huber(s):
+            return 2 * min(max(s, -k), k), mp.mpf(2 if mp.fabs(s) <= k else 0)
+
+        return to_mp(records.X), response, ones, huber
+    if name in ("saturating_regression", "itr_saturating"):
+        S = mp.mpf(program.slope)
+
+        def saturating(s):
             curvature = mp.exp(-mp.fabs(s) / S)
             return mp.sign(s) * S * (1 - curvature), curvature
 
         X = to_mp(program.covariates(records.domain, records.X))
-        return (X, y, [mp.mpf(1)] * n), saturating
-    assert program.name == "itr_logistic"
-    signed = [
-        [t * (-value if outcome < 0 else value) for value in row]
-        for t, outcome, row in zip(side, y, rows, strict=True)
-    ]
-
-    def logistic_loss(s: Any) -> tuple[Any, Any]:
-        missed = 1 / (1 + mp.exp(s))
-        return -missed, missed * (1 - missed)
-
-    return (signed, [mp.mpf(0)] * n, [mp.fabs(outcome) for outcome in y]), logistic_loss
+        return X, response if name == "itr_saturating" else y, ones, saturating
+    assert name == "itr_logistic"
+    sign = [-t if outcome < 0 else t for t, outcome in zip(side, y, strict=True)]
+    rows = [[t * value for value in row] for t, row in zip(sign, to_mp(records.X), strict=True)]
+    return rows, None, [mp.fabs(outcome) for outcome in y], _logistic_loss
 
 
-def _penalized(derivatives: Derivatives, price: Any, theta_set: Any, near: Array, scale: Any) -> Vector:
-    """Minimizer of a convex function plus ``price`` times the l1 norm over Theta, by Newton's method.
-
-    The function is taken to be strictly convex; where its Hessian jumps a step may end on another piece, and
-    the next goes on from there.
-    """
-    p = len(near)
-    sign = [0 if abs(t) < 1e-9 and price + isinstance(theta_set, L1Ball) else int(np.sign(t)) for t in near]
-    fixed = {}
-    if isinstance(theta_set, Box):
-        fixed = {
-            k: sign[k] * mp.mpf(theta_set.bound)
-            for k in range(p)
-            if abs(near[k]) > theta_set.bound * (1 - 1e-9)
-        }
-    free = [k for k in range(p) if k not in fixed and sign[k] != 0]
-    active = isinstance(theta_set, L1Ball | L2Ball) and theta_set.radius * (1 - 1e-9) < np.linalg.norm(
-        near, 1 if isinstance(theta_set, L1Ball) else 2
-    )
-    theta = [fixed.get(k, mp.mpf(float(near[k])) if k in free else mp.mpf(0)) for k in range(p)]
-    nu = mp.mpf(0)
-
-    def normal(k: int) -> Any:
-        return (sign[k] if isinstance(theta_set, L1Ball) else theta[k]) if active else mp.mpf(0)
-
-    for _ in range(60):
-        slope, hessian = derivatives(theta)
-        residual = [slope[k] + price * sign[k] + nu * normal(k) for k in free]
-        matrix = mp.matrix(len(free) + active, len(free) + active)
-        for i, k in enumerate(free):
-            for j, other in enumerate(free):
-                matrix[i, j] = hessian[k, other] + (nu if k == other and isinstance(theta_set, L2Ball) else 0)
-            if active:
-                matrix[i, len(free)] = matrix[len(free), i] = normal(k)
-        if active:
-            assert isinstance(theta_set, L1Ball | L2Ball)
-            length = mp.fsum(theta[k] * normal(k) for k in free)
-            if isinstance(theta_set, L1Ball):
-                residual.append(length - mp.mpf(theta_set.radius))
-            else:
-                residual.append((length - mp.mpf(theta_set.radius) ** 2) / 2)
-        if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + scale):
-            break
-        step = mp.lu_solve(matrix, mp.matrix(residual))
-        for i, k in enumerate(free):
-            theta[k] -= step[i]
-        if active:
-            nu -= step[len(free)]
-    else:
-        raise AssertionError("the exact second stage did not converge")
-    # optimality: the multipliers have the right sign and the signs and bounds were guessed right
-    assert nu >= 0
-    cap = price + (nu if isinstance(theta_set, L1Ball) else 0)
-    for k in range(p):
-        if k in fixed:
-            assert -(slope[k] + price * sign[k]) * sign[k] >= 0
-        elif k in free:
-            assert theta[k] * sign[k] > 0
-        else:
-            assert mp.fabs(slope[k]) <= cap
-    if isinstance(theta_set, Box):
-        assert all(mp.fabs(value) <= theta_set.bound for value in theta)
-    elif not isinstance(theta_set, WholeSpace) and not active:
-        norm = 1 if isinstance(theta_set, L1Ball) else 2
-        assert mp.norm(theta, norm) <= theta_set.radius
-    return theta
-
-
-def _dot(first: Vector, second: Vector) -> Any:
+def _dot(first, second):
     return mp.fdot(zip(first, second, strict=True))
 
 
-def _second_moment(rows: list[Vector], weights: Vector, ridge: Any) -> Any:
+def _second_moment(rows, weights, ridge):
     d = len(rows[0])
     matrix = mp.matrix(d, d)
     for i in range(d):
@@ -399,31 +284,62 @@ def _second_moment(rows: list[Vector], weights: Vector, ridge: Any) -> Any:
     return matrix
 
 
-def _minimize(derivatives: Derivatives, v: Vector, radius: float) -> Vector:
-    """Newton's method, on the conditions of the ball if it is active at the start."""
-    active = mp.norm(v) > mp.mpf(radius) * (1 - mp.mpf(10) ** -9)
-    nu = mp.mpf(0)
-    d = len(v)
-    if active:
-        gradient, _ = derivatives(v)
-        nu = -_dot(gradient, v) / _dot(v, v)
-    for _ in range(60):
-        gradient, hessian = derivatives(v)
-        residual = [gradient[k] + nu * v[k] for k in range(d)]
-        matrix = mp.matrix(d + active, d + active)
-        for i in range(d):
-            for j in range(d):
-                matrix[i, j] = hessian[i, j] + (nu if i == j else 0)
+def _ball(radius):
+    return WholeSpace() if mp.isinf(radius) else L2Ball(radius)
+
+
+def _minimize(derivatives, near, theta_set, price=0, scale=0):
+    """Minimizer of a strictly convex function plus ``price`` times the l1 norm over a set, by Newton steps.
+
+    ``near`` tells the signs and the active bounds; where the Hessian jumps a step may end on another piece,
+    and the next goes on from there.
+    """
+    p, nu, edge = len(near), mp.mpf(0), 1 - mp.mpf(10) ** -9
+    order = {L1Ball: 1, L2Ball: 2}.get(type(theta_set))
+    kinked = bool(price) or order == 1
+    sign = [0 if kinked and mp.fabs(t) < 1e-9 else int(mp.sign(t)) for t in near]
+    box = theta_set.bound if isinstance(theta_set, Box) else mp.inf
+    fixed = {k: sign[k] * mp.mpf(box) for k in range(p) if mp.fabs(near[k]) > box * edge}
+    free = [k for k in range(p) if k not in fixed and (sign[k] or not kinked)]
+    active = order is not None and mp.norm(near, order) > theta_set.radius * edge
+    theta = [fixed.get(k, near[k] if k in free else mp.mpf(0)) for k in range(p)]
+
+    def normal(k):
+        return sign[k] if order == 1 else theta[k]
+
+    for step_number in range(60):
+        slope, hessian = derivatives(theta)
+        residual = [slope[k] + price * sign[k] for k in free]
+        if active and order == 2 and not step_number:
+            nu = -mp.fsum(r * theta[k] for r, k in zip(residual, free, strict=True)) / _dot(theta, theta)
+        matrix = mp.matrix(len(free) + active, len(free) + active)
+        for i, k in enumerate(free):
+            for j, other in enumerate(free):
+                matrix[i, j] = hessian[k, other] + (nu if k == other and order == 2 else 0)
             if active:
-                matrix[i, d] = matrix[d, i] = v[i]
+                residual[i] += nu * normal(k)
+                matrix[i, len(free)] = matrix[len(free), i] = normal(k)
         if active:
-            residual.append((_dot(v, v) - mp.mpf(radius) ** 2) / 2)
-        if max(mp.fabs(r) for r in residual) < _TINY:
-            assert nu >= 0
-            assert mp.norm(v) <= mp.mpf(radius) * (1 + _TINY)
-            return v
+            residual.append(
+                (mp.fsum(theta[k] * normal(k) for k in free) - mp.mpf(theta_set.radius) ** order) / order
+            )
+        if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + scale):
+            break
         step = mp.lu_solve(matrix, mp.matrix(residual))
-        v = [v[k] - step[k] for k in range(d)]
-        if active:
-            nu -= step[d]
-    raise AssertionError("the exact minimizer did not converge")
+        for i, k in enumerate(free):
+            theta[k] -= step[i]
+        nu -= step[len(free)] if active else 0
+    else:
+        raise AssertionError("the exact minimizer did not converge")
+    # optimality: the multipliers have the right sign and the signs and bounds were guessed right
+    assert nu >= 0
+    assert active or order is None or mp.norm(theta, order) <= theta_set.radius
+    assert all(mp.fabs(value) <= box for value in theta)
+    for k in range(p):
+        if k in fixed:
+            assert -(slope[k] + price * sign[k]) * sign[k] >= 0
+        elif k in free:
+            assert not kinked or theta[k] * sign[k] > 0
+        else:
+            assert mp.fabs(slope[k]) <= price + nu * (order == 1)
+    return theta

@@ -6,10 +6,8 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import Gaussian, Moments
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Kernel, Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Laplace, Linear, RandomFourier
 from tests.exact import Vector, to_mp
 
 _TINY = mp.mpf(10) ** -40
@@ -25,17 +23,17 @@ class Quadratic:
     total: Any
     cap: Any
 
-    def gradient(self, v: Vector) -> Vector:
+    def gradient(self, v):
         return [c + mp.fdot(row, v) for c, row in zip(self.linear, self.Q, strict=True)]
 
 
-def kernel(program: KernelFirstStage, records: Records, near: Array) -> tuple[Vector, Vector]:
+def kernel(program, records, near):
     """(v, weights) of a kernel program; ``near`` tells which of v (n,) are at 0 and at the cap."""
     v = _minimizer(balancing(program, records), near)
     return v, [value if _pooled(program) else value / 2 for value in v]
 
 
-def balancing(program: KernelFirstStage, records: Records) -> Quadratic:
+def balancing(program, records):
     """Objective of the v of a kernel program."""
     K, a = gram(program.kernel, records.covariates), records.a
     n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
@@ -49,11 +47,11 @@ def balancing(program: KernelFirstStage, records: Records) -> Quadratic:
     return Quadratic(Q, linear, groups, total, 2 * mp.mpf(getattr(program, "cap", mp.inf)))
 
 
-def _pooled(program: KernelFirstStage) -> bool:
+def _pooled(program):
     return program.name in ("mmd_pooled", "stable_balancing")
 
 
-def matching(program: Any, records: Records, near: Array) -> tuple[Vector, Vector]:
+def matching(program, records, near):
     """(v, weights) of kernel mean matching: v of the source records, weights of all."""
     source, _ = _samples(program, records)
     v = _minimizer(mean_matching(program, records), near)
@@ -63,7 +61,7 @@ def matching(program: Any, records: Records, near: Array) -> tuple[Vector, Vecto
     return v, weights
 
 
-def mean_matching(program: Any, records: Records) -> Quadratic:
+def mean_matching(program, records):
     """Objective of the weights of the source records in kernel mean matching."""
     source, target = _samples(program, records)
     n, m, X = records.n_samples, len(source), records.covariates[source]
@@ -74,7 +72,7 @@ def mean_matching(program: Any, records: Records) -> Quadratic:
     return Quadratic(Q, linear, [list(range(m))], mp.mpf(n), mp.inf)
 
 
-def _samples(program: Any, records: Records) -> tuple[list[int], Array]:
+def _samples(program, records):
     """The source records, and the covariates of the target."""
     everyone = list(range(records.n_samples))
     if program.target is not None:
@@ -86,7 +84,7 @@ def _samples(program: Any, records: Records) -> tuple[list[int], Array]:
     return source, records.covariates[records.a == 1]
 
 
-def _minimizer(problem: Quadratic, near: Array) -> Vector:
+def _minimizer(problem, near):
     Q, linear, groups = problem.Q, problem.linear, problem.groups
     n, total, cap = len(Q), problem.total, problem.cap
     top = [i for i in range(n) if near[i] >= cap * (1 - mp.mpf(10) ** -9)]
@@ -119,13 +117,13 @@ def _minimizer(problem: Quadratic, near: Array) -> Vector:
     return v
 
 
-def gram(kind: Kernel, X: Array, other: Array | None = None) -> list[Vector]:
+def gram(kind, X, other=None):
     """The kernel between the rows of X and of ``other``, X itself by default."""
     left, right = features(kind, X), features(kind, X if other is None else other)
     return [[entry(kind, x, y) for y in right] for x in left]
 
 
-def features(kind: Kernel, X: Array) -> list[Vector]:
+def features(kind, X):
     """Rows that :func:`entry` takes for those of X: themselves, or the features of a kernel that has few."""
     rows = to_mp(X)
     if isinstance(kind, RandomFourier):
@@ -141,7 +139,7 @@ def features(kind: Kernel, X: Array) -> list[Vector]:
     return rows
 
 
-def entry(kind: Kernel, x: Vector, other: Vector) -> Any:
+def entry(kind, x, other):
     """The kernel of two rows of :func:`features`."""
     if isinstance(kind, RandomFourier | BalanceKernel):
         return mp.fdot(x, other)
