@@ -90,6 +90,8 @@ def of(name, **change):
 
 SHARP, CURVED = calibrated("sharp"), calibrated("sharp", noise="gaussian")
 STEEP = Saturation(BOUNDED_INFLUENCE["1 - u"][0](1e99, 1.0), 1e60)
+NONE_FITS = Objective(bound_of(8.0), replace(SQUARED, covariate_bound=None), 400, weights="b")
+NO_WAY = r"valid: b, sharp-gamma: .*; b, renyi: Theorem 7"
 UNCALIBRATED = [
     *((of("sharp", bound=bound_of(V)), f"V = {V!r}") for V in (math.nan, 0.0)),
     *((of("sharp", budget=Budget(e)), f"epsilon = {e!r}") for e in (1e-320, 1e7)),
@@ -120,6 +122,7 @@ UNCALIBRATED = [
     (lambda: calibrate_integers(2**62, Budget(0.5)), "out of the range of 64-bit"),
     (lambda: summed(SumLaw.SCORE, 1.0, 100, Budget(1.0), "gaussian"), "needs a delta"),
     (lambda: saturating_epsilon(CURVED, BENT, 400), "gamma noise"),
+    (lambda: calibrator("auto").calibrate(NONE_FITS, Budget(1.0), "gamma"), NO_WAY),
 ]
 #: Of a loss that is declared: a constant, and what it must not be.
 CONSTANTS = {
