@@ -25,7 +25,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.calibration.numbers import calibrate_grid, calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RenyiCurve, StabilityBound
 from dp2erm_cvx.steps.fit import calibrate_multinomial
 from dp2erm_cvx.suprema import Saturation
 from tests.helpers import BOUNDED_INFLUENCE
@@ -124,6 +124,14 @@ UNCALIBRATED = [
     (lambda: saturating_epsilon(CURVED, BENT, 400), "gamma noise"),
     (lambda: calibrator("auto").calibrate(NONE_FITS, Budget(1.0), "gamma"), NO_WAY),
 ]
+#: Orders and divergences that are no curve.
+CURVES = [
+    ((), (), "orders"), ((2.0,), (1.0, 2.0), "one divergence per order: 1, 2"), ((1.0,), (1.0,), "= 1.0"),
+    ((math.nan,), (1.0,), "finite"), ((3.0, 2.0), (1.0, 1.0), "increase"), ((2.0,), (-1e-300,), "divergence"),
+    ((2.0,), (math.nan,), "finite"), ((2.0,), ("much",), "number"), ((2.0,), (10**400,), "number"),
+    (2.0, (1.0,), "list"), (tuple(range(2, 10_100)), (1.0,) * 10_098, "10000"),
+]  # fmt: skip
+CURVE = RenyiCurve.pure(1.0)
 #: Of a loss that is declared: a constant, and what it must not be.
 CONSTANTS = {
     "sharp": {"n_parameters": (0, 1.5), "gradient_radius": (0.0,), "hessian_trace": (0.0,),
@@ -171,6 +179,14 @@ UNDECLARED = [
     (lambda: renyi_divergence(2.0, 4.0, SQUARED, 400, 0.0, 1.0), "scale"),
     (lambda: renyi_epsilon([2.0], [1.0], 1.0), "delta"),
     (lambda: renyi_epsilon([2.0], [-1.0], 0.1), "divergence"),
+    *((lambda o=o, d=d: RenyiCurve(o, d), message) for o, d, message in CURVES),
+    *(
+        (lambda call=call, bad=bad: call(bad), "epsilon|level|order")
+        for call in (RenyiCurve.pure, CURVE.shifted, CURVE.at)
+        for bad in (-1.0, math.nan, math.inf, "x")
+    ),
+    (lambda: CURVE.at(1.0), "order"),
+    (lambda: RenyiCurve.pure(1.0, (0.5, 2.0)), "order"),
 ]
 REFUSED = [(CalibrationError, *r) for r in UNCALIBRATED] + [(DeclarationError, *r) for r in UNDECLARED]
 
