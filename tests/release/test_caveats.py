@@ -2,65 +2,52 @@
 
 import json
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.cells import Treatment
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.report import release_page
-
-DOMAIN = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
-GROUPS = replace(DOMAIN, ranges={"u": (-1.0, 1.0)}, codebook=Codebook(levels={"sex": ["F", "M"]}))
-EFFECTS = ({}, {"estimand": "overlap"}, {"settings": {"propensity": 0.5}})
-EFFECTS += ({"settings": {"mean_share": None, "spread_share": None}},)
-WORTH = {"propensity": "logistic", "value_share": 0.2}
+from tests.every_release import ARMS, DOMAIN, MORE, RELEASES, RISKS, release_of, table_of
 
 
 @pytest.fixture(scope="module")
 def releases():
-    rng = np.random.default_rng(0)
-    X, sex = pd.DataFrame(rng.uniform(-1, 1, (400, 2)), columns=["u", "v"]), rng.choice(["F", "M"], 400)
-    a = rng.integers(0, 2, 400)
-    y, nine = X["u"] + 0.5 * a + 0.1 * rng.standard_normal(400), Budget(9.0)
-    by = PrivateEffect(GROUPS, Budget(30.0), by="sex", prognostic=["u"], seed=1)
-    models = [PrivateEffect(DOMAIN, nine, seed=1, **more) for more in EFFECTS]
-    models += [
-        PrivateRule(DOMAIN, nine, settings=WORTH, seed=1),
-        PrivateTwoStageERM(DOMAIN, nine, "ipw_private"),
-    ]
-    models += [PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means") for e in (0.001, 90.0)]
-    made = [by.fit(X[["u"]].assign(sex=sex), a, y).release_, *(one.fit(X, a, y).release_ for one in models)]
-    counts = replace(DOMAIN, outcome_center=2.0)
-    made.append(PrivateEffect(counts, nine, residual_scale=0.2, seed=1).fit(X, a, y).release_)
-    ranged = PrivateEffect(PrivateRanges(0.5), Budget(90.0), seed=1).fit(X, a, y).release_
-    effect, rule, weights = made[1], made[-5], made[-4]
-    weak = replace(effect.guarantee, epsilon=11.0, delta=0.01)
-    made += [
-        replace(effect, **one)
-        for one in (
-            {"guarantee": weak},
-            {"capped": 0.5},
-            {"target": "score"},
-            {"narrow": ("u",)},
-            {"skewed": 9.0},
-        )
-    ]
-    arms = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
-    event = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5, binary_outcome=True, codebook=arms)
-    labels, happened = np.array(["a", "b", "c"])[np.arange(400) % 3], (X["u"] > 0.0).astype(float)
-    several = (event, happened), (replace(DOMAIN, codebook=arms), y)
-    made += [PrivateEffect(one, nine, seed=1).fit(X, labels, told).release_ for one, told in several]
+    """Of every kind, and with what only some data or declarations lead to."""
+    X, a, y = table_of("trial")
+    effect, rule, weights = map(release_of, ("average effect", "rule of all", "private scheme"))
+    event, unspread = (
+        replace(RISKS, binary_outcome=True, codebook=ARMS),
+        {"mean_share": None, "spread_share": None},
+    )
+    others = (
+        (PrivateEffect(DOMAIN, MORE, settings=unspread, seed=1), a, y),
+        (PrivateEffect(replace(DOMAIN, outcome_center=2.0), MORE, residual_scale=0.2, seed=1), a, y),
+        (PrivateEffect(event, MORE, seed=1), np.array(["a", "b", "c"])[np.arange(400) % 3], 1.0 * (y > 0.2)),
+        *(
+            (PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means", seed=1), a, y)
+            for e in (0.001, 90.0)
+        ),
+    )
     book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400, "count": 1}}
-    share = {"outcome_center": 0.5, "outcome_bound": 0.5}
-    made += [replace(effect, domain={**effect.domain, **more}) for more in ({"codebook": book}, share)]
-    made += [ranged, replace(rule, flipped_share=0.4), replace(rule, residual_bias=0.9)]
-    return made + [replace(weights, residual_imbalance=share) for share in (0.1, 0.9)]
+    changes = (
+        {"guarantee": replace(effect.guarantee, epsilon=11.0, delta=0.01)},
+        *({"capped": 0.5}, {"target": "score"}, {"narrow": ("u",)}, {"skewed": 9.0}),
+        {"domain": {**effect.domain, "codebook": book}},
+        {"domain": {**effect.domain, "outcome_center": 0.5, "outcome_bound": 0.5}},
+    )
+    return [
+        *map(release_of, RELEASES),
+        *(model.fit(X, arm, outcome).release_ for model, arm, outcome in others),
+        *(replace(effect, **change) for change in changes),
+        *(replace(rule, **change) for change in ({"flipped_share": 0.4}, {"residual_bias": 0.9})),
+        *(replace(weights, residual_imbalance=share) for share in (0.1, 0.9)),
+    ]
 
 
 def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() -> None:
@@ -74,36 +61,21 @@ def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() 
         y = (2.0 + x[:, 0]) * noise + 0.5 * a
         domain = Domain(1.5, 20.0, outcome_center=20.0, ranges=[(-1, 1)] * 2)
         release = PrivateEffect(domain, Budget(20.0), estimand="att", seed=1).fit(x, a, y).release_
-        told.append(
-            (
-                release.skewed > 0.0,
-                "is not counted" in " ".join(sentences(release, "warns")),
-            )
-        )
+        told.append((release.skewed > 0.0, "is not counted" in " ".join(sentences(release, "warns"))))
         assert parsed(release.to_json(), EffectRelease).skewed == release.skewed
     assert told == [(True, True), (False, False)]
 
 
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
-    always = (
-        "not-covered",
-        "sign",
-        "larger",
-        "balanced",
-        "skewed",
-        "gains",
-        "remaining-bias",
-        "remaining-imbalance",
-    )
-    for caveat in CAVEATS:
-        held = {bool(caveat.when(one)) for one in releases if one.goal in caveat.goals}
-        assert True in held, caveat.code
-        assert False in held or caveat.code in always, caveat.code
+    held = [(one.code, {bool(one.when(r)) for r in releases if r.goal in one.goals}) for one in CAVEATS]
+    assert [code for code, some in held if True not in some] == []
+    always = {code for code, some in held if False not in some}
+    assert always == {"not-covered", "sign", "balanced", "skewed", "remaining-imbalance"}
 
 
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
-    (release,) = (one for one in releases if "unit" in (one.domain.get("codebook") or {}))
+    (release,) = (one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ()))
     assert "what u or v confounds where it is missing" in caveat.say(release)
     for eligible, told in (
         (["u >= -1", "v > 0"], False), (["v >= 0 and u >= -1"], False), (["u >= -1"], True),
@@ -121,7 +93,7 @@ def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
         codes = [caveat.code for caveat in caveats_of(release)]
         assert len(set(codes)) == len(codes)
         assert json.loads(release.to_json())["caveats"] == codes
-        shown, page = " ".join(release.summary(10_000).split()), release_page(release)
+        shown, page = " ".join(release.summary(10_000).split()), unescape(release_page(release))
         for sentence in sentences(release, "warns", "notes", "assumes", "excludes"):
             assert (shown.count(sentence), page.count(sentence)) == (1, 1), sentence
         for sentence in sentences(release, "warns"):  # stands first
@@ -129,8 +101,9 @@ def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
 
 
 @pytest.mark.parametrize("forge", [lambda codes: [], lambda codes: codes[1:], lambda codes: [*codes, "x"]])
-def test_forged_codes_are_refuted(releases, forge) -> None:
-    for release in (releases[1], releases[5], releases[6]):  # of an effect, a rule and weights
+def test_forged_codes_are_refuted(forge) -> None:
+    for name in ("average effect", "rule", "balancing"):
+        release = release_of(name)
         tree = json.loads(release.to_json())
         with pytest.raises(DeclarationError, match="caveats does not follow"):
             type(release).from_json(json.dumps(tree | {"caveats": forge(tree["caveats"])}))

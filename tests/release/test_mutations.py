@@ -2,63 +2,17 @@
 
 import copy
 import json
-from dataclasses import replace
 from fnmatch import fnmatch
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Domain,
-    PrivateEffect,
-    PrivateRanges,
-    PrivateRule,
-    PrivateTwoStageERM,
-    Within,
-)
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights
+from tests.every_release import RELEASES, WIDE, release_of
 
-DOMAIN = Domain(covariate_bound=1.5, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-0.8, 0.8)})
-RISKS = replace(DOMAIN, outcome_bound=0.5, outcome_center=0.5)
-SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.5)))
-PURE, MORE, APPROXIMATE = Budget(1.0), Budget(9.0), Budget(1.0, 1e-5)
-RANGES = PrivateRanges(ranges={"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)})
-
-MODELS = {
-    "trial": PrivateEffect(DOMAIN, PURE, seed=1, settings={"propensity": 0.5}),
-    "cells": PrivateEffect(DOMAIN, MORE, seed=1, settings={"cells": {"u": [0.0], "v": []}}),
-    "rule and value": PrivateRule(DOMAIN, PURE, seed=1, settings={"propensity": 0.5, "value_share": 0.2}),
-    "balancing": PrivateTwoStageERM(DOMAIN, PURE, seed=1),
-    "average effect": PrivateEffect(DOMAIN, PURE, residual_scale=0.3, seed=1),
-    "Gaussian noise": PrivateEffect(DOMAIN, APPROXIMATE, noise="gaussian", seed=1),
-    "box noise": PrivateEffect(DOMAIN, PURE, noise="box", seed=1),
-    "arithmetic assumed": PrivateEffect(DOMAIN, PURE, arithmetic="assumed", effect_center=0.4, seed=1),
-    "among the treated": PrivateEffect(
-        DOMAIN, MORE, estimand="att", settings={"propensity": "logistic"}, seed=1
-    ),
-    "overlap": PrivateEffect(DOMAIN, MORE, estimand="overlap", seed=1),
-    "risks": PrivateEffect(RISKS, MORE, estimand="risks", seed=1),
-    "sampling weights": PrivateEffect(SURVEY, MORE, seed=1, settings={"propensity": "constant"}),
-    "private ranges": PrivateEffect(RANGES, Budget(60.0), seed=1),
-    "rule": PrivateRule(DOMAIN, MORE, expected=["confounding"], seed=1),
-    "rule, Gaussian noise": PrivateRule(
-        DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian", seed=1
-    ),
-    "private scheme": PrivateTwoStageERM(DOMAIN, PURE, "ipw_private", "itr_logistic", seed=1),
-    "chosen calibration": PrivateTwoStageERM(
-        DOMAIN, APPROXIMATE, "uniform", "arm_means", calibration="auto", arithmetic="assumed", seed=1
-    ),
-    "perturbed output": PrivateTwoStageERM(
-        DOMAIN, MORE, "uniform", "plug_in_ate", calibration="output", seed=1
-    ),
-}
 FAST = ("trial", "cells", "balancing")
+SLOW = [name for name, model in RELEASES.items() if model.domain is not WIDE]
 
 #: Noise was added to them: any number on its public grid may have been released. What follows is refuted,
 #: unless nothing does, as from the slope of a regression.
@@ -85,13 +39,6 @@ TELLING = {
     "rule and value": ("released.0", "theta.0", "settings.slope", "n_samples"),
     "balancing": ("theta.0", "domain.covariate_bound", "domain.outcome_bound"),
 }
-
-
-def drawn():
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.7, 0.7, (400, 2)), rng.integers(0, 2, 400)
-    y = X[:, 0] + 0.5 * a + 0.1 * rng.standard_normal(400)
-    return pd.DataFrame(X, columns=["u", "v"]).assign(wt=rng.uniform(0.5, 2.0, 400)), a, y
 
 
 def parts(tree, path=()):
@@ -139,15 +86,11 @@ def among(path, names):
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [*((one, 6) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in MODELS)],
+    [*((one, 6) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in SLOW)],
 )
 def test_every_change_is_refuted_by_name(name, step):
     """Of every ``step``-th entry, and of all that have to be refuted."""
-    X, a, y = drawn()
-    y = (y > 0.2).astype(float) if name == "risks" else y
-    X = X if name == "sampling weights" else X[["u", "v"]]
-    release = MODELS[name].fit(X, a, y).release_
-    assert verify(release).refuted == ()
+    release = release_of(name)
     telling, passed, unnamed = set(TELLING.get(name, ())), [], []
     plain, fields = json.loads(release.to_json()), json.dumps(release.to_dict(derived=False))
     for number, (path, tree) in enumerate(changes(plain)):

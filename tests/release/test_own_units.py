@@ -8,65 +8,54 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
+from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.regression import regression
 from dp2erm_cvx.release.rule import RuleRelease, effects
 
 RANGES = {"age": (20.0, 80.0), "dose": (-0.003, 0.001), "income": (0.0, 3e6)}
+LOW, HIGH = np.array(list(RANGES.values())).T
+DOMAIN = Domain(1.2, 2.0, ranges=RANGES)
+MODELS = {
+    "rule": PrivateRule(replace(DOMAIN, treatment_cost=0.5), Budget(2.0), outcome_scale=1.0, seed=1),
+    **{
+        name: PrivateTwoStageERM(replace(DOMAIN, intercept=one), Budget(2.0), "uniform", second, seed=1)
+        for name, second, one in (
+            ("all", "itr", 0.0),
+            ("constant", "itr_huber", 0.4),
+            ("chosen", itr(features=("income", "age"), features_bound=0.5), 0.4),
+            ("regression", "regression", 0.0),
+        )
+    },
+}
 
 
-def data(columns: int, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def data(n=60):
     rng = np.random.default_rng(0)
-    return rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n), rng.standard_normal(n)
+    return LOW + (HIGH - LOW) * rng.uniform(0, 1, (n, 3)), rng.integers(0, 2, n), rng.standard_normal(n)
 
 
 @pytest.fixture(scope="module")
-def rule() -> RuleRelease:
-    domain = Domain(1.2, 2.0, ranges=RANGES, treatment_cost=0.5)
-    return PrivateRule(domain, Budget(2.0), outcome_scale=1.0, seed=1).fit(*data(3)).release_
+def releases():
+    return {name: model.fit(*data()).release_ for name, model in MODELS.items()}
 
 
-@pytest.fixture(scope="module")
-def stages() -> dict[str, Release]:
-    result = {}
-    for name, second, intercept in (
-        ("all", "itr", 0.0),
-        ("constant", "itr_huber", 0.4),
-        ("chosen", itr(features=("income", "age"), features_bound=0.5), 0.4),
-        ("regression", regression(), 0.0),
-    ):
-        domain = Domain(1.2, 2.0, ranges=RANGES, intercept=intercept)
-        model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1)
-        result[name] = model.fit(*data(3)).release_
-    return result
-
-
-def inside(release: RuleRelease | Release, n: int, seed: int) -> np.ndarray:
+def inside(release, n, seed):
     """Raw records (n, 3) whose scaled norm is at most that of the domain and of the rule."""
-    rng, known = np.random.default_rng(seed), release.own_units
-    assert known is not None
+    rng = np.random.default_rng(seed)
     z = rng.standard_normal((n, 3))
-    z *= (known.norm * rng.random(n) ** (1 / 3) * (1 - 1e-9) / np.linalg.norm(z, axis=1))[:, None]
-    low, high = np.array(list(RANGES.values())).T
-    return (low + high) / 2 + (high - low) / 2 * np.clip(z, -1, 1)
+    z *= (release.own_units.norm * rng.random(n) ** (1 / 3) * (1 - 1e-9) / np.linalg.norm(z, axis=1))[:, None]
+    return (LOW + HIGH) / 2 + (HIGH - LOW) / 2 * np.clip(z, -1, 1)
 
 
 NUMBERS = st.floats(-1e3, 1e3).map(lambda value: round(value, 6))
 
 
 @settings(max_examples=60)
-@given(
-    st.sampled_from(["rule", "all", "constant", "chosen", "regression"]),
-    st.lists(NUMBERS, min_size=4, max_size=4),
-    st.integers(0, 10**6),
-)
-def test_decisions_inside_the_domain_are_the_same(rule, stages, kind, theta, seed) -> None:
-    release = rule if kind == "rule" else stages[kind]
-    release = replace(release, theta=tuple(theta[: len(release.theta)]))
+@given(st.sampled_from([*MODELS]), st.lists(NUMBERS, min_size=4, max_size=4), st.integers(0, 10**6))
+def test_decisions_inside_the_domain_are_the_same(releases, kind, theta, seed) -> None:
+    release = replace(releases[kind], theta=tuple(theta[: len(releases[kind].theta)]))
     known, X = release.own_units, inside(release, 50, seed)
-    assert known is not None
     expected = effects(release, X)
     result = known.at(X[:, [release.columns.index(name) for name in known.columns]])
     rounding = 1e-10 * (1.0 + abs(known.constant) + sum(map(abs, theta)))
@@ -78,14 +67,12 @@ def test_decisions_inside_the_domain_are_the_same(rule, stages, kind, theta, see
 @pytest.mark.parametrize(("bound", "reached"), [(1.8, False), (3.0, True)])
 def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(bound: float, reached: bool) -> None:
     """Records that the domain shrinks around its center were said to be within the norm of own units."""
-    domain = Domain(bound, 2.0, ranges=RANGES, center={"age": 26.0})
-    X, (low, high) = data(3, 4000)[0], np.array(list(RANGES.values())).T
-    X = low + (high - low) * X
-    release = PrivateRule(domain, Budget(50.0), seed=1).fit(X, *data(3, 4000)[1:]).release_
+    X, a, y = data(4000)
+    domain = replace(DOMAIN, covariate_bound=bound, center={"age": 26.0})
+    release = PrivateRule(domain, Budget(50.0), seed=1).fit(X, a, y).release_
     known = release.own_units
-    assert known is not None
     assert release.covariate_mean
-    z = np.linalg.norm((X - release.middles) / ((high - low) / 2), axis=1)
+    z = np.linalg.norm((X - release.middles) / ((HIGH - LOW) / 2), axis=1)
     inside = z <= known.norm * (1 - 1e-9)
     assert inside.all() if reached else 0.01 < inside.mean() < 1.0
     np.testing.assert_allclose(known.at(X[inside]), effects(release, X[inside]), rtol=0, atol=1e-12)
@@ -93,33 +80,28 @@ def test_a_center_lets_fewer_records_reach_the_rule_as_they_are(bound: float, re
 
 def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
     """It was paid for, and could be neither written nor shown."""
-    domain, table = Domain(0.5, 2.0, ranges=RANGES), data(3)
+    _, a, y = data()
+    domain, X = replace(DOMAIN, covariate_bound=0.5), np.random.default_rng(0).uniform(0, 1, (60, 3))
     model = PrivateRule(domain, Budget(0.1), settings={"mean_share": 0.3}, seed=1)
-    release = model.fit(*table).release_
+    release = model.fit(X, a, y).release_
     assert np.linalg.norm(release.covariate_mean) == pytest.approx(0.5)  # in the ball of all records
     assert release.own_units.norm < 1e-9
     assert RuleRelease.from_json(release.to_json()) == release
     assert release.summary()
 
 
-def test_the_chosen_features_are_shrunk_to_their_own_norm(stages) -> None:
-    known = stages["chosen"].own_units
-    assert known is not None
-    assert (known.columns, known.norm) == (("income", "age"), 0.5)
-
-
-def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
-    for release in (rule, *stages.values()):
+def test_the_json_states_what_follows_and_nothing_else(releases) -> None:
+    chosen = releases["chosen"].own_units  # shrunk to their own norm
+    assert (chosen.columns, chosen.norm) == (("income", "age"), 0.5)
+    for release in releases.values():
         plain = json.loads(release.to_json())
         assert plain["own_units"] == release.own_units.to_dict()
-        kind = type(release)
-        assert kind.from_json(json.dumps(plain)) == release
         # files of before it was stated
         before = replace(release, version="0.0.9")
         plain |= {"version": before.version, "own_units": None}
-        assert kind.from_json(json.dumps(plain)) == before
+        assert type(release).from_json(json.dumps(plain)) == before
         del plain["own_units"]
-        assert kind.from_json(json.dumps(plain)) == before
+        assert type(release).from_json(json.dumps(plain)) == before
 
 
 @pytest.mark.parametrize(
@@ -133,16 +115,16 @@ def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
         lambda own: [own],
     ],
 )
-def test_a_changed_number_is_refused(rule, change) -> None:
-    plain = json.loads(rule.to_json())
+def test_a_changed_number_is_refused(releases, change) -> None:
+    plain = json.loads(releases["rule"].to_json())
     with pytest.raises(DeclarationError, match="own_units does not follow"):
         RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
 
 
-def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:
-    plain = json.loads(stages["chosen"].to_json())
+def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(releases) -> None:
+    plain = json.loads(releases["chosen"].to_json())
     plain["declared"]["second"]["name"] = "somebody_elses_stage"
-    read = type(stages["chosen"]).from_json(json.dumps(plain))
+    read = type(releases["chosen"]).from_json(json.dumps(plain))
     assert not read.at_hand
     assert read.own_units is None
     assert "own_units" not in json.loads(read.to_json())

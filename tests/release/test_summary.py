@@ -1,70 +1,64 @@
-"""What a release shows: text, HTML and a data frame, all from the release alone."""
+"""What a release shows and recommends: text, HTML, a data frame and decisions, all from the release alone."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx import Domain, PrivateTwoStageERM, effects, recommend
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.effect import Nuisance, capped_share
 from dp2erm_cvx.release.verify import plan_of
 from dp2erm_cvx.steps.covariates import CovariateLaw
-
-DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
-
-
-def data(n=300):
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-1, 1, (n, 2)), rng.integers(0, 2, n)
-    return X, a, 1.0 + X[:, 0] + a + 0.3 * rng.standard_normal(n)
+from tests.every_release import RELEASES, WIDE, release_of, table_of
 
 
-@pytest.fixture(scope="module")
-def effect():
-    return PrivateEffect(DOMAIN, Budget(2.0), seed=1).fit(*data()).release_
-
-
-def test_the_sentence_and_the_warning_of_a_release_round_up(effect) -> None:
+def test_the_sentence_and_the_warning_of_a_release_round_up() -> None:
+    effect = release_of("average effect")
     own = replace(effect.guarantee, standing=Standing.PRIVATE, epsilon=11.0000004, delta=1.0000004e-2)
-    release = replace(effect, guarantee=own)
-    shown = " ".join(release.summary(200).split())
+    shown = " ".join(replace(effect, guarantee=own).summary(200).split())
     assert shown.count("11.0000004") >= 2
     assert shown.count("0.010000004") >= 3
 
 
-@pytest.mark.parametrize(
-    ("second", "more"),
-    [
-        ("arm_means", {}),
-        ("itr", {}),
-        ("plug_in_ate", {"calibration": "output"}),
-        ("arm_means", {"noise": "gaussian", "calibration": "renyi"}),
-        ("itr_huber", {}),
-    ],
-)
-def test_a_release_shows_what_its_plan_predicts(second, more):
-    budget = Budget(2.0, 1e-4 if "noise" in more else 0.0)
-    model = PrivateTwoStageERM(DOMAIN, budget, "uniform", second, seed=1, **more).fit(*data())
-    release = Release.from_json(model.release_.to_json())
+SCHEMES = [name for name, model in RELEASES.items() if isinstance(model, PrivateTwoStageERM)]
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMES if RELEASES[name].domain is not WIDE])
+def test_a_release_shows_what_its_plan_predicts(name):
+    release = release_of(name)
     text, frame = release.summary(), release.to_frame()
-    assert text == model.release_.summary()
     assert max(map(len, text.splitlines())) <= 100
-    for name in release.parameters:
-        assert name in text
+    assert all(parameter in text for parameter in release.parameters)
     assert list(frame["parameter"])[: len(release.theta)] == list(release.parameters)
     np.testing.assert_array_equal(frame["value"][: len(release.theta)], release.theta)
     assert set(frame["standing"]) == {release.standing.value}
-    if second == "itr_huber":
+    assert (len(frame) > len(release.theta)) == (release.parameters == ("mean_control", "mean_treated"))
+    if release.second_stage["name"] in ("itr_huber", "itr_logistic"):
         assert frame["noise_half_width"].isna().all()
         return
-    planned = planned_range(model.plan(300, 2))
-    np.testing.assert_allclose(
-        frame["noise_half_width"][: len(release.theta)].astype(float), planned.half_width, rtol=1e-9
-    )
+    planned = planned_range(RELEASES[name].plan(400, 2))
+    shown = frame["noise_half_width"][: len(release.theta)].astype(float)
+    np.testing.assert_allclose(shown, planned.half_width, rtol=1e-9)
     assert ("The noise dominates" in text) == planned.dominates
-    assert (len(frame) > len(release.theta)) == (second == "arm_means")
+
+
+def test_a_release_recommends_what_its_model_does():
+    X, release = table_of("decisions")[0], release_of("decisions")
+    assert np.array_equal(recommend(release, X), RELEASES["decisions"].predict(X))
+    # by name, whatever else stands in the frame and in whatever order
+    for other in (X.to_numpy(), X[["v", "u"]].assign(other="text")):
+        assert np.array_equal(effects(release, other), effects(release, X))
+    for error, message, call in (
+        (DataError, "shape", lambda: effects(release, X.to_numpy()[:, :1])),
+        (DataError, "row 2, column 'v'", lambda: recommend(release, [[0.1, 0.2], [0.1, np.nan]])),
+        (DataError, "'v'", lambda: recommend(release, X.drop(columns="v"))),
+        (DeclarationError, "release JSON", lambda: effects(replace(release, theta=release.theta[:1]), X)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_the_capped_share_is_that_of_covariates_as_they_are_known():
@@ -93,9 +87,10 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
     assert capped_share("ate", 10.0, 1.0, [], 40) == 0.0
 
 
-def test_domains_and_plans_are_tables_in_a_notebook(effect):
-    assert "ranges.&lt;u&gt;" in DOMAIN._repr_html_()
-    assert f"<tr><td>outcome_bound</td><td>{DOMAIN.outcome_bound}</td></tr>" in DOMAIN._repr_html_()
+def test_domains_and_plans_are_tables_in_a_notebook():
+    html, effect = Domain(1.5, 2.0, ranges={"<u>": (-1.0, 1.0)})._repr_html_(), release_of("average effect")
+    assert "ranges.&lt;u&gt;" in html
+    assert "<tr><td>outcome_bound</td><td>2.0</td></tr>" in html
     html = plan_of(effect)._repr_html_()
     assert html.startswith(f"<p><b>Planned for {effect.n_samples:,} records. No data were read")
     assert html.count("<tr>") == 1 + len(effect.steps)
