@@ -114,7 +114,8 @@ def run(version: str, word: str, quick: bool, workers: int) -> pd.DataFrame:
 def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of the page, by name: what the version before gave stands on the left of every pair."""
     now, before = (rows[rows.version == one].set_index(KEY) for one in ("now", "before"))
-    now = now[now.place >= 0].sort_values("place").join(before[["covers", "rmse", "half"]], rsuffix="_before")
+    before = before[["covers", "rmse", "half"]].add_suffix("_before")
+    now = now[now.place >= 0].sort_values("place").join(before)
     heads = {
         "covers before": now.covers_before.map("{:.2f}".format),
         "now": now.covers.map("{:.2f}".format),
