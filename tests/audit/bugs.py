@@ -1,12 +1,27 @@
-"""Bugs planted into the plans of complete releases."""
+"""Complete releases, and bugs planted into their plans."""
 
 import dataclasses
 
 import numpy as np
 
-from dp2erm_cvx import PrivateTwoStageERM
-from dp2erm_cvx.calibration import Perturbed
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit.density import log_density_ratio
+from dp2erm_cvx.audit.release_laws import audited_laws
+from dp2erm_cvx.problems.arm_means import plug_in_ate
+from dp2erm_cvx.program import WholeSpace
 from tests.plan.changed import changed
+
+DOMAIN, MEAN = Domain(1.0, 1.0), plug_in_ate(WholeSpace())
+
+
+def release(first="uniform", second="itr", epsilon=1.0, delta=0.0, cls=PrivateTwoStageERM, **settings):
+    return cls(settings.pop("domain", DOMAIN), Budget(epsilon, delta), first, second, **settings)
+
+
+def loss_at_zero(model, pair):
+    """The log ratio where every step releases 0."""
+    one, other = audited_laws(model, pair)[1]
+    return abs(log_density_ratio(one, other, one.place(np.zeros(len(one.units)))))
 
 
 def whole(self, counts, person, repeats=None):
@@ -21,25 +36,14 @@ def weaker(plan, name="theta", **factors):
     return changed(plan, name, calibration=dataclasses.replace(calibration, **fields))
 
 
-def weak(name="theta", **factors):
+def weak(**factors):
     """A class of estimators whose plans are weaker."""
 
     class Weak(PrivateTwoStageERM):
         def plan(self, n_samples, n_features):
-            return weaker(super().plan(n_samples, n_features), name, **factors)
+            return weaker(super().plan(n_samples, n_features), **factors)
 
     return Weak
 
 
 HalfTheNoise, HardlyAnyGamma = weak(scale=0.5), weak(gamma=1e-6)
-AThirdOfThePropensityNoise = weak("propensity", scale=1 / 3)
-HardlyAnyPropensityGamma = weak("propensity", gamma=1e-6)
-
-
-class BoundIgnored(PrivateTwoStageERM):
-    """Calibrates as if the weights were constants."""
-
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        fields = ("scale", "gamma")[: 1 + (plan.main.perturbed is Perturbed.OBJECTIVE)]
-        return weaker(plan, **dict.fromkeys(fields, 2 / plan.bound.V))

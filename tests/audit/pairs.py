@@ -14,7 +14,16 @@ def of_persons(count=1, number=8):
     return Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
 
 
-def neighbors(rng, n=12, k=2, flip=True):
+def changed_record(first, second, rest=(0.0, 0, 0.0), n=8):
+    """Datasets of one covariate whose first record (x, a, y) is the one or the other, beside n - 1 others."""
+    pair = []
+    for record in (first, second):
+        x, a, y = (np.append(own, np.broadcast_to(one, n - 1)) for own, one in zip(record, rest, strict=True))
+        pair.append((x[:, None].astype(float), a.astype(int), y.astype(float)))
+    return tuple(pair)
+
+
+def neighbors(rng, n=12, k=2):
     """Raw datasets (X, a, y) of n records that differ in the first; covariates and outcomes at their ends."""
     centers = rng.normal(size=(2, k))
     centers /= np.linalg.norm(centers, axis=1)[:, None]
@@ -22,15 +31,10 @@ def neighbors(rng, n=12, k=2, flip=True):
     X = centers[(rng.random(n) < rng.uniform()).astype(int)] * rng.choice([-1.0, 1.0], size=(n, 1))
     a = (rng.random(n) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(int)
     y = np.where(a == 1, *rng.choice([-1.0, 1.0], size=2))
-    return replaced(X, a, y, rng, centers[0], flip)
-
-
-def replaced(X, a, y, rng, u, flip):
-    X, a, y = X.copy(), a.copy(), y.copy()
     other = X.copy(), a.copy(), y.copy()
-    X[0], other[0][0] = u, -u
+    X[0], other[0][0] = centers[0], -centers[0]
     a[0] = rng.integers(2)
-    other[1][0] = 1 - a[0] if flip else a[0]
+    other[1][0] = 1 - a[0]
     y[0], other[2][0] = rng.choice([-1.0, 1.0], size=2)
     return (X, a, y), other
 
@@ -63,3 +67,10 @@ def lone(rng, n=12, k=2):
     other = X.copy(), a.copy(), y.copy()
     a[0] = 1 - arm
     return (X, a, y), other
+
+
+KINDS = (neighbors, aligned, lone, heavy)
+
+
+def drawn(kind, n=12, k=2, seed=0):
+    return kind(np.random.default_rng(seed), n, k)

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import Attack, Declared
 from dp2erm_cvx.audit.events import CountBound, lower, lowest_bits, of_exception, upper
 from dp2erm_cvx.audit.runs import audit_runs
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.arm_means import plug_in_ate
-from dp2erm_cvx.program import WholeSpace
-from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import aligned, lone
 from tests.audit.plant import plant, used_twice
 
@@ -282,14 +279,13 @@ def thetas(model):
     return partial(seeded, model)
 
 
-def release(second, epsilon, cls=PrivateTwoStageERM, arithmetic="assumed", **settings):
-    return cls(Domain(1.0, 1.0), Budget(epsilon), "uniform", second, arithmetic=arithmetic, **settings)
-
-
-MEAN = plug_in_ate(WholeSpace())
 RELEASES = {
-    "half the noise, output": (release(MEAN, 2.0, calibration="output"), HalfTheNoise, aligned),
-    "hardly any gamma, arm means": (release("arm_means", 1.0), HardlyAnyGamma, lone),
+    "half the noise, output": (
+        release(second=MEAN, epsilon=2.0, calibration="output", arithmetic="assumed"),
+        HalfTheNoise,
+        aligned,
+    ),
+    "hardly any gamma, arm means": (release(second="arm_means", arithmetic="assumed"), HardlyAnyGamma, lone),
 }
 
 
@@ -322,7 +318,7 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
     pair = (X, a, y), (X, a, np.array([-1.0, 1.0, -1.0, -1.0]))
 
     def result(arithmetic, mechanism, **attack):
-        model = release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")
+        model = release(second=MEAN, arithmetic=arithmetic, calibration="output")
         return audit_runs(mechanism(model), *pair, Declared(1.0), attack=Attack(**attack))
 
     assumed = result("assumed", thetas, runs=300, takes_rng=True, seed=0)
@@ -346,7 +342,7 @@ def both(model):
 
 def test_noise_that_two_releases_share_is_caught(monkeypatch):
     """The difference of the two releases is then known exactly."""
-    model = release(MEAN, 0.25, calibration="output")
+    model = release(second=MEAN, epsilon=0.25, calibration="output", arithmetic="assumed")
     pair = aligned(np.random.default_rng(0), 4, 1)
 
     def result():

@@ -1,32 +1,293 @@
-"""Bugs planted into the calibration of complete releases: the density audit catches them."""
+"""Bugs planted into complete releases: the density audit catches each, and nothing without it."""
 
 import dataclasses
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.calibration import Perturbed
+from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.problems.arm_means import plug_in_ate
+from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.known_weights import RandomizedTrial
-from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
-from tests.audit.bugs import (
-    AThirdOfThePropensityNoise,
-    BoundIgnored,
-    HalfTheNoise,
-    HardlyAnyGamma,
-    HardlyAnyPropensityGamma,
+from dp2erm_cvx.problems.overlap import overlap_private
+from dp2erm_cvx.problems.regression import saturating_regression
+from dp2erm_cvx.program import ClosedFormWeights, second_stage
+from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.steps.record_map import RuleRows
+from dp2erm_cvx.steps.score import AverageScore
+from dp2erm_cvx.suprema import Saturation
+from tests.audit.bugs import MEAN, loss_at_zero, release, weaker
+from tests.audit.density.released import LEAVING, MOVED, OPPOSED, SAMPLED, effect, rule, weighted, weights
+from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone
+from tests.helpers import BOUNDED_INFLUENCE
+from tests.plan.changed import changed
+
+
+def bound_ignored(plan):
+    """Calibrated as if the weights were constants."""
+    names = ("scale", "gamma")[: 1 + (plan.main.perturbed is Perturbed.OBJECTIVE)]
+    return weaker(plan, **dict.fromkeys(names, 2 / plan.bound.V))
+
+
+class ThirdOfTheDiameter(overlap_private):
+    name, _made = "third_of_the_diameter", True
+
+    def gradient_diameter(self, domain):
+        return super().gradient_diameter(domain) / 3
+
+
+class LinearTermForgotten(tilting_private):
+    """Of exp(-<b, lam>) alone, at 0: the linear term and the ball are left out."""
+
+    name, _made = "linear_term_forgotten", True
+
+    def gradient_diameter(self, domain):
+        return self.row_bound(domain)
+
+
+class WeightsTakenForConstants(overlap_private):
+    name, _made = "weights_taken_for_constants", True
+
+    def bound(self, universe):
+        return stability.fixed_up_to_scale(universe.n_samples, 1.0, "planted")
+
+
+@second_stage(slope="outcome_bound / 2")
+def huber_regression(theta, records, slope):
+    """A Huber loss, whose curvature is as large where its slope is full."""
+    return cp.Problem(cp.Minimize(cp.sum(cp.huber(records.x @ theta - records.y, slope))))
+
+
+@dataclass(frozen=True)
+class TakenForSaturating(huber_regression):
+    """It states what a loss of bounded influence has."""
+
+    name, _made = "taken_for_saturating", True
+
+    def loss_constants(self, universe):
+        curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
+        wrong = Saturation(curve, self.row_norm(universe.domain))
+        return replace(super().loss_constants(universe), saturation=wrong)
+
+
+def narrow_box(plan):
+    """A box of half the width of the covariate, at the scale that would do for it."""
+    box = plan.main.calibration.box
+    return changed(plan, calibration=replace(plan.main.calibration, box=tuple(width / 2 for width in box)))
+
+
+class Unclipped(AverageScore):
+    """Its noise is that of a clipped score, and nothing clips it in the end."""
+
+    def residuals(self, records, m):
+        return cleaned(records.y - m, self.residual_bound)
+
+    def means(self, records, released):
+        parts = self.parts(records, released)
+        return np.where(parts.treated, parts.m_1, parts.m_0)
+
+    def exact_sums(self, records, released):
+        noise = self.calibration
+        r, e = self.residuals(records, self.means(records, released)), self.parts(records, released).e
+        k = np.rint(np.where(records.a == 1, r / e, -r / (1 - e)) / noise.step).astype(int)
+        return 2 * noise.largest * int(k.sum()), int(np.sum(k**2))
+
+
+class ClipBeforeSubtraction(Unclipped):
+    """What nothing bounds, m, is taken off the clipped outcome."""
+
+    def means(self, records, released):
+        return self.nuisances.outcome(records.covariates, records.a, released)
+
+    def residuals(self, records, m):
+        return cleaned(records.y, self.residual_bound) - m
+
+
+class StandardizedByTheData(Unclipped):
+    def residuals(self, records, m):
+        return 0.5 * (records.y - m) / max(float(np.std(records.y)), 1e-6)
+
+
+class FactorWithoutCap(Unclipped):
+    def capped(self, propensity):
+        return propensity
+
+
+class SecondMomentAtHalfItsScale(AverageScore):
+    def exact_sums(self, records, released):
+        first, second = super().exact_sums(records, released)
+        return first, 2 * second
+
+
+class DividedByTheArm(saturating_regression):
+    """Its losses are summed over the number of treated records, in place of n."""
+
+    _made = True
+
+    def instance(self, records, weights, *, gamma, noise=None):
+        heavier = weights * (len(weights) / max(int(records.a.sum()), 1))
+        return super().instance(records, heavier, gamma=gamma, noise=noise)
+
+
+class Normalized(RuleRows):
+    """Its factors are divided by their mean."""
+
+    def factors(self, records, released):
+        result = super().factors(records, released)
+        return len(result) * result / max(result.sum(), 1e-300)
+
+
+class Uncapped(RuleRows):
+    """Inverse propensities of up to F where noise and gamma are those of factors of at most 1."""
+
+    def factors(self, records, released):
+        return self.balance.cap * super().factors(records, released)
+
+
+class CenteredByTheData(RuleRows):
+    """The mean of all outcomes is taken off, which moves every record with one."""
+
+    def records(self, records, released):
+        y = np.clip(records.y - records.y.mean(), -1.0, 1.0)
+        return super().records(dataclasses.replace(records, y=y), released)
+
+
+def as_a(kind, one):
+    return kind(**{field.name: getattr(one, field.name) for field in fields(one)})
+
+
+def scored_by(kind):
+    return lambda plan: replace(plan, steps=(*plan.steps[:-1], as_a(kind, plan.main)))
+
+
+def mapped_by(kind):
+    return lambda plan: changed(plan, "rule", map=as_a(kind, plan.main.regression))
+
+
+def center_of_one_arm(plan):
+    return changed(plan, "center", program=as_a(DividedByTheArm, plan.step("center").program))
+
+
+def refit_for_free(plan):
+    """Either fit takes the noise of a release that is all there is."""
+    own = effect((0.9, 0.05)).plan(8, 1).step("center").calibration
+    return changed(changed(plan, "center", calibration=own), "refit", calibration=own)
+
+
+def first_as(kind):
+    return lambda plan: release(as_a(kind, plan.study.first), MEAN).plan(plan.study.universe.n_samples, 2)
+
+
+half = partial(weaker, scale=0.5)
+third_of_gamma = partial(weaker, gamma=1 / 3)
+TRIAL = RandomizedTrial(0.1)
+LOGISTIC, MOSTLY_FIRST, FLAT = (
+    ipw_private(share=share, ridge=ridge, trim=2.5)
+    for share, ridge in ((0.3, 0.05), (0.8, 0.05), (0.8, 1e-6))
 )
-from tests.audit.density.test_density import release
-from tests.audit.pairs import aligned, heavy, lone
+OVERLAP, LITTLE = (overlap_private(share=share, ridge=0.05, radius=2.0) for share in (0.9, 0.1))
+TILTING = tilting_private(share=0.9, ridge=0.05, radius=0.8, constant=0.5)
+SATURATING = release(second=saturating_regression(slope=0.1))
+BOXED = release(
+    second=saturating_regression(slope=0.1),
+    domain=Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0),
+    noise="box",
+    arithmetic="assumed",
+)
+#: One treated record among controls, its effect reversed.
+ALONE = changed_record((0, 1, 1), (0, 1, -1), (0, 0, 1), n=12)
+#: All margins are 0 but that of the changed record, on one side.
+OF_ONE, STRAIGHT = changed_record((1, 0, 1), (0, 0, 1), (0, 0, 1), n=4), drawn(heavy, 4, 1)
+#: The same on both sides, with a flip.
+OPPOSITE = tuple((np.pad(X, ((0, 0), (0, 1))), a, y) for X, a, y in changed_record((1, 0, 0), (1, 1, 0), n=5))
+BENT = changed_record((1, 0, 0), (1, 0, 1), n=6)
 
-N = 12
-MEAN = plug_in_ate(WholeSpace())
+#: What is released, what is planted into its plan, and the neighbors that show it.
+PLANTED = {
+    "half the noise, itr": (release(), half, drawn(aligned)),
+    "half the noise, plug-in": (release(second="plug_in_ate"), half, drawn(aligned)),
+    "half the noise, arm means": (release(second="arm_means"), half, drawn(lone)),
+    "hardly any gamma": (release(second="arm_means"), partial(weaker, gamma=1e-6), drawn(lone)),
+    "bound ignored": (release(TRIAL, "plug_in_ate"), bound_ignored, ALONE),
+    "output, half the noise": (release(second=MEAN, calibration="output"), half, drawn(aligned)),
+    "output, bound ignored": (release(TRIAL, MEAN, calibration="output"), bound_ignored, ALONE),
+    "composed, half the noise": (release(LOGISTIC, MEAN), half, STRAIGHT),
+    "composed, bound ignored": (release(LOGISTIC, MEAN), bound_ignored, STRAIGHT),
+    "composed, output, half the noise": (release(LOGISTIC, MEAN, calibration="output"), half, STRAIGHT),
+    "a third of the propensity noise": (
+        release(MOSTLY_FIRST, MEAN),
+        partial(weaker, name="propensity", scale=1 / 3),
+        STRAIGHT,
+    ),
+    "hardly any propensity gamma": (
+        release(replace(MOSTLY_FIRST, ridge=1e-6), MEAN),
+        partial(weaker, name="propensity", gamma=1e-6),
+        OF_ONE,
+    ),
+    "a third of the diameter": (
+        release(OVERLAP, MEAN),
+        release(as_a(ThirdOfTheDiameter, OVERLAP), MEAN),
+        OPPOSITE,
+    ),
+    "the linear term forgotten": (
+        release(TILTING, MEAN),
+        release(as_a(LinearTermForgotten, TILTING), MEAN),
+        OPPOSITE,
+    ),
+    "weights taken for constants": (
+        release(LITTLE, MEAN),
+        first_as(WeightsTakenForConstants),
+        drawn(heavy, 5, 2, seed=8),
+    ),
+    "a third of gamma": (SATURATING, third_of_gamma, BENT),
+    "a curvature that stays": (
+        release(second=huber_regression(slope=0.4)),
+        release(second=TakenForSaturating(slope=0.4)),
+        changed_record((1, 0, 0.9), (1, 0, -1), n=6),
+    ),
+    "box, a third of gamma": (BOXED, third_of_gamma, BENT),
+    "a narrow box": (BOXED, narrow_box, changed_record((1, 0, 1), (1, 0, -1), n=6)),
+    "clip before subtraction": (effect(), scored_by(ClipBeforeSubtraction), MOVED),
+    "standardized by the data": (effect(), scored_by(StandardizedByTheData), MOVED),
+    "second moment": (
+        effect((0.01, 0.01)),
+        scored_by(SecondMomentAtHalfItsScale),
+        changed_record((1, 1, 1), (1, 0, 0.5)),
+    ),
+    "factor without cap": (effect(), scored_by(FactorWithoutCap), MOVED),
+    "center of one arm": (effect(), center_of_one_arm, MOVED),
+    "refit for free": (effect((0.9, 0.05), first_fit=0.5, propensity=0.5), refit_for_free, MOVED),
+    "normalized factors": (rule(0.05, 0.05), mapped_by(Normalized), LEAVING),
+    "inverse without its cap": (rule(0.05, 0.05, "inverse"), mapped_by(Uncapped), OPPOSED),
+    "centered by the data": (rule(), mapped_by(CenteredByTheData), OPPOSED),
+    "rule, a third of gamma": (
+        rule(None, 0.05),
+        partial(weaker, name="rule", gamma=1 / 3),
+        changed_record((1, 1, 0), (1, 1, 1), (1, 1, 1)),
+    ),
+}
 
 
-@dataclasses.dataclass(frozen=True)
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_bugs_are_caught_and_nothing_without_them(name):
+    model, planted, pair = PLANTED[name]
+    plan = model.plan(len(pair[0][1]), pair[0][0].shape[1])
+    wrong = planted(plan) if callable(planted) else planted
+    result, kept = (audit_density(one, *pair, starts=1) for one in (wrong, plan))
+    assert result.exceeds
+    # a release of theta alone shows it in theta itself
+    assert len(plan.steps) > 1 or result.theta_exceeds
+    assert 0 < kept.loss <= kept.epsilon <= 1.0
+
+
+@dataclass(frozen=True)
 class ArmNormalized(ClosedFormWeights):
     """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
 
@@ -46,108 +307,36 @@ class ArmNormalized(ClosedFormWeights):
         return StabilityBound(V, self.theorem, (), frozenset(Neighboring), V / 2)
 
 
-def alone_and_heavy(rng, n=N, k=2):
-    """One treated record among controls, its effect reversed."""
-    X, a, y = rng.uniform(-0.5, 0.5, (n, k)), np.zeros(n, dtype=int), np.full(n, 1.0)
-    a[0] = 1
-    other = X.copy(), a.copy(), y.copy()
-    y[0], other[2][0] = 1.0, -1.0
-    return (X, a, y), other
-
-
-def balanced(rng, n=N, k=2, flip=True):
+@pytest.mark.parametrize("settings", [{}, {"second": MEAN, "calibration": "output"}], ids=["", "output"])
+def test_a_bound_that_forgets_flips_holds_where_none_is_made(settings):
     """Arms of 6 and 6 become 5 and 7; outcomes as bad as possible."""
-    X, a = rng.uniform(-0.5, 0.5, (n, k)), np.arange(n) % 2
-    a[0] = 1
-    a[1] = 0
-    y = np.full(n, float(rng.choice([-1.0, 1.0])))
-    other = X.copy(), a.copy(), y.copy()
-    a = a.copy()
-    if flip:
-        other[1][0] = 0
-    y[0], other[2][0] = -y[1], -y[1]
-    return (X, a, y), other
+    model = release(ArmNormalized(), **{"second": "plug_in_ate", **settings})
+    for second, caught in (((0, 0, -1), True), ((0, 1, 1), False)):
+        pair = changed_record((0, 1, -1), second, (0, np.arange(11) % 2, 1), n=12)
+        result = audit_density(model, *pair, starts=1)
+        assert result.exceeds == result.theta_exceeds == caught
+        assert result.loss > 0.3
 
 
-def alone_in_margin(rng, n=N, k=1):
-    """All margins are 0 but that of the changed record on one side: the Hessian is its own."""
-    X, a, y = np.zeros((n, k)), rng.integers(2, size=n), np.full(n, float(rng.choice([-1.0, 1.0])))
-    other = X.copy(), a.copy(), y.copy()
-    X[0, 0] = 1.0
-    return (X, a, y), other
-
-
-def narrow(kind):
-    return lambda rng, **settings: kind(rng, 4, 1, **settings)
-
-
-LOGISTIC = ipw_private(share=0.3, ridge=0.05, trim=2.5)
-MOSTLY_FIRST = ipw_private(share=0.8, ridge=0.05, trim=2.5)
-FLAT = ipw_private(share=0.8, ridge=1e-6, trim=2.5)
-
-BUGS = {
-    "half the noise, itr": (release(cls=HalfTheNoise), aligned),
-    "half the noise, plug-in": (release(second="plug_in_ate", cls=HalfTheNoise), aligned),
-    "half the noise, arm means": (release(second="arm_means", cls=HalfTheNoise), lone),
-    "hardly any gamma": (release(second="arm_means", cls=HardlyAnyGamma), lone),
-    "bound ignored": (release(RandomizedTrial(0.1), "plug_in_ate", cls=BoundIgnored), alone_and_heavy),
-    "flip forgotten": (release(ArmNormalized(), "plug_in_ate"), balanced),
-    "output, half the noise": (release(second=MEAN, calibration="output", cls=HalfTheNoise), aligned),
-    "output, bound ignored": (
-        release(RandomizedTrial(0.1), MEAN, calibration="output", cls=BoundIgnored),
-        alone_and_heavy,
-    ),
-    "output, flip forgotten": (release(ArmNormalized(), MEAN, calibration="output"), balanced),
-}
-COMPOSED = {
-    "half the noise": (release(LOGISTIC, MEAN, cls=HalfTheNoise), narrow(heavy)),
-    "bound ignored": (release(LOGISTIC, MEAN, cls=BoundIgnored), narrow(heavy)),
-    "a third of the propensity noise": (
-        release(MOSTLY_FIRST, MEAN, cls=AThirdOfThePropensityNoise),
-        narrow(heavy),
-    ),
-    "hardly any propensity gamma": (
-        release(FLAT, MEAN, cls=HardlyAnyPropensityGamma),
-        narrow(alone_in_margin),
-    ),
-    "output, half the noise": (
-        release(LOGISTIC, MEAN, calibration="output", cls=HalfTheNoise),
-        narrow(heavy),
-    ),
-}
-
-
-def audits(bug, seeds):
-    model, kind = bug
-    return [audit_density(model, *kind(np.random.default_rng(seed)), seed=seed, starts=1) for seed in seeds]
-
-
-@pytest.mark.parametrize(("seeds", "missed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("bug", BUGS)
-def test_planted_bugs_are_caught(bug, seeds, missed):
-    result = audits(BUGS[bug], range(seeds))
-    assert sum(not audit.exceeds for audit in result) <= missed
-    # these bugs show in theta itself
-    assert sum(not audit.theta_exceeds for audit in result) <= missed
-
-
-@pytest.mark.parametrize("bug", COMPOSED)
-def test_planted_bugs_are_caught_after_a_private_first_stage_and_nothing_without_them(bug):
-    model, kind = COMPOSED[bug]
-    assert all(audit.exceeds for audit in audits(COMPOSED[bug], range(1)))
-    sound = PrivateTwoStageERM(**model.get_params(deep=False))
-    result = audit_density(sound, *kind(np.random.default_rng(0)), starts=1)
-    assert 0 < result.loss <= result.epsilon
-
-
-def test_the_bound_without_flips_holds_without_flips():
-    model, kind = BUGS["flip forgotten"]
-    result = audit_density(model, *kind(np.random.default_rng(0), flip=False))
-    assert not result.exceeds
-
-
-def test_half_the_gaussian_noise_is_caught():
-    model = release("uniform", "plug_in_ate", Budget(1.0, 0.05), cls=HalfTheNoise, noise="gaussian")
-    result = audit_density(model, *aligned(np.random.default_rng(0)), seed=0, draws=600)
-    assert result.exceeds
-    assert "EXCEEDED" in result._repr_html_()
+@pytest.mark.parametrize(
+    ("planted", "pair"),
+    [
+        (lambda own, weights: weights / own.largest, weighted(OPPOSED, weights(15), weights(15))),
+        # a mean weight of 1, which every record moves: neighbors that differ in a weight alone
+        (
+            lambda own, weights: len(weights) * weights / weights.sum(),
+            weighted(
+                changed_record((1, 1, 1), (1, 1, 1), (1, 1, np.resize([-1, 1], 7))),
+                weights(0, 0.01),
+                weights(5, 0.01),
+            ),
+        ),
+    ],
+    ids=["not clipped", "normalized"],
+)
+def test_planted_errors_of_sampling_weights_are_caught(planted, pair, monkeypatch):
+    plan = rule(domain=SAMPLED).plan(8, 1)
+    assert loss_at_zero(plan, pair) <= 1.0
+    monkeypatch.setattr(SamplingWeights, "of", lambda own, cells: np.asarray(cells, dtype=float))
+    monkeypatch.setattr(SamplingWeights, "factors", planted)
+    assert loss_at_zero(plan, pair) > 2.0

@@ -5,22 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Finding, SearchPlan, replay, search_density
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair
 from dp2erm_cvx.audit.search import Gain, explore
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.problems.arm_means import plug_in_ate
-from dp2erm_cvx.program import WholeSpace
-from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import of_persons
 
-MEAN = plug_in_ate(WholeSpace())
-
-
-def release(second=MEAN, cls=PrivateTwoStageERM, first="uniform", calibration="output", **settings):
-    return cls(Domain(1.0, 1.0), Budget(1.0), first, second, calibration=calibration, **settings)
+OUTPUT = {"second": MEAN, "calibration": "output"}
 
 
 @pytest.mark.parametrize("relation", list(Neighboring))
@@ -60,26 +54,24 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
 
 
 @pytest.mark.parametrize(
-    ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
+    "settings", [OUTPUT | {"cls": HalfTheNoise}, {"second": "arm_means", "cls": HardlyAnyGamma}]
 )
-def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
-    result = search_density(
-        release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1
-    )
+def test_a_planted_bug_is_found_without_a_hint(settings):
+    result = search_density(release(**settings), 4, 1, search=SearchPlan(2), starts=1)
     assert result.exceeds
     assert "EXCEEDED" in str(result)
 
 
 def test_a_saved_pair_is_replayed(tmp_path):
-    result = search_density(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
+    result = search_density(release(**OUTPUT, cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
     result.save(tmp_path / "worst")
-    again = replay(tmp_path / "worst", release(cls=HalfTheNoise))
+    again = replay(tmp_path / "worst", release(**OUTPUT, cls=HalfTheNoise))
     assert again == result.audit
     assert Finding.load(tmp_path / "worst").facts["audit"]["loss"] == again.loss
     # another solver of the same model, and the same pair without the bug
-    other = replay(tmp_path / "worst.json", release(cls=HalfTheNoise, solver="clarabel"))
+    other = replay(tmp_path / "worst.json", release(**OUTPUT, cls=HalfTheNoise, solver="clarabel"))
     assert other.exceeds
-    assert not replay(tmp_path / "worst", release()).exceeds
+    assert not replay(tmp_path / "worst", release(**OUTPUT)).exceeds
     assert json.loads((tmp_path / "worst.json").read_text())["private"] is False
 
 
