@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -37,17 +37,12 @@ _ENDLESS = ("--radius", "--trim", "--seconds")
 _NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")
 #: What no text option takes, whatever it is.
 _TEXTS = {
-    "--relation": ("add-remove", "", "7"),
-    "--noise": ("laplace", "", "GAMMA "),
-    "--arithmetic": ("exact", ""),
-    "--solver": ("gurobi", ""),
-    "--calibration": ("best",),
+    "--relation": ("add-remove", "", "7"), "--noise": ("laplace", "", "GAMMA "),
+    "--arithmetic": ("exact", ""), "--solver": ("gurobi", ""), "--calibration": ("best",),
     "--estimand": ("late", "", "ATE "),
-    "--prognostic": ("nobody", ",", "x1,x1"),
-    "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
+    "--prognostic": ("nobody", ",", "x1,x1"), "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
-    "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
-    "--expected": ("rain", ""),
+    "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"), "--expected": ("rain", ""),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
     "--second-set": (
@@ -55,45 +50,25 @@ _TEXTS = {
         *(f"theta_set={text}" for text in ("ball:1", "l1:", "l1:-1", "box:many", "l1:1:2")),
         *(f"features={text}" for text in ("nobody", ",", "x1,x1")),
     ),
-    "--arm-mass": ("half", "0"),
-    "--range": ("x1", "x1=1:0", "x1=nan:1", "=0:1", "x1=0:inf", "x1=0:1:2"),
-    "--treatment": ("nobody", "", "y"),
-    "--outcome": ("nobody", "", "a"),
-    "--covariates": ("nobody", ",", "x1,x1", "a,y"),
-    "--separator": ("", ";;", '"', "\n"),
-    "--encoding": ("nobody", "", "base64"),
-    "--decimal": (";", "", "point"),
-    "--n": ("0", "-5", "1.5", "nan", "1e400", "many"),
-    "--composition": ("sum", "renyi"),
-    "--kind": ("cubic", ""),
-    "--cell": ("nobody=1", "x"),
-    "--variant": ("nobody",),
-    "--declare-delta": ("1", "-1"),
-    "--delta": ("1", "-0.1"),
-    "--goal": ("gain", ""),
-    "--confounding": ("huge", "-1"),
-    "--collinearity": ("0", "2", "none"),
-    "--heterogeneity": ("much", "-0.1", "nan", "1e200"),
-    "--treated": ("0", "1", "2"),
-    "--drivers": ("nobody", ","),
-    "--seed": ("-1", "1.5"),
+    "--arm-mass": ("half", "0"), "--range": ("x1", "x1=1:0", "x1=nan:1", "=0:1", "x1=0:inf", "x1=0:1:2"),
+    "--treatment": ("nobody", "", "y"), "--outcome": ("nobody", "", "a"),
+    "--covariates": ("nobody", ",", "x1,x1", "a,y"), "--separator": ("", ";;", '"', "\n"),
+    "--encoding": ("nobody", "", "base64"), "--decimal": (";", "", "point"),
+    "--n": ("0", "-5", "1.5", "nan", "1e400", "many"), "--composition": ("sum", "renyi"),
+    "--kind": ("cubic", ""), "--cell": ("nobody=1", "x"), "--variant": ("nobody",),
+    "--declare-delta": ("1", "-1"), "--delta": ("1", "-0.1"), "--goal": ("gain", ""),
+    "--confounding": ("huge", "-1"), "--collinearity": ("0", "2", "none"),
+    "--heterogeneity": ("much", "-0.1", "nan", "1e200"), "--treated": ("0", "1", "2"),
+    "--drivers": ("nobody", ","), "--seed": ("-1", "1.5"), "--level": ("0", "1", "95"),
     "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
-    "--level": ("0", "1", "95"),
 }  # fmt: skip
 #: Files that a command reads or writes, and what else may stand in their place.
-_READ = {
-    "--domain": ".toml",
-    "study": ".toml",
-    "data": ".csv",
-    "release": ".json",
-    "file": ".db",
-    "program": ".py",
-}
+_READ = {"--domain": ".toml", "study": ".toml", "data": ".csv", "release": ".json", "file": ".db"}
+_READ |= {"program": ".py"}
 _WRITTEN = ("--output", "--love-plot", "--plot", "--draft")
 
 
-@dataclass(frozen=True)
-class Bad:
+class Bad(NamedTuple):
     """A bad command line, the file that is put into the folder before, and a part of what is told."""
 
     words: tuple[str, ...]
@@ -101,31 +76,16 @@ class Bad:
     content: bytes = b""
     told: str = ""
 
-    def __str__(self) -> str:
-        return " ".join(self.words)[:400] + (f" [{self.content[:40]!r}]" if self.name else "")
 
-
-def good(command: str) -> list[str]:
-    return [command, *GOOD[command].split()]
-
-
-def put(command: str, option: str, value: str) -> list[str]:
-    """The good line with one option put in, or with its value replaced."""
-    words = good(command)
-    if option in words:
-        words[words.index(option) + 1] = value
-        return words
-    return [*words, option, value]
-
-
-def at(command: str, argument: str, value: str) -> list[str]:
-    """The good line with one argument replaced, or put in."""
-    words = good(command)
-    place = [p.name for p in main.commands[command].params if isinstance(p, click.Argument)].index(argument)
-    if len(words) > place + 1 and not words[place + 1].startswith("--"):
-        words[place + 1] = value
-        return words
-    return [*words, value]
+def put(command: str, name: str, value: str) -> tuple[str, ...]:
+    """The good line with another value of an option, the last of which counts, or of an argument."""
+    words = [command, *GOOD[command].split()]
+    if name.startswith("--"):
+        return (*words, name, value)
+    place = 1 + [p.name for p in main.commands[command].params if isinstance(p, click.Argument)].index(name)
+    given = place < len(words) and not words[place].startswith("--")
+    words[place : place + given] = [value]
+    return tuple(words)
 
 
 def write_files(folder: Path) -> None:
@@ -141,49 +101,33 @@ def write_files(folder: Path) -> None:
         db.execute("CREATE TABLE IF NOT EXISTS patients (id)")
 
 
-def numbers() -> Iterator[Bad]:
-    for command, known in main.commands.items():
-        for option in known.params:
-            if isinstance(option.type, Number):
-                for value in _NUMBERS:
-                    if not (value == "1e400" and option.opts[-1] in _ENDLESS):
-                        yield Bad(tuple(put(command, option.opts[-1], value)))
-
-
-def texts() -> Iterator[Bad]:
-    for command, known in main.commands.items():
-        for option in known.params:
-            for value in _TEXTS.get(option.opts[-1], ()):
-                yield Bad(tuple(put(command, option.opts[-1], value)))
-
-
-def places() -> Iterator[Bad]:
-    """Files that are not there, are folders, or cannot be written."""
+def values() -> Iterator[Bad]:
+    """What no option and no argument takes; files that are not there, are folders, or cannot be written."""
     for command, known in main.commands.items():
         for one in known.params:
             name = one.opts[-1]
-            change = put if name.startswith("--") else at
+            wrong = [*_TEXTS.get(name, ())]
+            if isinstance(one.type, Number):
+                wrong += [text for text in _NUMBERS if text != "1e400" or name not in _ENDLESS]
             if name in _READ:
                 nothing = "no/no" if command == "ledger" else "no"  # where one is made
-                for value in (nothing + _READ[name], "folder", "", "x" * 5000 + _READ[name], "a\x00b"):
-                    yield Bad(tuple(change(command, name, value)))
+                wrong += [nothing + _READ[name], "folder", "", "x" * 5000 + _READ[name], "a\x00b"]
             if name in _WRITTEN:
-                for value in ("folder", "no/where.png", "", "x" * 5000, "data.csv/x.png"):
-                    yield Bad(tuple(change(command, name, value)))
+                wrong += ["folder", "no/where.png", "", "x" * 5000, "data.csv/x.png"]
+            yield from (Bad(put(command, name, text)) for text in wrong)
 
 
 def words() -> Iterator[Bad]:
-    """Options without a value, twice, unknown; too many arguments, and too few."""
+    """Options without a value, unknown; too many arguments, and too few."""
     for command in main.commands:
-        line = good(command)
-        yield Bad((*line, "--nobody"))
-        yield Bad((*line, "one", "two", "more"))
+        line = (command, *GOOD[command].split())
+        yield from (Bad((*line, "--nobody")), Bad((*line, "one", "two", "more")))
         if len(line) > 1 and command not in ("demo", "bounds", "audit", "certify"):
             yield Bad((command,))
         if len(line) > 2 and line[-2].startswith("--"):
-            yield Bad(tuple(line[:-1]))
-    for line in ("nobody", "--nobody", "Fit data.csv", "effect --help=1"):
-        yield Bad(tuple(line.split()))
+            yield Bad(line[:-1])
+    for text in ("nobody", "--nobody", "Fit data.csv", "effect --help=1"):
+        yield Bad(tuple(text.split()))
 
 
 def contents() -> Iterator[Bad]:
@@ -196,24 +140,13 @@ def contents() -> Iterator[Bad]:
         "book.db": ("ledger", "effect"),
         "own.py": ("check-program", "fit"),
     }
-    own = {"fit": "--program"}
     for name, commands in readers.items():
-        for content in bad_files.WRONG[name]:
+        for content in (*bad_files.WRONG[name], *(bad_files.releases() if name == "release.json" else ())):
             for command in commands:
                 if command == "check" and content in bad_files.SHORT:  # a report of nobody is one
                     continue
-                line = (
-                    put(command, own[command], "own.py")
-                    if name == "own.py" and command in own
-                    else good(command)
-                )
-                yield Bad(tuple(line), name, content)
-
-
-def releases() -> Iterator[Bad]:
-    for content in bad_files.releases():
-        for command in ("show", "verify", "predict"):
-            yield Bad(tuple(good(command)), "release.json", content)
+                own = ("--program", "own.py") if (command, name) == ("fit", "own.py") else ()
+                yield Bad((command, *GOOD[command].split(), *own), name, content)
 
 
 def refused() -> list[Bad]:
@@ -224,4 +157,4 @@ def refused() -> list[Bad]:
 
 def every() -> list[Bad]:
     """All of them."""
-    return [bad for kind in (numbers, texts, places, words, contents, releases) for bad in kind()]
+    return [*values(), *words(), *contents()]

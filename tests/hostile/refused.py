@@ -142,7 +142,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("", "bounds --program uniform", "covariate_bound"),
     ("", "bounds --program uniform --covariate-bound 1 --outcome-bound 1 --second-stage itr", "--n-features"),
     ("", "bounds --program uniform --covariate-bound 1 --second-stage arm_means", "outcome_bound"),
-    ("bounds", "--plot one.xyz", "one.xyz"),
+    ("", "bounds --program uniform --covariate-bound 1 --plot one.xyz", "one.xyz"),
     ("bounds", "--plot no/plot.png", "no/plot.png"),
     ("bounds", "--n 1", "must be"),
     ("", "bounds --program kernel_mean_matching --set target=gap.csv --covariate-bound 1", "--covariates"),

@@ -13,8 +13,6 @@ from tests.hostile.outcome import Outcome, judge
 
 #: Bytes of address space of one worker: an input that wants more is a failure, not a slow machine.
 MEMORY = 6 * 2**30
-#: No small input may cost one more of the processor, nor wait for three times as long.
-SECONDS = 10.0
 
 
 def one(number: int) -> tuple[int, Outcome]:
@@ -23,25 +21,23 @@ def one(number: int) -> tuple[int, Outcome]:
     return number, judge(lambda: arrays.case(rng))
 
 
-def count(numbers: Iterable[int], processes: int = 1) -> list[tuple[int, Outcome]]:
-    """Run cases here, or in so many fresh processes with a limit on their memory."""
-    if processes == 1:
-        return [one(number) for number in numbers]
+def count(numbers: Iterable[int], processes: int) -> list[tuple[int, Outcome]]:
+    """Run cases in so many fresh processes with a limit on their memory."""
     with multiprocessing.get_context("spawn").Pool(processes, _limit) as pool:
         return list(pool.imap_unordered(one, numbers, chunksize=50))
 
 
 def failures(result: list[tuple[int, Outcome]]) -> str:
-    """The first failures, each with what repeats it."""
-    failed = [(number, outcome) for number, outcome in result if outcome.failed]
+    """The failures, each with what repeats it."""
     return "\n\n".join(
         f"python -m tests.hostile.run {number}: {outcome.name}\n{outcome.detail}"
-        for number, outcome in failed[:20]
+        for number, outcome in result
+        if outcome.failed
     )
 
 
 def _limit() -> None:
-    outcome.SECONDS = SECONDS
+    outcome.SECONDS = 10.0
     for category in (RuntimeWarning, UserWarning):
         warnings.filterwarnings("error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b")
     warnings.filterwarnings("ignore", message=r".*\(for the data holder only\)")

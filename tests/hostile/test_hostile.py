@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
-from tests.hostile import outcome, releases
+from tests.hostile import releases
 from tests.hostile.command import run
 from tests.hostile.outcome import Failure, Outcome, judge
 from tests.hostile.run import count, failures, one
@@ -61,10 +60,11 @@ def parquet() -> bytes:
     return file.getvalue()
 
 
-def failure(case: Callable[[], Outcome]) -> list[Outcome]:
-    """The outcome of one case, if it may not come up."""
+def fine(case: Callable[[], Outcome]) -> bool:
+    """Whether the outcome of a case is one that may come up, which a failure shows."""
     result = judge(case)
-    return [result] if result.failed else []
+    assert not result.failed, f"{result.name}\n{result.detail}"
+    return True
 
 
 SHORT = st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(str.encode)
@@ -89,8 +89,8 @@ def no_table_does_harm(folder: Path, data: bytes, chosen: Any, command: list[str
                 raise Failure(f"accepted what is not finite: {data[:500]!r}")
             return Outcome("records, all finite")
 
-        assert not failure(case)
-        assert not failure(lambda path=path: run([command[0], str(path), *command[1:], *FIT.split()]))
+        assert fine(case)
+        assert fine(lambda path=path: run([command[0], str(path), *command[1:], *FIT.split()]))
 
 
 @settings(max_examples=80)
@@ -107,19 +107,19 @@ def test_many_tables(tmp_path: Path, data: bytes, chosen: Any, command: list[str
 
 
 def test_seeded_cases() -> None:
-    result = count(range(80))
+    result = [one(number) for number in range(80)]
     assert not failures(result)
-    assert [one(k) for k in range(3)] == result[:3]  # a number repeats its case
+    assert [one(number) for number in range(3)] == result[:3]  # a number repeats its case
 
 
 @pytest.mark.slow
 def test_many_seeded_cases() -> None:
     result = count(range(1_000_000, 1_070_000), processes=min(os.cpu_count() or 1, 4))
-    names = Counter(outcome.name for _, outcome in result)
+    names = {outcome.name for _, outcome in result}
     assert not failures(result)
-    assert names["release, private and certified"] > 0
+    assert "release, private" in names
     # certified by design: no record may decide about the standing of a release
-    assert names["release, conditional on certification"] == 0
+    assert "release, conditional on certification" not in names
 
 
 def checked(domain: Domain) -> Outcome:
@@ -128,13 +128,11 @@ def checked(domain: Domain) -> Outcome:
     json.dumps(plain, allow_nan=False)
     if Domain.from_dict(plain) != domain:
         raise Failure(f"does not survive its own plain form: {plain}")
-    width = 3 if domain.ranges is None else len(domain.ranges)
-    if isinstance(domain.coordinate_bound, tuple):
-        width = len(domain.coordinate_bound)
+    bound = domain.coordinate_bound
+    width = len(bound) if isinstance(bound, tuple) else 3 if domain.ranges is None else len(domain.ranges)
     ends = np.array([1e300, -1e300, 0.0, 1e-300, 1.0])
-    X = np.resize(ends, (5, min(width, 50))) if width <= 50 else np.resize(ends, (2, width))
-    a = np.arange(len(X)) % 2
-    records = domain.records(X, a, np.resize(ends, len(X)))
+    X = np.resize(ends, (5 if width <= 50 else 2, width))
+    records = domain.records(X, np.arange(len(X)) % 2, np.resize(ends, len(X)))
     norms = [math.hypot(*row) for row in records.X.tolist()]
     inside = max(norms) <= domain.covariate_bound and np.max(np.abs(records.y)) <= domain.outcome_bound
     widths = domain.widths(width)
@@ -147,9 +145,8 @@ def checked(domain: Domain) -> Outcome:
 @settings(max_examples=50)
 @given(st.binary(max_size=300) | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode))
 def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
-    start = b"covariate_bound = 1\noutcome_bound = 1\n"
-    (tmp_path / "any.toml").write_bytes(start + data)
-    assert not failure(lambda: checked(load_domain(tmp_path / "any.toml")))
+    (tmp_path / "any.toml").write_bytes(b"covariate_bound = 1\noutcome_bound = 1\n" + data)
+    assert fine(lambda: checked(load_domain(tmp_path / "any.toml")))
 
 
 JSON = st.recursive(
@@ -162,13 +159,10 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(st.integers(0, 3), st.integers(0, 10_000), JSON)
 def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) -> None:
-    def case() -> Outcome:
-        plain = releases.good(number)
-        listed = releases.places(plain)
-        releases.put(plain, listed[which % len(listed)], value)
-        return releases.read_back(releases.written(plain))
-
-    assert not failure(case)
+    plain = releases.good(number)
+    listed = releases.places(plain)
+    releases.put(plain, listed[which % len(listed)], value)
+    assert fine(lambda: releases.read_back(json.dumps(plain)))
 
 
 @settings(max_examples=30)
@@ -181,7 +175,7 @@ def test_any_words(tmp_path, monkeypatch, words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     if words and words[0] in ("demo", "certify"):
         words[0] = "bounds"  # those two do honest work for longer than a case may take
-    assert not failure(lambda: run(words))
+    assert fine(lambda: run(words))
 
 
 def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:
@@ -191,17 +185,14 @@ def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:
     assert result.name == "DataError"  # one record is too few, and that is all
 
 
-def test_the_judge_sees_what_it_is_for(monkeypatch) -> None:
-    def slow(clock: int, its_signal: int) -> Outcome:
-        assert signal.getitimer(clock)[0] > 0.0
-        signal.raise_signal(its_signal)  # as if the time were over
-        return Outcome("fine")
-
-    assert judge(lambda: Outcome(str(np.float64(1) / np.float64(0)))).name == "FAILURE RuntimeWarning"
-    assert judge(lambda: Outcome(str([][1]))).name == "FAILURE IndexError"
-    assert judge(lambda: warnings.warn("x", stacklevel=1)).name == "FAILURE UserWarning"
-    assert judge(lambda: slow(signal.ITIMER_PROF, signal.SIGPROF)).name == "FAILURE too slow"
-    assert judge(lambda: slow(signal.ITIMER_REAL, signal.SIGALRM)).name == "FAILURE too slow"
-    monkeypatch.setattr(outcome, "SECONDS", -1.0)
-    monkeypatch.setattr(signal, "setitimer", lambda *_: None)
-    assert judge(lambda: Outcome("fine")).name == "FAILURE too slow"
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (lambda: np.float64(1) / np.float64(0), "RuntimeWarning"),
+        (lambda: [][1], "IndexError"),
+        (lambda: warnings.warn("x", stacklevel=1), "UserWarning"),
+        (lambda: signal.raise_signal(signal.SIGPROF), "TooSlow"),  # as if the time were over
+    ],
+)
+def test_the_judge_sees_what_it_is_for(case: Callable[[], Any], name: str) -> None:
+    assert judge(lambda: Outcome(str(case()))).name == f"FAILURE {name}"
