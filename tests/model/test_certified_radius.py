@@ -9,102 +9,20 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import Box, Instance, L1Ball, PrivateFirstStage, WholeSpace
+from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.program import Box, Instance, PrivateFirstStage, WholeSpace
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.registry import first_stages, programs
+from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve, solving
+from tests.drawn import PROGRAMS, ROBUST, hostile_records, noisy_stage, unequal_weights
 from tests.every_program import edge_records
 
-PROGRAMS: dict[str, Any] = dict(programs())
 SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
-#: Second stages whose loss has a bounded slope.
-ROBUST = ("itr_huber", "itr_logistic")
-
-
-def covariates(rng: np.random.Generator, kind: str, n: int, p: int) -> Array:
-    """Rows in the unit ball."""
-    X: Array = rng.normal(size=(n, p))
-    X *= 0.99 / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
-    if kind == "duplicate":
-        return np.tile(X[0], (n, 1))
-    if kind == "collinear":
-        return np.outer(rng.uniform(-1, 1, n), X[0])
-    if kind == "corners":
-        return 0.9999 * np.sign(rng.normal(size=(n, p))) / math.sqrt(p)
-    return {"zero": 0.0, "tiny": 1e-9}.get(kind, 1.0) * X
-
-
-def unequal_weights(rng: np.random.Generator, kind: str, n: int) -> Array:
-    w = rng.pareto(0.5, n) + 1e-12 if kind == "heavy" else rng.uniform(0.1, 1, n)
-    if kind == "one":
-        w = np.eye(n)[rng.integers(n)]
-    elif kind == "sparse":
-        w[1:] *= rng.uniform(size=n - 1) < 0.2
-    scaled: Array = w * (n / math.fsum(w))
-    return scaled
-
-
-def records_of(rng: np.random.Generator, n: int, p: int) -> Records:
-    """Records of any kind in a universe of any scale."""
-    kind = rng.choice(["random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm"])
-    M, largest = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-2, 3)
-    intercept = float(rng.choice([0.0, 0.5 * M]))
-    domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), largest, intercept=intercept)
-    X = covariates(rng, str(kind), n, p)
-    a = np.zeros(n) if kind == "one arm" else rng.integers(0, 2, n)
-    if kind == "separable":
-        a = X[:, 0] > 0
-    y = np.where(a == 1, largest, -largest) if kind == "separable" else rng.uniform(-largest, largest, n)
-    return domain.records(M * X, a, y)
-
-
-def stage_of(
-    rng: np.random.Generator, name: str, domain: Domain, smallest: float
-) -> tuple[Any, float, float]:
-    """(program, gamma, scale of the noise); gamma and R at ``smallest`` times the curvature and above."""
-    if issubclass(PROGRAMS[name], PrivateFirstStage):
-        M = PROGRAMS[name]().row_bound(domain)
-        radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
-        program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
-        gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
-        return program.resolve(domain), gamma, M * 10 ** rng.uniform(-1, 3)
-    M, Z = domain.covariate_bound, 2 * domain.outcome_bound
-    if name in ROBUST:
-        return _robust_stage(rng, name, domain, smallest)
-    size = 10 ** rng.uniform(-2, 2) * Z / M
-    chosen = (None, L1Ball(size), L2Ball(size), Box(size), WholeSpace())[rng.integers(5)]
-    l1, l2 = M * Z * 10 ** rng.uniform(-3, 1), M**2 * 10 ** rng.uniform(-3, 2)
-    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
-    program = PROGRAMS[name](theta_set=chosen, regularizer=net).resolve(domain)
-    gamma = 2 * M**2 * smallest * 10 ** rng.uniform(0, 11)
-    mean = name == "plug_in_ate" and rng.uniform() < 0.5
-    return program, 0.0 if mean else gamma, 4 * M * Z * 10 ** rng.uniform(-1, 3)
-
-
-def _robust_stage(
-    rng: np.random.Generator, name: str, domain: Domain, smallest: float
-) -> tuple[Any, float, float]:
-    """:func:`stage_of` in the units of a loss with bounded slope, over a bounded Theta."""
-    M, y = domain.covariate_bound, domain.outcome_bound
-    huber = name == "itr_huber"
-    # theta is measured in outcomes or in logits; the loss is at most that steep and that curved
-    unit = 2 * y / M if huber else 1 / M
-    slope, curvature = (4 * M * y, 2 * M**2) if huber else (M * y, 0.25 * M**2 * y)
-    size = 10 ** rng.uniform(-2, 2) * unit
-    chosen = (None, L1Ball(size), L2Ball(size), Box(size))[rng.integers(4)]
-    l1, l2 = slope * 10 ** rng.uniform(-3, 1), curvature * 10 ** rng.uniform(-3, 2)
-    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
-    settings: dict[str, Any] = {"theta_set": chosen, "regularizer": net}
-    if huber:
-        settings["threshold"] = (None, 2 * y * 10 ** rng.uniform(-9, 3))[rng.integers(2)]
-    gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
-    return PROGRAMS[name](**settings).resolve(domain), gamma, slope * 10 ** rng.uniform(-1, 3)
 
 
 def draws(
@@ -114,9 +32,9 @@ def draws(
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n, p = int(rng.choice([2, 3, 5, 12, 60, 400])), int(rng.choice([1, 2, 3, 10, 50]))
-        records = records_of(rng, n, p)
+        records = hostile_records(rng, n, p, orders=2)
         name = str(rng.choice(names))
-        program, gamma, scale = stage_of(rng, name, records.domain, smallest)
+        program, gamma, scale = noisy_stage(rng, name, records.domain, smallest)
         size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
         limit = scale * (size + float(rng.choice([0, 1, 10_000])))
         b = rng.normal(size=size)
@@ -128,55 +46,41 @@ def draws(
         if isinstance(program, PrivateFirstStage):
             yield program.perturbed(records, gamma, b), reach
         else:
-            weights = unequal_weights(rng, str(rng.choice(["random", "one", "sparse", "heavy"])), n)
+            weights = unequal_weights(rng, n)
             yield program.instance(records, weights, gamma=gamma, noise=b), reach
 
 
-def check_reached(seed: int, count: int, smallest: float, names: Sequence[str] = SQUARED) -> float:
-    """Every instance within its promise; the largest ratio of a radius to it."""
+@pytest.mark.parametrize(
+    ("names", "seed", "count"),
+    [
+        (SQUARED, 1, 40),
+        *(([name], 6, 15) for name in (*ROBUST, "regression", "overlap_private", "tilting_private")),
+        *(
+            pytest.param(names, k, 1000, marks=pytest.mark.slow)
+            for names in (SQUARED, ROBUST)
+            for k in range(9)
+        ),
+    ],
+)
+def test_every_solve_is_certified_within_the_promise(names, seed, count):
     largest = 0.0
-    for instance, reach in draws(seed, count, smallest, names):
+    for instance, reach in draws(seed, count, 1e-8, names):
         solution = solve(instance, solver="first_certified", within=reach)
         assert solution.certified
         assert solution.solver in ("newton", "projected_gradient")
         largest = max(largest, solution.certificate.radius / reach)
-    return largest
-
-
-def test_every_solve_is_certified_within_the_promise():
-    assert check_reached(seed=1, count=40, smallest=1e-8) <= 1.0
-
-
-@pytest.mark.parametrize("name", [*ROBUST, "regression", "overlap_private", "tilting_private"])
-def test_every_solve_of_another_loss_is_certified_within_the_promise(name):
-    assert 1e-2 < check_reached(seed=6, count=15, smallest=1e-8, names=[name]) <= 1.0
-
-
-def test_a_loss_whose_hessian_jumps_promises_nothing_where_the_curvature_is_tiny():
-    domain = Domain(1.0, 1.0)
-    for ridge, stated in ((1e-4, True), (1e-8, False)):
-        huber = PROGRAMS["itr_huber"](theta_set=Box(300.0)).resolve(domain)
-        assert (huber.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None) == stated
-        smooth = PROGRAMS["itr_logistic"](theta_set=Box(300.0)).resolve(domain)
-        assert smooth.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
-def test_many_solves_are_certified_within_the_promise(names):
-    for seed in range(10, 20):
-        assert check_reached(seed, count=1000, smallest=1e-8, names=names) <= 1.0
+    assert 1e-2 < largest <= 1.0
 
 
 @pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
 def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
-    """At least a twofold margin wherever gamma is above 1e-4 of the curvature of the loss."""
+    """At least twofold where gamma is above 1e-4 of the curvature; four digits more could not be promised."""
     ratios = [
-        solve(instance, solver=Newton(), within=reach).certificate.radius / reach
+        solve(instance, solver=Newton(), within=reach / 1e4, throw=False).certificate.radius / reach
         for instance, reach in draws(seed=2, count=30, smallest=1e-4, names=names)
     ]
     assert max(ratios) <= 0.5
-    assert min(ratios) > 0.0
+    assert np.sum(np.array(ratios) > 1e-4) >= 17
 
 
 @pytest.mark.parametrize("theta_set", [None, L2Ball(3.0), Box(2.0), WholeSpace()], ids=str)
@@ -203,6 +107,10 @@ def test_no_promise_where_none_is_known():
         # tails without curvature, toward which nothing limits the steps
         assert PROGRAMS[name](theta_set=WholeSpace()).certified_radius(universe, 0.1, 1.0) is None
         assert PROGRAMS[name]().certified_radius(universe, 0.0, 1.0) is None
+    # a loss whose Hessian jumps promises nothing where the curvature is tiny
+    for name, ridge in product(ROBUST, (1e-4, 1e-8)):
+        stated = PROGRAMS[name](theta_set=Box(300.0)).certified_radius(universe, ridge, 1.0)
+        assert (stated is None) == (name == "itr_huber" and ridge == 1e-8)
     # the mean is as curved as 2n whatever gamma is
     assert PROGRAMS["plug_in_ate"]().certified_radius(universe, 0.0, 1.0) is not None
 
@@ -212,7 +120,7 @@ def test_no_promise_where_none_is_known():
 
 
 def test_within_takes_the_place_of_the_tolerance_for_every_solver():
-    instance, reach = next(iter(draws(seed=3, count=1, smallest=1e-2)))
+    instance, reach = next(iter(draws(seed=4, count=1, smallest=1e-2)))
     result = solve(instance, tolerance=1e-300, within=reach)
     assert result.certified
     assert result.within == reach
@@ -228,15 +136,6 @@ def test_within_takes_the_place_of_the_tolerance_for_every_solver():
     solution = solve(instance, solver=FirstCertified((Newton(0), ProjectedGradient())), within=reach)
     assert solution.solver == "projected_gradient"
     assert certify(instance, solution.point).radius <= reach
-
-
-def test_a_promise_ten_thousand_times_smaller_is_missed():
-    """The check of this file would notice a bound that is wrong: the certificates do have that size."""
-    missed = [
-        not solve(instance, solver=Newton(), within=reach / 1e4, throw=False).certified
-        for instance, reach in draws(seed=5, count=30, smallest=1e-4)
-    ]
-    assert sum(missed) >= 17
 
 
 def iteration_bound(L: float, m: float, distance: float, radius: float) -> int:

@@ -12,103 +12,21 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.compare import fenchel_gap
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.program import ClosedFormWeights, Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import ClosedFormWeights, Instance, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm
 from tests import exact, exact_kernel
-from tests.model.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
+from tests.drawn import PROGRAMS, hostile_records, instance_of
 
-NAMES = sorted(programs())
-
-
-def small_records(rng: np.random.Generator, n: int, p: int) -> Records:
-    kind = str(
-        rng.choice(["random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm"])
-    )
-    M = 10 ** rng.uniform(-1, 1)
-    intercept = float(rng.choice([0.0, 0.5 * M]))
-    domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), 10 ** rng.uniform(-2, 2), intercept=intercept)
-    X = covariates(rng, kind, n, p)
-    a = np.zeros(n) if kind == "one arm" else np.where(np.arange(n) == 0, 1, rng.integers(0, 2, n))
-    if kind == "separable":
-        a = X[:, 0] > 0
-    return domain.records(M * X, a, domain.outcome_bound * rng.uniform(-1, 1, n))
-
-
-def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int, least: float = -6) -> Any:
-    """A program at random settings, its ridge from ``10^least`` times its scale on."""
-    M2 = domain.covariate_bound**2
-    share = 10 ** rng.uniform(least, 1)
-    radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
-    kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
-    mass = str(rng.choice(["equal", "proportional"]))
-    alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
-    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
-    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
-    entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
-    settings: dict[str, dict[str, Any]] = {
-        "uniform": {},
-        "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
-        "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
-        "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
-        "entropy_balancing": entropy
-        | ({"trim": 1.05} if rng.uniform() < 0.3 else {"balance": Moments(int(rng.integers(1, 3)))}),
-        "entropy_balancing_primal": entropy,
-        "entropy_balancing_hard": {"arm_mass": mass},
-        "mmd": {
-            "alpha": float(rng.choice([0.0, 0.5, 1.0])),
-            "ridge": share,
-            "kernel": kernel,
-            "cap": float(rng.choice([math.inf, 4.0])),
-        },
-        "mmd_pooled": {"alpha": float(rng.choice([0.0, 0.5, 1.0])), "ridge": share, "kernel": kernel},
-        "overlap": {"ridge": share * M2, "radius": radius},
-        "inverse_probability_tilting": {
-            "balance": balance,
-            "ridge": share * G**2,
-            "radius": float(rng.choice([0.3, 3.0, 11.9])) / G,
-        },
-        "energy_balancing": {"alpha": alpha, "ridge": share * math.sqrt(M2)},
-        "stable_balancing": {
-            "alpha": alpha,
-            "balance": balance,
-            "constant": float(rng.choice([0.1, 1.0])) * G,
-            "ridge": share * G**2,
-        },
-        "stable_balancing_hard": {"tolerance": 10 ** rng.uniform(-3, 0), "balance": balance},
-        "kernel_mean_matching": {
-            "target": (None, public)[rng.integers(2)],
-            "ridge": share,
-            "kernel": (kernel, RandomFourier(10 ** rng.uniform(-3, 0), 3))[rng.integers(2)],
-        },
-    }
-    return PROGRAMS[name](**settings[name]).resolve(domain)
-
-
-def bound_to(rng: np.random.Generator, name: str, records: Records) -> tuple[Instance, dict[str, Any]]:
-    """A program at random settings, bound to records, and what else its exact minimizer depends on."""
-    n, p = records.covariates.shape
-    if issubclass(programs()[name], SecondStage | PrivateFirstStage):
-        program, gamma, scale = stage_of(rng, name, records.domain, 1e-7)
-        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
-        b = scale * float(rng.choice([0.0, 1.0, 100.0])) * rng.normal(size=size)
-        if isinstance(program, PrivateFirstStage):
-            return program.perturbed(records, gamma, b), {"ridge": program.mu + gamma, "noise": b}
-        gamma = gamma or 1e-3
-        weights = unequal_weights(rng, str(rng.choice(["random", "one", "sparse", "heavy"])), n)
-        bound = {"weights": weights, "gamma": gamma, "noise": b}
-        return program.instance(records, weights, gamma=gamma, noise=b), bound
-    return first_stage(rng, name, records.domain, records.X.shape[1]).instance(records), {}
+NAMES = sorted(PROGRAMS)
 
 
 def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near: Array) -> tuple[Any, Any]:
@@ -150,9 +68,9 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
             X = rng.uniform(-1, 1, (14, 2))
             records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(14) % 2, np.zeros(14))
         else:
-            records = small_records(rng, int(rng.integers(2, 9)), int(rng.integers(1, 4)))
+            records = hostile_records(rng, int(rng.integers(2, 9)), int(rng.integers(1, 4)))
         try:
-            instance, bound = bound_to(rng, name, records)
+            instance, bound = instance_of(rng, name, records)
             polished = solve(instance, solver="first_certified", throw=False)
             variable, output = minimizer(instance, records, bound, polished.point)
         except InfeasibleError:
@@ -164,10 +82,10 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
         early = solve(instance, solver=Newton(int(rng.integers(1, 6))), throw=False).point
         order = 2 if isinstance(instance.program, SecondStage) else 1
         size = 1e-3 + float(np.linalg.norm(polished.point))
-        away = [
-            polished.point + size * 10.0**e * _direction(np.random.default_rng(-e), len(early))
-            for e in (-13, -9, -5, -1)
-        ]
+        away = []
+        for e in (-13, -9, -5, -1):
+            direction = np.random.default_rng(-e).normal(size=len(early))
+            away.append(polished.point + size * 10.0**e * direction / np.linalg.norm(direction))
         for point in (polished.point, early, *away):
             certificate = certify(instance, point)
             error = exact.distance(output, instance.model.output(point), order)
@@ -182,25 +100,14 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
                 yield f"gap of {name}", half / (fenchel_gap(model, point) + rounding)
 
 
-def _direction(rng: np.random.Generator, d: int) -> Array:
-    result: Array = rng.normal(size=d)
-    return result / np.linalg.norm(result)
-
-
-def check(seed: int, count: int) -> dict[str, float]:
-    largest: dict[str, float] = {}
-    seen: Counter[str] = Counter()
-    for name, ratio in ratios(seed, count):
+def test_no_true_error_exceeds_its_certificate():
+    count, seen, largest = 66, Counter(), {}
+    for name, ratio in ratios(31, count):
         seen[name] += 1
         largest[name] = max(largest.get(name, 0.0), ratio)
     assert max(largest.values()) <= 1.0, largest
     assert seen["undecided"] <= 0.06 * count
     assert all(seen[name] >= count / len(NAMES) / 2 for name in NAMES), seen
-    return largest
-
-
-def test_no_true_error_exceeds_its_certificate():
-    largest = check(seed=31, count=66)
     # and the certificates are not so wide that nothing could exceed them
     assert min(largest[name] for name in NAMES) > 1e-3
     assert max(ratio for name, ratio in largest.items() if name.startswith("gap")) > 0.1

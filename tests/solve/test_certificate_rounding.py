@@ -27,8 +27,7 @@ from dp2erm_cvx.program.kernels import (
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
-from tests.model.test_certified_radius import PROGRAMS
-from tests.solve.test_certificate_exact import bound_to, small_records
+from tests.drawn import PROGRAMS, hostile_records, instance_of
 
 SMOOTH = [
     "overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing",
@@ -130,8 +129,8 @@ def rounding_ratios(name: str, seed: int, count: int) -> tuple[list[float], list
     rng = np.random.default_rng(seed)
     gradients, hessians = [], []
     for _ in range(count):
-        records = small_records(rng, int(rng.integers(2, 24)), int(rng.integers(1, 5)))
-        instance, bound = bound_to(rng, name, records)
+        records = hostile_records(rng, int(rng.integers(2, 24)), int(rng.integers(1, 5)))
+        instance, bound = instance_of(rng, name, records)
         model = instance.model
         assert model is not None
         v = some_point(rng, model)

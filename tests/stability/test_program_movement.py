@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve
-from tests.solve.test_certificate_exact import first_stage
+from tests.drawn import first_stage
 
 FLOOR = 3
 

@@ -1,0 +1,151 @@
+"""Hostile records, unequal weights, and programs at random settings."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
+from dp2erm_cvx.program import (
+    Box,
+    Gaussian,
+    Instance,
+    L1Ball,
+    Moments,
+    PrivateFirstStage,
+    SecondStage,
+    WholeSpace,
+)
+from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
+from dp2erm_cvx.registry import programs
+
+PROGRAMS: dict[str, Any] = dict(programs())
+#: Second stages whose loss has a bounded slope.
+ROBUST = ("itr_huber", "itr_logistic")
+KINDS = ("random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm")
+
+
+def hostile_records(
+    rng: np.random.Generator, n: int, p: int, *, orders: float = 1.0, **changes: Any
+) -> Records:
+    """Records of any kind in a universe whose scale is within so many powers of ten of 1."""
+    kind, M, largest = str(rng.choice(KINDS)), 10 ** rng.uniform(-orders, orders), 10 ** rng.uniform(-2, 2)
+    intercept = float(rng.choice([0.0, 0.5 * M]))
+    domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), largest, intercept=intercept, **changes)
+    X: Array = rng.normal(size=(n, p))
+    X *= 0.99 / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    a, y = np.where(np.arange(n) == 0, 1, rng.integers(0, 2, n)), rng.uniform(-largest, largest, n)
+    if kind == "duplicate":
+        X = np.tile(X[0], (n, 1))
+    elif kind == "collinear":
+        X = np.outer(rng.uniform(-1, 1, n), X[0])
+    elif kind == "corners":
+        X = 0.9999 * np.sign(rng.normal(size=(n, p))) / math.sqrt(p)
+    elif kind == "separable":
+        a = X[:, 0] > 0
+        y = np.where(a, largest, -largest)
+    X *= {"zero": 0.0, "tiny": 1e-9}.get(kind, 1.0)
+    return domain.records(M * X, 0 * a if kind == "one arm" else a, y)
+
+
+def unequal_weights(rng: np.random.Generator, n: int) -> Array:
+    kind = str(rng.choice(["random", "one", "sparse", "heavy"]))
+    w = rng.pareto(0.5, n) + 1e-12 if kind == "heavy" else rng.uniform(0.1, 1, n)
+    if kind == "one":
+        w = np.eye(n)[rng.integers(n)]
+    elif kind == "sparse":
+        w[1:] *= rng.uniform(size=n - 1) < 0.2
+    scaled: Array = w * (n / math.fsum(w))
+    return scaled
+
+
+def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int, least: float = -6) -> Any:
+    """A program at random settings, its ridge from ``10^least`` times its scale on."""
+    M2, share = domain.covariate_bound**2, 10 ** rng.uniform(least, 1)
+    radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
+    kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
+    mass = str(rng.choice(["equal", "proportional"]))
+    alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
+    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
+    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
+    entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
+    mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
+    settings: dict[str, dict[str, Any]] = {
+        "uniform": {},
+        "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
+        "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
+        "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
+        "entropy_balancing": entropy | ({"trim": 1.05} if rng.uniform() < 0.3 else {"balance": balance}),
+        "entropy_balancing_primal": entropy,
+        "entropy_balancing_hard": {"arm_mass": mass},
+        "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},
+        "mmd_pooled": mmd,
+        "overlap": {"ridge": share * M2, "radius": radius},
+        "inverse_probability_tilting": {
+            "balance": balance,
+            "ridge": share * G**2,
+            "radius": float(rng.choice([0.3, 3.0, 11.9])) / G,
+        },
+        "energy_balancing": {"alpha": alpha, "ridge": share * math.sqrt(M2)},
+        "stable_balancing": {
+            "alpha": alpha,
+            "balance": balance,
+            "constant": float(rng.choice([0.1, 1.0])) * G,
+            "ridge": share * G**2,
+        },
+        "stable_balancing_hard": {"tolerance": 10 ** rng.uniform(-3, 0), "balance": balance},
+        "kernel_mean_matching": {
+            "target": (None, public)[rng.integers(2)],
+            "ridge": share,
+            "kernel": (kernel, RandomFourier(10 ** rng.uniform(-3, 0), 3))[rng.integers(2)],
+        },
+    }
+    return PROGRAMS[name](**settings[name]).resolve(domain)
+
+
+def noisy_stage(
+    rng: np.random.Generator, name: str, domain: Domain, smallest: float
+) -> tuple[Any, float, float]:
+    """(program, gamma, scale of the noise) of what is perturbed, in the units of its loss.
+
+    Gamma and the regularizer are from ``smallest`` times the curvature of the loss on.
+    """
+    M, y = domain.covariate_bound, domain.outcome_bound
+    if issubclass(PROGRAMS[name], PrivateFirstStage):
+        M = PROGRAMS[name]().row_bound(domain)
+        radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
+        program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
+        gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
+        return program.resolve(domain), gamma, M * 10 ** rng.uniform(-1, 3)
+    units = {"itr_huber": (2 * y / M, 4 * M * y, 2 * M**2), "itr_logistic": (1 / M, M * y, M**2 * y / 4)}
+    unit, slope, curvature = units.get(name, (2 * y / M, 8 * M * y, 2 * M**2))
+    size = 10 ** rng.uniform(-2, 2) * unit
+    sets = [None, L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name not in ROBUST))]
+    l1, l2 = slope * 10 ** rng.uniform(-3, 1), curvature * 10 ** rng.uniform(-3, 2)
+    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
+    settings: dict[str, Any] = {"theta_set": sets[rng.integers(len(sets))], "regularizer": net}
+    if name == "itr_huber":
+        settings["threshold"] = (None, 2 * y * 10 ** rng.uniform(-9, 3))[rng.integers(2)]
+    gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
+    mean = name == "plug_in_ate" and rng.uniform() < 0.5
+    return (
+        PROGRAMS[name](**settings).resolve(domain),
+        0.0 if mean else gamma,
+        slope * 10 ** rng.uniform(-1, 3),
+    )
+
+
+def instance_of(rng: np.random.Generator, name: str, records: Records) -> tuple[Instance, dict[str, Any]]:
+    """A program at random settings, bound to records, and what else its exact minimizer depends on."""
+    p = records.covariates.shape[1]
+    if not issubclass(PROGRAMS[name], SecondStage | PrivateFirstStage):
+        return first_stage(rng, name, records.domain, records.X.shape[1]).instance(records), {}
+    program, gamma, scale = noisy_stage(rng, name, records.domain, 1e-7)
+    size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
+    b = scale * float(rng.choice([0.0, 1.0, 100.0])) * rng.normal(size=size)
+    if isinstance(program, PrivateFirstStage):
+        return program.perturbed(records, gamma, b), {"ridge": program.mu + gamma, "noise": b}
+    gamma = gamma or 1e-3
+    bound = {"weights": unequal_weights(rng, records.n_samples), "gamma": gamma, "noise": b}
+    return program.instance(records, **bound), bound
