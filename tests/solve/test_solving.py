@@ -3,6 +3,7 @@
 import re
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from inspect import signature
 from typing import Any
 
@@ -26,52 +27,41 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.solving import minimize_by_newton
 from tests.helpers import make_records, output_distance
 
-
-def saturating(rows, offset, multipliers, ridge, slope):
-    """One coefficient, of a sum of extremal losses, in a ball that is not felt."""
-    rows, offset, multipliers = (np.array(values, dtype=float) for values in (rows, offset, multipliers))
-    return MarginModel(
-        MarginRows(rows[:, None], offset),
-        Curve((Part(1.0, atom("saturating", slope)),)),
-        ridge,
-        Penalty(L2Ball(1000.0)),
-        multipliers=multipliers,
-        linear=np.zeros(1),
-    )
+#: Rows, offsets, multipliers, ridge, slope: a search that takes any halved residual, and any descent, in turn
+#: walks in circles on these.
+CIRCLES = [
+    ([0.5, 0.1], [10.0, 1.0], [50, 1], 1.0, 1.0),
+    ([0.5, 1.0], [-5.0, -10.0], [1, 10], 0.1, 0.1),
+    ([0.1, 0.5, -0.1], [-10.0, -1.0, 5.0], [10, 1, 50], 0.01, 0.1),
+]
 
 
-def root(model):
-    return brentq(lambda v: float(model.gradient(np.array([v]))[0]), -900.0, 900.0, xtol=1e-13)
+def hostile_sums(count: int) -> Iterator[tuple[Any, ...]]:
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        rows, offset = (
+            rng.choice([-1.0, -0.5, -0.1, 0.1, 0.5, 1.0], 4),
+            rng.choice([-10.0, -1.0, 0.0, 1.0, 10.0], 4),
+        )
+        ridge, start = float(rng.choice([0.01, 1.0])), rng.choice([-500.0, 0.0, 500.0])
+        yield rows, offset, rng.choice([1, 10, 50], size=4), ridge, 0.1, start
 
 
 @pytest.mark.parametrize(
-    ("rows", "offset", "multipliers", "ridge", "slope"),
-    [
-        # a search that takes any halved residual, and any descent, in turn walks in circles on these
-        ([0.5, 0.1], [10.0, 1.0], [50, 1], 1.0, 1.0),
-        ([0.5, 1.0], [-5.0, -10.0], [1, 10], 0.1, 0.1),
-        ([0.1, 0.5, -0.1], [-10.0, -1.0, 5.0], [10, 1, 50], 0.01, 0.1),
-    ],
+    ("sums", "most"), [([(*one, 0.0) for one in CIRCLES], 40), ([*hostile_sums(100)], 60)]
 )
-def test_no_circles_on_flat_tails(rows, offset, multipliers, ridge, slope):
-    model = saturating(rows, offset, multipliers, ridge, slope)
-    point, iterations = minimize_by_newton(model, model.start())
-    assert iterations < 40
-    assert point[0] == pytest.approx(root(model), rel=1e-9)
-
-
-def test_hostile_records_from_a_far_start():
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        rows = rng.choice([-1.0, -0.5, -0.1, 0.1, 0.5, 1.0], size=4)
-        offset, multipliers = (
-            rng.choice([-10.0, -1.0, 0.0, 1.0, 10.0], size=4),
-            rng.choice([1, 10, 50], size=4),
+def test_newton_ends_at_the_root_on_flat_tails_and_from_a_far_start(sums, most):
+    """One coefficient, of a sum of extremal losses, in a ball that is not felt."""
+    for rows, offset, multipliers, ridge, slope, start in sums:
+        rows, offset, multipliers = (np.array(one, dtype=float) for one in (rows, offset, multipliers))
+        loss, ball = Curve((Part(1.0, atom("saturating", slope)),)), Penalty(L2Ball(1000.0))
+        model = MarginModel(
+            MarginRows(rows[:, None], offset), loss, ridge, ball, multipliers=multipliers, linear=np.zeros(1)
         )
-        model = saturating(rows, offset, multipliers, float(rng.choice([0.01, 1.0])), 0.1)
-        point, iterations = minimize_by_newton(model, np.array([rng.choice([-500.0, 0.0, 500.0])]))
-        assert iterations < 60
-        assert point[0] == pytest.approx(root(model), rel=1e-8, abs=1e-8)
+        root = brentq(lambda v, model=model: float(model.gradient(np.array([v]))[0]), -900, 900, xtol=1e-13)
+        point, iterations = minimize_by_newton(model, np.array([start]))
+        assert iterations < most
+        assert point[0] == pytest.approx(root, rel=1e-9, abs=1e-9)
 
 
 PROGRAMS: dict[str, Any] = dict(programs())
@@ -86,24 +76,6 @@ def cache(monkeypatch):
     return store
 
 
-def _flip(records: Records) -> Records:
-    """Two records trade arms, so that arm sizes and the count of nonzeros stay the same."""
-    a = records.a.copy()
-    other = int(np.nonzero(a != a[FLIPPED])[0][0])
-    a[FLIPPED], a[other] = a[other], a[FLIPPED]
-    return Records(records.X, a, records.y, records.domain)
-
-
-def assert_not_stale(cache, old, new, solver):
-    """The problem that was compiled for the old data serves the new ones, and the old ones again."""
-    truth, stale = solve(new).value, solve(old).value
-    apart = output_distance(old.program, stale, truth)
-    for instance, right in ((old, stale), (new, truth), (old, stale)):
-        result = solve(instance, solver=solver, polish=False, throw=False).value
-        assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
-        assert output_distance(old.program, result, right) < 0.01 * apart
-
-
 @pytest.mark.parametrize("solver", ["clarabel", "scs"])
 @pytest.mark.parametrize(
     ("name", "changes"),
@@ -116,58 +88,63 @@ def assert_not_stale(cache, old, new, solver):
     ],
 )
 def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
+    """The problem that was compiled for the old data serves the new ones, and the old ones again."""
     records, program = make_records(60, 3), PROGRAMS[name](**changes)
-    old, new = program.instance(records), program.instance(_flip(records))
+    # two records trade arms, so that arm sizes and the count of nonzeros stay the same
+    other = int(np.nonzero(records.a != records.a[FLIPPED])[0][0])
+    a = records.a.copy()
+    a[[FLIPPED, other]] = a[[other, FLIPPED]]
+    old = program.instance(records)
+    new = program.instance(Records(records.X, a, records.y, records.domain))
     for key, value in old.data.items():
         assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
     if name != "ipw_logistic":
         assert np.any((np.asarray(old.data["B"]) != 0) != (np.asarray(new.data["B"]) != 0))
-    assert_not_stale(cache, old, new, solver)
+    truth, stale = solve(new).value, solve(old).value
+    apart = output_distance(program, stale, truth)
+    for instance, right in ((old, stale), (new, truth), (old, stale)):
+        result = solve(instance, solver=solver, polish=False, throw=False).value
+        assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
+        assert output_distance(program, result, right) < 0.01 * apart
 
 
 DOMAIN = Domain(2.0, 1.0, ranges={"age": (0, 100), "weight": (0, 200)})
 HARD = ("stable_balancing_hard", "entropy_balancing_hard")
 
 
-def records(*, separated: bool, constant: bool = False, empty: bool = False):
+def records(what: str = "separated"):
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 100, (40, 2))
-    a = (X[:, 0] > 50).astype(int) if separated else np.arange(40) % 2
-    if constant:
+    a = (X[:, 0] > 50).astype(int) if what == "separated" else np.arange(40) % 2
+    if what == "constant":
         X[a == 1, 1] = 70.0
-    return DOMAIN.records(X, 0 * a if empty else a, np.zeros(40))
+    return DOMAIN.records(X, 0 * a if what == "empty" else a, np.zeros(40))
 
 
 def weights(name, data, **settings):
-    return solve(programs()[name](**settings).instance(data)).value
+    return solve(PROGRAMS[name](**settings).instance(data)).value
 
 
 @pytest.mark.parametrize("name", HARD)
 def test_the_error_names_the_covariate_and_its_arm(name):
     told = r"age \((control|treated)\).*(Allow|tolerance of) (?P<least>0\.\d+) or more"
     with pytest.raises(InfeasibleError, match=told) as caught:
-        weights(name, records(separated=True))
+        weights(name, records())
     printed = re.search(told, str(caught.value))
     assert printed is not None
     # what is printed is taken up, so it must not be rounded below what is feasible
     assert 1.0 <= float(printed["least"]) / caught.value.smallest_tolerance < 1.02
-    assert ("Allow" in str(caught.value)) == ("tolerance" in signature(programs()[name]).parameters)
+    assert ("Allow" in str(caught.value)) == ("tolerance" in signature(PROGRAMS[name]).parameters)
     assert caught.value.covariates[0].startswith("age")
     assert 0.01 < caught.value.smallest_tolerance < 1.0
-
-
-@pytest.mark.parametrize("name", HARD)
-@pytest.mark.parametrize(
-    ("what", "told"), [("constant", r"weight \(treated\)"), ("empty", "arm without records")]
-)
-def test_a_constant_covariate_and_an_arm_without_records_are_named(name, what, told):
-    with pytest.raises(InfeasibleError, match=told):
-        weights(name, records(separated=False, **{what: True}))
+    for what, told in (("constant", r"weight \(treated\)"), ("empty", "arm without records")):
+        with pytest.raises(InfeasibleError, match=told):
+            weights(name, records(what))
 
 
 @pytest.mark.parametrize("balance", [Moments(2), BalanceFunctions(lambda x: x * x[0], 4.0, "products")])
 def test_the_smallest_tolerance_is_the_smallest(balance):
-    data = records(separated=True)
+    data = records()
     with pytest.raises(InfeasibleError) as caught:
         weights("stable_balancing_hard", data, balance=balance, tolerance=1e-3)
     least = caught.value.smallest_tolerance
