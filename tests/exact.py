@@ -34,6 +34,14 @@ def distance(first, second, order=2):
     return float(mp.fsum(gaps) if order == 1 else mp.sqrt(mp.fsum(g * g for g in gaps)))
 
 
+def spectral_distance(true, computed):
+    """Largest singular value of the difference of two matrices."""
+    gap = [
+        [float(true[i, j] - mp.mpf(float(x))) for j, x in enumerate(row)] for i, row in enumerate(computed)
+    ]
+    return float(np.linalg.norm(np.array(gap), 2))
+
+
 def logistic(records, ridge, radius, trim, start, noise=None):
     """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is one."""
     v, scores = _propensity(records, ridge, radius, start, noise)

@@ -11,28 +11,9 @@ from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model import terms
 from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, PublicConstants, judge_groups, newton_step
 from dp2erm_cvx.model.terms import ReadObjective
+from tests.exact import to_mp
 
 CAP = 3.0
-
-
-def squares(w, Z, k):
-    return cp.sum_squares(w - 1) + k * cp.sum_squares(Z.T @ w)
-
-
-def entropy(w, Z, k):
-    return -cp.sum(cp.entr(w)) + k * cp.sum_squares(Z.T @ w - 1)
-
-
-def likelihood(w, Z, k):
-    return -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w) * k / 2
-
-
-def powers(w, Z, k):
-    return cp.sum(cp.power(w, 1.5)) + k * cp.sum_squares(w @ Z)
-
-
-def exponentials(w, Z, k):
-    return cp.sum_squares(w) + k * cp.sum(cp.exp(Z.T @ w / w.size)) + cp.sum(cp.logistic(Z.T @ w)) - w[0]
 
 
 def determinant(w, Z, k):
@@ -40,72 +21,69 @@ def determinant(w, Z, k):
     return cp.sum_squares(w - 1) - k * cp.log_det(np.eye(2) + cp.reshape(Z.T @ w, (2, 2), order="F"))
 
 
+def exponentials(w, Z, k):
+    return cp.sum_squares(w) + k * cp.sum(cp.exp(Z.T @ w / w.size)) + cp.sum(cp.logistic(Z.T @ w)) - w[0]
+
+
 #: Objective and floor of the weights.
 PROGRAMS = {
-    "squares": (squares, 0.0),
-    "entropy": (entropy, 0.01),
-    "likelihood": (likelihood, 0.05),
-    "powers": (powers, 0.01),
+    "squares": (lambda w, Z, k: cp.sum_squares(w - 1) + k * cp.sum_squares(Z.T @ w), 0.0),
+    "entropy": (lambda w, Z, k: -cp.sum(cp.entr(w)) + k * cp.sum_squares(Z.T @ w - 1), 0.01),
+    "likelihood": (lambda w, Z, k: -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w) * k / 2, 0.05),
+    "powers": (lambda w, Z, k: cp.sum(cp.power(w, 1.5)) + k * cp.sum_squares(w @ Z), 0.01),
     "exponentials": (exponentials, 0.0),
     "determinant": (determinant, 0.0),
+}
+#: The gradient (n,) of w in parts: that of each weight alone, and that of the sums s = Z'w.
+GRADIENTS = {
+    "squares": (lambda x: 2 * (x - 1), lambda s, k, n: [2 * k * v for v in s]),
+    "entropy": (lambda x: mpmath.log(x) + 1, lambda s, k, n: [2 * k * (v - 1) for v in s]),
+    "likelihood": (lambda x: -1 / x, lambda s, k, n: [k * v for v in s]),
+    "powers": (lambda x: 1.5 * mpmath.sqrt(x), lambda s, k, n: [2 * k * v for v in s]),
+    "exponentials": (
+        lambda x: 2 * x,
+        lambda s, k, n: [k * mpmath.exp(v / n) / n + 1 / (1 + mpmath.exp(-v)) for v in s],
+    ),
+    "determinant": (
+        lambda x: 2 * (x - 1),
+        lambda s, k, n: [
+            k * v / ((1 + s[0]) * (1 + s[3]) - s[1] * s[2]) for v in (-1 - s[3], s[1], s[2], -1 - s[0])
+        ],
+    ),
 }
 
 
 def exact_gradient(name, w, Z, k):
     """The gradient (n,) at any number of digits, by formulas of their own."""
-    n, p = len(w), len(Z[0])
-    s = [mpmath.fsum(w[i] * Z[i][j] for i in range(n)) for j in range(p)]
-    back = lambda v: [mpmath.fsum(Z[i][j] * v[j] for j in range(p)) for i in range(n)]  # noqa: E731
-    if name == "squares":
-        own, rest = [2 * (x - 1) for x in w], back([2 * k * v for v in s])
-    elif name == "entropy":
-        own, rest = [mpmath.log(x) + 1 for x in w], back([2 * k * (v - 1) for v in s])
-    elif name == "likelihood":
-        own, rest = [-1 / x for x in w], back([k * v for v in s])
-    elif name == "powers":
-        own, rest = [1.5 * mpmath.sqrt(x) for x in w], back([2 * k * v for v in s])
-    elif name == "determinant":
-        S = [1 + s[0], s[1], s[2], 1 + s[3]]
-        det = S[0] * S[3] - S[1] * S[2]
-        own, rest = (
-            [2 * (x - 1) for x in w],
-            back([-k * S[3] / det, k * S[1] / det, k * S[2] / det, -k * S[0] / det]),
-        )
-    else:
-        own = [2 * x for x in w]
-        own[0] -= 1
-        rest = back([k * mpmath.exp(v / n) / n + 1 / (1 + mpmath.exp(-v)) for v in s])
-    return [a + b for a, b in zip(own, rest, strict=True)]
+    own, of_sums = GRADIENTS[name]
+    back = of_sums([mpmath.fdot(w, column) for column in zip(*Z, strict=True)], k, len(w))
+    gradient = [own(x) + mpmath.fdot(row, back) for x, row in zip(w, Z, strict=True)]
+    gradient[0] -= name == "exponentials"
+    return gradient
 
 
-def program(name, n, p, k, bound=1.0, cap=CAP):
+def program(name, n, p, k, bound=1.0):
     declared, floor = PROGRAMS[name]
     w, Z = cp.Variable(n), cp.Parameter((n, p), name="Z")
     read = ReadObjective(declared(w, Z, k), w, {"Z": Z}, eigenvalue_floor=1.0)
-    public = PublicConstants.of(read, read.bound_vector({"Z": bound}), floor, cap)
-    return read, public, floor
+    return read, PublicConstants.of(read, read.bound_vector({"Z": bound}), floor, CAP), floor
 
 
-def bound_to(read, public, floor, Z, cap=CAP):
-    return DirectModel(read.at(read.vector({"Z": Z})), public, floor, cap)
+def bound_to(read, public, floor, Z):
+    return DirectModel(read.at(read.vector({"Z": Z})), public, floor, CAP)
 
 
 def rows(name, rng, n, p, scale=1.0):
     Z = scale * rng.uniform(-1, 1, (n, p))
-    return (
-        np.column_stack([Z[:, 0] ** 2, Z[:, 0] * Z[:, 1], Z[:, 0] * Z[:, 1], Z[:, 1] ** 2])
-        if name == "determinant"
-        else Z
-    )
+    return Z if name != "determinant" else np.einsum("ij,ik->ijk", Z[:, :2], Z[:, :2]).reshape(n, 4)
 
 
 def exact_minimizer(name, floor, Z, k, near):
     """The minimizer to 33 digits, its conditions checked; Newton on the free weights of ``near``."""
     n = len(near)
-    data = [[mpmath.mpf(float(v)) for v in row] for row in Z]
+    data, x = to_mp(Z), to_mp(near)
     low, high = mpmath.mpf(floor), mpmath.mpf(CAP)
     free = [i for i in range(n) if floor < near[i] < CAP]
-    x = [mpmath.mpf(float(v)) for v in near]
     step = mpmath.mpf(10) ** -22
 
     def conditions(x, nu):
@@ -135,15 +113,6 @@ def exact_minimizer(name, floor, Z, k, near):
     return x
 
 
-def points_near(model, solution, rng):
-    """The computed point, others on the simplex at many distances, and others off it."""
-    yield solution
-    for size in (1e-15, 1e-12, 1e-8, 1e-3):
-        moved = solution + size * rng.standard_normal(len(solution))
-        yield model.penalty.set.project(moved)
-        yield np.clip(moved, model.floor, model.cap)
-
-
 def worst_ratio(seeds):
     """Largest true distance over the claimed one, l2 and l1, over small programs of every kind."""
     worst = 0.0
@@ -151,7 +120,7 @@ def worst_ratio(seeds):
         for seed in seeds:
             rng = np.random.default_rng(seed)
             name = list(PROGRAMS)[seed % len(PROGRAMS)]
-            n, scale, k = int(rng.integers(2, 6)), 10.0 ** rng.uniform(-3, 1), 10.0 ** rng.uniform(-3, 1.5)
+            n, scale, k = int(rng.integers(2, 6)), 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-3, 1.5)
             p = 4 if name == "determinant" else 2
             read, public, floor = program(name, n, p, k, bound=max(scale, scale**2))
             Z = rows(name, rng, n, p, scale)
@@ -160,14 +129,15 @@ def worst_ratio(seeds):
             if not np.any((solution > floor) & (solution < CAP)):
                 continue
             exact = exact_minimizer(name, floor, Z, k, solution)
-            for point in points_near(model, solution, rng):
+            # the computed point, others on the simplex at many distances, and others off it
+            moved = [solution + size * rng.standard_normal(n) for size in (1e-15, 1e-12, 1e-8, 1e-3)]
+            inside = [model.penalty.set.project(one) for one in moved]
+            for point in (solution, *inside, *(np.clip(one, floor, CAP) for one in moved)):
                 claim = model.judged(point)
-                off = [abs(mpmath.mpf(float(v)) - e) for v, e in zip(point, exact, strict=True)]
+                off = [abs(v - e) for v, e in zip(to_mp(point), exact, strict=True)]
                 two, one = mpmath.sqrt(mpmath.fsum(v * v for v in off)), mpmath.fsum(off)
                 for distance, claimed in ((two, claim.two), (one, claim.one)):
-                    worst = max(
-                        worst, float(distance / claimed) if claimed else math.inf if distance else 0.0
-                    )
+                    worst = max(worst, float(distance / claimed) if claimed or distance else 0.0)
     return worst
 
 
@@ -274,15 +244,12 @@ def test_a_point_at_a_kink_is_certified_by_theorem_d(kink):
 def test_many_datasets_are_solved_together():
     rng = np.random.default_rng(5)
     read, public, floor = program("entropy", 20, 2, 0.5)
-    data = rng.uniform(-1, 1, (6, 20, 2))
-    vectors = np.array([read.vector({"Z": Z}) for Z in data])
-    x = np.ones((6, 20))
+    data, x = rng.uniform(-1, 1, (6, 20, 2)), np.ones((6, 20))
+    objective = read.at(np.array([read.vector({"Z": Z}) for Z in data]))
     for _ in range(8):
-        x = newton_step(read.at(vectors), x, floor, CAP)
-    assert all(
-        bound_to(read, public, floor, Z).judged(point).two <= public.radius
-        for Z, point in zip(data, x, strict=True)
-    )
+        x = newton_step(objective, x, floor, CAP)
+    for Z, point in zip(data, x, strict=True):
+        assert bound_to(read, public, floor, Z).judged(point).two <= public.radius
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "exponentials"])
@@ -304,7 +271,7 @@ def test_groups_of_equal_weights_are_judged_as_their_records(name):
         v[0, 3] += 20.0 - v.sum()
         claim = judge_groups(grouped, model.ridge, floor * count, CAP * count, v)[0]
         point = (v / sizes)[0, kind]
-        off = float(mpmath.fsum(abs(mpmath.mpf(x) - e) for x, e in zip(point, exact, strict=True)))
+        off = float(mpmath.fsum(abs(x - e) for x, e in zip(to_mp(point), exact, strict=True)))
         assert off <= claim
         assert claim == pytest.approx(model.judged(point).one, rel=1e-4, abs=1e-9)
 
