@@ -23,23 +23,23 @@ every_set = pytest.mark.parametrize("chosen", SETS, ids=lambda s: type(s).__name
 vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=1, max_size=6).map(np.array)
 
 
-def _declared_prox(penalty: Penalty, v: np.ndarray, step: float) -> np.ndarray:
-    x = cp.Variable(len(v))
-    objective = penalty.l1 * cp.norm(x, 1) + cp.sum_squares(x - v) / (2 * step)
-    bounds = penalty.set.bounds().values()
-    problem = cp.Problem(cp.Minimize(objective), list(penalty.set.constraints(x, *bounds).values()))
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-    return np.asarray(x.value)
-
-
 @every_set
 @pytest.mark.parametrize("l1", [0.0, 0.7])
-def test_prox_is_the_declared_minimizer(chosen, l1):
-    rng = np.random.default_rng(0)
-    penalty = Penalty(chosen, l1)
-    for scale in (0.1, 1.0, 10.0):
-        v = scale * rng.normal(size=5)
-        np.testing.assert_allclose(penalty.prox(v, 0.4), _declared_prox(penalty, v, 0.4), atol=3e-5)
+def test_prox_is_the_declared_minimizer_and_has_its_derivative(chosen, l1):
+    rng, penalty, h = np.random.default_rng(0), Penalty(chosen, l1), 1e-7
+    for scale in (0.1, 1.0, 3.0, 10.0):
+        v, direction, x = scale * rng.normal(size=5), rng.normal(size=5), cp.Variable(5)
+        objective = l1 * cp.norm(x, 1) + cp.sum_squares(x - v) / 0.8
+        constraints = chosen.constraints(x, *chosen.bounds().values()).values()
+        problem = cp.Problem(cp.Minimize(objective), list(constraints))
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+        np.testing.assert_allclose(penalty.prox(v, 0.4), x.value, atol=3e-5)
+        slope = (penalty.prox(v + h * direction, 0.4) - penalty.prox(v - h * direction, 0.4)) / (2 * h)
+        jacobian = penalty.jacobian(v, 0.4)
+        np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-6)
+        np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-15)
+        eigenvalues = np.linalg.eigvalsh(jacobian)
+        assert -1e-12 <= eigenvalues[0] <= eigenvalues[-1] <= 1 + 1e-12
 
 
 @every_set
@@ -51,10 +51,7 @@ def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
     np.testing.assert_allclose(again, inside, atol=1e-15)
     assert np.linalg.norm(inside) <= chosen.norm_bound(len(v)) * (1 + 1e-15)
     # the variational inequality of a projection
-    size = min(len(v), len(other))
-    feasible = np.zeros(len(v))
-    feasible[:size] = other[:size]
-    feasible = chosen.project(feasible)
+    feasible = chosen.project(np.resize(other, len(v)))
     assert (v - inside) @ (feasible - inside) <= 1e-12
 
 
@@ -70,29 +67,9 @@ def test_prox_is_firmly_nonexpansive(chosen, v, w, l1, step):
 
 
 @every_set
-@pytest.mark.parametrize("l1", [0.0, 0.7])
-def test_jacobian_is_the_derivative_of_the_prox(chosen, l1):
-    rng = np.random.default_rng(1)
-    penalty = Penalty(chosen, l1)
-    for scale in (0.1, 1.0, 3.0):
-        v, direction = scale * rng.normal(size=6), rng.normal(size=6)
-        h = 1e-7
-        slope = (penalty.prox(v + h * direction, 0.4) - penalty.prox(v - h * direction, 0.4)) / (2 * h)
-        jacobian = penalty.jacobian(v, 0.4)
-        np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-6)
-        np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-15)
-        eigenvalues = np.linalg.eigvalsh(jacobian)
-        assert eigenvalues[0] >= -1e-12
-        assert eigenvalues[-1] <= 1 + 1e-12
-
-
-@every_set
 def test_norm_bound_is_attained(chosen):
-    if isinstance(chosen, WholeSpace):
-        assert math.isinf(chosen.norm_bound(4))
-        return
-    corner = 100.0 * (np.ones(4) if isinstance(chosen, Box) else np.eye(4)[2])
-    assert np.linalg.norm(chosen.project(corner)) == pytest.approx(chosen.norm_bound(4), rel=1e-14)
+    far = 1e100 * (np.ones(4) if isinstance(chosen, Box) else np.eye(4)[2])
+    assert np.linalg.norm(chosen.project(far)) == pytest.approx(min(chosen.norm_bound(4), 1e100), rel=1e-14)
 
 
 def test_a_set_needs_a_positive_finite_size():
@@ -117,17 +94,14 @@ def test_the_sum_is_exactly_n_for_any_vector(values) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 400, 40_000])
-def test_weights_that_sum_to_n_hardly_move(n) -> None:
+def test_weights_that_sum_to_n_hardly_move_and_none_become_uniform(n) -> None:
     rng = np.random.default_rng(n)
     for concentration in (0.01, 1.0, 100.0):
         w = rng.dirichlet(np.full(n, concentration)) * n
         result, distance = weights_on_grid(w)
         assert np.sum(np.abs(result - w)) <= distance <= 2e-9 * n
         assert np.sum(result) == n
-
-
-def test_a_vector_without_weight_becomes_uniform() -> None:
-    for empty in (np.zeros(7), np.full(7, np.nan), np.full(7, -1.0)):
+    for empty in (np.zeros(n), np.full(n, np.nan), np.full(n, -1.0)):
         result, distance = weights_on_grid(empty)
-        assert np.array_equal(result, np.ones(7))
-        assert not distance < 7.0
+        assert np.array_equal(result, np.ones(n))
+        assert not distance < n
