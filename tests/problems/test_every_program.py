@@ -4,7 +4,6 @@ import json
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Container
 from functools import cache
 from typing import Any
 
@@ -209,55 +208,35 @@ def test_extreme_settings_are_certified(name, settings):
         check_weights(instance.program, solution.value, records.n_samples)
 
 
-def _targets(n: int, names: Container[str] = programs()) -> list[Any]:
-    """Size, program and settings that the target is stated for; settings between two others are slow."""
-    result = []
-    for name in programs():
-        rows = [row for row in SETTINGS[name] if not isinstance(row.get("regularizer"), UserRegularizer)]
-        for row in rows if name in names else ():
-            marks = () if row in (rows[0], rows[-1]) else pytest.mark.slow
-            result.append(pytest.param(n, name, row, id=f"{n}-{name}-{label(row)}", marks=marks))
-    return result
-
-
-def _ten_covariates(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    if name == "ipw_known":
-        return settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}
-    if isinstance(settings.get("target"), PublicSample):
-        return settings | {"target": PublicSample(np.random.default_rng(9).normal(size=(20, 10)))}
-    return settings
-
-
+#: Size, program, settings and whether conic solvers run; settings between two others are slow, as these are.
 #: A dense kernel factor keeps a conic solver busy for seconds at 400 records and for ten minutes at 4000.
 KERNELS = [name for name, program in programs().items() if issubclass(program, KernelFirstStage)]
+TARGETS = []
+for name, rows in SETTINGS.items():
+    own = [row for row in rows if not isinstance(row.get("regularizer"), UserRegularizer)]
+    for row in own:
+        between = () if row in (own[0], own[-1]) else pytest.mark.slow
+        for n, conic, marks in (
+            (400, False, between),
+            (400, True, pytest.mark.slow),
+            (4000, True, pytest.mark.slow),
+        ):
+            TARGETS.append(
+                pytest.param(n, name, row, conic and (n == 400 or name not in KERNELS), marks=marks)
+            )
 
 
-def _radii(n: int, name: str, settings: dict[str, Any], *, conic: bool) -> dict[str, float]:
-    """By solver the relative radius of its solution."""
-    instance = bind(build(name, _ten_covariates(name, settings)), make_records(n, 10))
-    solvers = ["newton", "projected_gradient"]
-    if conic:
-        solvers += ["clarabel", "scs"]
-        compiled = Compiled(instance.program.declare, instance.data, embed=True)
-        solvers += ["osqp"] * compiled.problem.is_qp()
+@pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS, ids=label)
+def test_radius_target(n, name, settings, conic):
+    """With ten covariates every solver comes within 1e-9, relative to the size of its solution."""
+    if name == "ipw_known":
+        settings = settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}
+    if isinstance(settings.get("target"), PublicSample):
+        settings = settings | {"target": PublicSample(np.random.default_rng(9).normal(size=(20, 10)))}
+    instance = bind(build(name, settings), make_records(n, 10))
+    solvers = ["newton", "projected_gradient", *(["clarabel", "scs"] if conic else [])]
+    if conic and Compiled(instance.program.declare, instance.data, embed=True).problem.is_qp():
+        solvers.append("osqp")
     result = {solver: solve(instance, solver=solver, throw=False) for solver in solvers}
-    return {solver: solution.certificate.relative_radius for solver, solution in result.items()}
-
-
-@pytest.mark.parametrize(("n", "name", "settings"), _targets(400))
-def test_radius_target_at_400(n, name, settings):
-    radii = _radii(n, name, settings, conic=False)
-    assert max(radii.values()) <= 1e-9, radii
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_radius_target_of_conic_solvers_on_kernels(name):
-    radii = _radii(60, name, SETTINGS[name][0], conic=True)
-    assert max(radii.values()) <= 1e-9, radii
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "name", "settings"), [*_targets(400), *_targets(4000)])
-def test_radius_target_of_all_solvers(n, name, settings):
-    radii = _radii(n, name, settings, conic=n == 400 or name not in KERNELS)
+    radii = {solver: solution.certificate.relative_radius for solver, solution in result.items()}
     assert max(radii.values()) <= 1e-9, radii
