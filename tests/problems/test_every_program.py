@@ -216,14 +216,9 @@ for name, rows in SETTINGS.items():
     own = [row for row in rows if not isinstance(row.get("regularizer"), UserRegularizer)]
     for row in own:
         between = () if row in (own[0], own[-1]) else pytest.mark.slow
-        for n, conic, marks in (
-            (400, False, between),
-            (400, True, pytest.mark.slow),
-            (4000, True, pytest.mark.slow),
-        ):
-            TARGETS.append(
-                pytest.param(n, name, row, conic and (n == 400 or name not in KERNELS), marks=marks)
-            )
+        TARGETS.append(pytest.param(400, name, row, False, marks=between))
+        for n, conic in ((400, True), (4000, name not in KERNELS)):
+            TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS, ids=label)
