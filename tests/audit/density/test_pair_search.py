@@ -1,12 +1,10 @@
 """The search over pairs: it finds the known worst cases and planted bugs, repeats, resumes and replays."""
 
-import json
-
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Finding, SearchPlan, replay, search_density
+from dp2erm_cvx.audit import SearchPlan, search_density
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair
 from dp2erm_cvx.audit.search import Gain, explore
 from dp2erm_cvx.domain import Universe
@@ -60,19 +58,6 @@ def test_a_planted_bug_is_found_without_a_hint(settings):
     result = search_density(release(**settings), 4, 1, search=SearchPlan(2), starts=1)
     assert result.exceeds
     assert "EXCEEDED" in str(result)
-
-
-def test_a_saved_pair_is_replayed(tmp_path):
-    result = search_density(release(**OUTPUT, cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
-    result.save(tmp_path / "worst")
-    again = replay(tmp_path / "worst", release(**OUTPUT, cls=HalfTheNoise))
-    assert again == result.audit
-    assert Finding.load(tmp_path / "worst").facts["audit"]["loss"] == again.loss
-    # another solver of the same model, and the same pair without the bug
-    other = replay(tmp_path / "worst.json", release(**OUTPUT, cls=HalfTheNoise, solver="clarabel"))
-    assert other.exceeds
-    assert not replay(tmp_path / "worst", release(**OUTPUT)).exceeds
-    assert json.loads((tmp_path / "worst.json").read_text())["private"] is False
 
 
 def test_pairs_of_persons_come_back_from_a_checkpoint(tmp_path):
