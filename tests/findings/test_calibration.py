@@ -20,8 +20,7 @@ from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import fixed_weights, paper_entropy_balancing, paper_ipw_logistic
 from tests.helpers import known_coefficient
-from tests.stability.movement import Pair, printed_quantities, scaled_entropy, solved
-from tests.stability.test_bounds import norm_bound
+from tests.stability.movement import Pair, norm_bound, printed_quantities, scaled_entropy, solved
 
 # The exponent of the printed Gaussian statement: zeta^2 W1 where the argument gives zeta^2 W1^2.
 W1, N, DELTA = 800.0, 400, 1 / 400

@@ -6,10 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Domain
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.balancing import ArmRows, arm_cells, entropy_law_change, log_odds_excess
-from tests.stability.movement import INF, Pair, movement, scaled_entropy
+from tests.stability.movement import INF
 
 MASS = {True: "equal", False: "proportional"}
 
@@ -143,48 +142,3 @@ def test_scaled_against_the_statement_written_out(n, floor, radius, mu):
     refined = entropy_balancing_paper_scaling(n, mu, floor, radius)
     assert refined.V == pytest.approx(by_hand(n, mu, floor, radius, drift), rel=1e-8)
     assert refined.V <= stated.V
-
-
-def extremes(share, floor, n, after):
-    """All records of an arm at one point, arms opposite; the changed one moves to ``after``."""
-    treated = round(share * (n - 1))
-    common = [((0, 1.0, 0.0), n - 1 - treated), ((1, -1.0, 0.0), treated)]
-    return Pair.of(common, (1, *after[:2]), (0, *after[2:]))
-
-
-@pytest.mark.parametrize("refined", [True, False])
-def test_scaled_flips_at_400_records_stay_below_the_bound(refined):
-    n, floor = 400, 100
-    bound = entropy_balancing_paper_scaling(n, 1.0, floor, refined=refined)
-    rng = np.random.default_rng(4)
-    largest = 0.0
-    for share in (0.2507, 0.3, 0.5, 0.7, 0.749):
-        for _ in range(15):
-            u = rng.normal(size=(2, 2))
-            u /= np.linalg.norm(u, axis=1, keepdims=True)
-            corner = [(1.0, 0.0, -1.0, 0.0), (-1.0, 0.0, -1.0, 0.0), tuple(u.ravel())][int(rng.integers(3))]
-            pair = extremes(share, floor, n, corner)
-            largest = max(largest, movement(scaled_entropy(1.0), pair, Domain(1.0, 1.0, arm_floor=floor)))
-    assert 3.0 < largest <= bound.V
-
-
-def test_scaled_random_datasets_stay_below_the_bound():
-    rng = np.random.default_rng(21)
-    largest = 0.0
-    for _ in range(120):
-        n = int(rng.integers(4, 13))
-        floor = int(rng.integers(1, n // 2 + 1))
-        arm = rng.integers(0, 2, n + 1)
-        g = rng.choice([-1.0, 1.0], (n + 1, 2)) * np.array([1.0, float(rng.integers(0, 2))])
-        g /= np.linalg.norm(g, axis=1, keepdims=True)
-        sizes = [np.bincount(arm[rows], minlength=2).min() for rows in (np.r_[:n], np.r_[: n - 1, n])]
-        if min(sizes) < floor:
-            continue
-        ridge, radius = 10 ** rng.uniform(-1.5, 1), float(rng.choice([INF, 10 ** rng.uniform(-1, 0.5)]))
-        points = np.column_stack([arm, g])
-        pair = Pair(points[: n - 1], np.ones(n - 1), points[n - 1], points[n])
-        moved = movement(scaled_entropy(ridge, radius), pair, Domain(1.0, 1.0, arm_floor=floor))
-        bound = entropy_balancing_paper_scaling(n, ridge, floor, radius)
-        assert moved <= bound.V
-        largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
-    assert largest > 0.5

@@ -5,7 +5,6 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError
@@ -16,7 +15,6 @@ from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, Cur
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
-from tests.plugins.literature import matching, tailored
 from tests.stability.movement import DISK, INF, Pair, four_clusters, ipw, movement
 
 
@@ -43,64 +41,6 @@ def test_covers_the_logistic_case_and_is_no_sharper_than_theorem_22(n, ridge, ra
     alone = Pair.of([((1, 0.998, 0.058), n - 1)], (0, 0.998, 0.058), (1, -0.59, -0.288))
     for pair in (four_clusters(n, shape), alone):
         assert movement(ipw(ridge, radius), pair) <= bound.V
-
-
-def ridge_regression_movement(ridge, radius, tilt, pair):
-    """Of psi = (<x, lam> - a)^2 / 2 and h = (1 - 2a) tilt <x, lam>, on records (a, x) with ``||x|| <= 1``."""
-    count, weights = np.append(pair.count, 1.0), []
-    for end in (pair.before, pair.after):
-        arm, *x = np.vstack([pair.common, end]).T
-        x, n = np.stack(x, axis=1), count.sum()
-        values, axes = np.linalg.eigh((x.T * count) @ x / n)
-        pull = axes.T @ ((count * arm) @ x) / n
-
-        def size(more, values=values, pull=pull):
-            return np.linalg.norm(pull / (values + ridge + more)) - radius
-
-        more = brentq(size, 0.0, 1e6, xtol=1e-14) if size(0.0) > 0 else 0.0  # the multiplier of the ball
-        f = np.exp((1 - 2 * arm) * tilt * (x @ axes @ (pull / (values + ridge + more))))
-        weights.append(n * f / (count @ f))
-    w, v = weights
-    return float(count @ np.abs(w - v) + 2 * min(w[-1], v[-1]))
-
-
-def ridge_regression_bound(n, ridge, radius, tilt):
-    # over ||lam|| <= r: ||grad psi|| <= 1 + r, ||grad h|| <= tilt, |h| <= tilt r
-    r = min(radius, 1.0 / ridge)
-    return separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
-
-
-def random_pairs(seed, number):
-    rng = np.random.default_rng(seed)
-    for _ in range(number):
-        n = int(rng.integers(2, 30))
-        points = np.column_stack([rng.integers(0, 2, n + 1), rng.choice([-1.0, 1.0], n + 1)])
-        if rng.random() < 0.3:
-            points[: n - 1] = points[0]
-        yield rng, n, Pair(points[: n - 1], np.ones(n - 1), points[n - 1], points[n])
-
-
-def test_a_scheme_of_its_own_stays_below_the_bound():
-    largest = 0.0
-    for rng, n, pair in random_pairs(3, 400):
-        ridge, tilt = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(-1, 0.5)
-        radius = float(rng.choice([INF, 10 ** rng.uniform(-1, 0)]))
-        moved = ridge_regression_movement(ridge, radius, tilt, pair)
-        bound = ridge_regression_bound(n, ridge, radius, tilt)
-        assert moved <= bound.V
-        largest = max(largest, moved / bound.V if bound.V < 2 * n else 0.0)
-    assert largest > 0.7
-
-
-def test_planted_bug_movement_of_the_coefficient_divided_by_n_twice():
-    wrong = 0
-    for _, n, pair in random_pairs(5, 60):
-        ridge, tilt = 0.3, 2.0
-        moved = ridge_regression_movement(ridge, INF, tilt, pair)
-        r = 1.0 / ridge
-        assert moved <= ridge_regression_bound(n, ridge, INF, tilt).V
-        wrong += moved > separable(n, ridge * n, 2 * (1 + r), 2 * tilt, 0.5, r).V
-    assert wrong > 5
 
 
 def test_degenerate_constants():
@@ -153,38 +93,6 @@ def test_units_of_the_rows_change_nothing():
     small = margin_movement(300, 0.05, 1.0, LOGISTIC, OVERLAP).bound
     large = margin_movement(300, 0.05 * 9.0, 3.0, LOGISTIC, OVERLAP).bound
     assert large.V == pytest.approx(small.V, rel=1e-12)
-
-
-def largest_movement(program, n, pairs, seed):
-    """Largest V over pairs of clustered datasets of unit rows that differ in their first record."""
-    rng, worst = np.random.default_rng(seed), 0.0
-    for _ in range(pairs):
-        share, angle = rng.uniform(0.02, 0.5), rng.uniform(0.0, np.pi)
-        near, far = np.array([1.0, 0.0]), np.array([np.cos(angle), np.sin(angle)])
-        few = rng.random(n) < share
-        z = np.where(few[:, None], far, near) * rng.choice([0.3, 1.0, 1.0])
-        ends = (sign * (far if rng.random() < 0.5 else near) for sign in rng.choice([-1.0, 1.0], 2))
-        before, after = (np.append(1.0, end) for end in ends)
-        pair = Pair(np.column_stack([np.ones(n - 1), z[1:]]), np.ones(n - 1), before, after)
-        worst = max(worst, movement(program, pair))
-    return worst
-
-
-ATTACKED = {
-    "overlap, ridge .1": (overlap(ridge=0.1), 40),
-    "overlap, ridge .01": (overlap(ridge=0.01), 60),
-    "matching": (matching(ridge=0.1, radius=math.inf), 40),
-    "tailored": (tailored(ridge=0.5, radius=math.inf), 40),
-}
-
-
-@pytest.mark.parametrize("name", ATTACKED)
-def test_no_pair_of_neighbors_moves_weights_beyond_the_bound(name):
-    program, n = ATTACKED[name]
-    universe = Universe(Domain(1.0, 1.0), n, 2)
-    bound = program.stability(universe).V
-    worst = largest_movement(program, n, 30, seed=5)
-    assert 0.25 * bound < worst <= bound
 
 
 @pytest.mark.parametrize("radius", [1.0, 3.0])
