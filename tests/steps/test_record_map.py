@@ -1,128 +1,177 @@
-"""Record maps: one record changes one mapped record, inside the domain that was stated before."""
+"""Maps of records, factors and scores: their formulas, and that each is its own record's alone."""
 
 import math
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain, Universe
-from dp2erm_cvx.steps.nuisances import LinearNuisances
-from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import AverageScore
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
+from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant
+from dp2erm_cvx.steps.score import AverageScore, ValueScore
 from tests.steps.scored import scores
 
 N, K = 23, 3
 DOMAIN = Domain(covariate_bound=1.3, outcome_bound=2.0, intercept=0.5)
 UNIVERSE = Universe(DOMAIN, N, K)
-NASTY = st.sampled_from([0.0, -0.0, 1.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")])
+WIDTHS = {str(rows): len(rows.names(("u", "v", "w"))) for rows in Rows}
+CELLS = CellSums(share=0.5, partition=Partition(((-0.5, 0.5), (0.0,), ()))).plan(UNIVERSE, Budget(1.0), {})
+PROPENSITY = Term(Rows.POOLED, "pooled")
+LINES = LinearNuisances((Term(Rows.COMMON, "common"),), 0.5, PROPENSITY)
 
 
-def raw(seed: int):
+def raw(seed):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(N, K)) * 2, rng.integers(0, 2, N), rng.normal(size=N) * 3
 
 
-def maps():
-    for rows in Rows:
-        yield OutcomeRows(rows)
-        yield OutcomeRows(rows, (Term(rows, "center"), Term(Rows.POOLED, (0.3, 1.0, -2.0, 0.1))), 2.7)
-    yield WithConstant()
+def inside(records):
+    """Columns of records, and how large they are in the bounds of their domain."""
+    columns, domain = (records.X, records.a, records.y), records.domain
+    return columns, (
+        np.linalg.norm(records.X, axis=1) / domain.covariate_bound,
+        records.y / domain.outcome_bound,
+    )
 
 
-BOX = (0.9, 0.2, 1e-3)
+def of_map(chosen):
+    def made(data, given):
+        result = chosen.records(DOMAIN.records(*data), given)
+        return inside(replace(result, domain=chosen.universe(UNIVERSE).domain))
+
+    return made
 
 
-@pytest.mark.parametrize("chosen", list(maps()), ids=str)
-def test_mapped_rows_lie_in_the_box_that_was_stated_before(chosen):
-    domain = replace(DOMAIN, coordinate_bound=BOX)
-    where = chosen.universe(Universe(domain, N, K))
-    widths = np.array(where.widths)
-    rows = Rows.POOLED if isinstance(chosen, WithConstant) else chosen.rows
-    assert widths.shape == (where.n_columns,) == (len(rows.names(("a", "b", "c"))),)
-    reached = np.zeros(len(widths))
-    for seed in range(20):
-        X, a, y = raw(seed)
-        released = {"center": np.zeros(len(widths))}
-        sizes = np.abs(chosen.records(domain.records(X, a, y), released).X)
-        assert np.all(sizes <= widths)
-        reached = np.maximum(reached, sizes.max(axis=0))
-    assert np.all(reached > 0.99 * widths)
+def of_factors(of):
+    def made(data, given):
+        result = of(DOMAIN.records(*data), given)
+        return (result,), (2.0 * result - 1.0,)
+
+    return made
 
 
-@pytest.mark.parametrize("chosen", list(maps()), ids=str)
-@given(st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY, min_size=8, max_size=8))
+def of_score(nuisances):
+    def made(data, given):
+        records = DOMAIN.records(*data)
+        result = scores(AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25), records, given)
+        if nuisances is LINES:
+            return (result,), (result / 6.000001,)
+        m_0, m_1, e, _ = nuisances.at(records.covariates, given)
+        return (result,), (result / 6.000001, m_0 / 2.0, m_1 / 2.0, 2.0 * e - 1.0)
+
+    return made
+
+
+def of_ranges(declared):
+    def made(data, given):
+        scaled = declared.scaled(data[0], data[2], np.sort(given["ends"], axis=1))
+        return inside(declared.domain(K).records(scaled[0], data[1], scaled[1]))
+
+    return made
+
+
+#: What is made of every record at released numbers, and sizes of at most 1.
+MADE = {
+    "constant": of_map(WithConstant()),
+    **{f"{rows}": of_map(OutcomeRows(rows)) for rows in Rows},
+    **{
+        f"{rows}, refit": of_map(
+            OutcomeRows(rows, (Term(rows, str(rows)), Term(rows, (0.3,) * WIDTHS[rows])), 2.7)
+        )
+        for rows in Rows
+    },
+    **{
+        f"{one}": of_factors(
+            lambda r, given, one=one: Factors(PROPENSITY, one, 4.0).of(r.covariates, r.a, given)
+        )
+        for one in Balance
+    },
+    "matched": of_factors(OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors),
+    "cells": lambda data, _: ((own := CELLS.partition.index(data[0]),), (own / (CELLS.partition.size - 1),)),
+    "score": of_score(LINES),
+    "score of cells": of_score(CellNuisances(0.5).planned({"cells": CELLS})),
+    "ranges": of_ranges(PrivateRanges()),
+    "ranges and outcome": of_ranges(PrivateRanges(covariate_bound=0.7, outcome=(-3.0, 5.0))),
+}
+NASTY = st.sampled_from([0.0, -0.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")])
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(
+    st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY | st.floats(-3, 3), min_size=8, max_size=8)
+)
 @settings(max_examples=25)
-def test_one_record_changes_one_mapped_record(chosen, seed, place, released):
-    X, a, y = raw(seed)
-    theirs = X.copy(), a.copy(), y.copy()
-    theirs[0][place], theirs[1][place], theirs[2][place] = 1e9, 1 - a[place], -1e9
-    released = {"center": np.array(released)[: len(Rows.MIX.names(tuple("abc")))]}
-    if isinstance(chosen, OutcomeRows):
-        released["center"] = released["center"][: len(chosen.rows.names(tuple("abc")))]
-    one, other = (chosen.records(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+def test_a_record_changes_what_is_made_of_it_alone_and_inside_of_public_bounds(name, seed, place, numbers):
+    mine, theirs, whole = raw(seed), raw(seed), np.clip(np.nan_to_num(np.array(numbers)), -1e7, 1e7)
+    for column, value in zip(theirs, (1e9, 1 - mine[1][place], -1e9), strict=True):
+        column[place] = value
+    given = {rows: np.array(numbers)[:width] for rows, width in WIDTHS.items()}
+    integers = np.resize(2.0**30 * whole, 4 * CELLS.partition.size).astype(np.int64)
+    given |= {"cells": integers, "ends": whole.reshape(K + 1, 2)}
+    alone = [column[place : place + 1] for column in mine]
+    (one, sizes), (other, further), (only, _) = (MADE[name](data, given) for data in (mine, theirs, alone))
     kept = np.arange(N) != place
-    for name in ("X", "a", "y"):
-        assert np.array_equal(getattr(one, name)[kept], getattr(other, name)[kept])
-    where = chosen.universe(UNIVERSE)
-    for result in (one, other):
-        assert result.domain == where.domain
-        assert result.X.shape == (N, where.n_columns)
-        assert np.all(np.linalg.norm(result.X, axis=1) <= where.domain.covariate_bound)
-        assert np.all(np.abs(result.y) <= where.domain.outcome_bound)
+    for own, another, single in zip(one, other, only, strict=True):
+        assert np.array_equal(own[kept], another[kept], equal_nan=True)
+        assert np.array_equal(own[~kept], single, equal_nan=True)  # to the last bit, wherever it stands
+    assert all(np.all(np.abs(size) <= 1.0) for size in (*sizes, *further))
 
 
-@pytest.mark.parametrize("rows", list(Rows))
-def test_rows_are_those_of_their_names(rows):
+@pytest.mark.parametrize("chosen", [WithConstant(), *map(OutcomeRows, Rows)], ids=str)
+def test_mapped_rows_lie_in_the_box_and_the_ball_that_were_stated_before(chosen):
+    domain = replace(DOMAIN, coordinate_bound=(0.9, 0.2, 1e-3))
+    where, reached = chosen.universe(Universe(domain, N, K)), 0.0
+    for seed in range(20):
+        reached = np.maximum(reached, np.abs(chosen.records(domain.records(*raw(seed)), {}).X).max(axis=0))
+    assert np.all(reached <= where.widths)
+    assert np.all(reached > 0.99 * np.array(where.widths))
+    assert where.n_columns == len(where.widths) == WIDTHS[chosen.rows]
+    x = np.array([[1.3, 0.0]])
+    longest = max(np.linalg.norm(chosen.rows.of(x, np.array([arm]))) for arm in (0, 1))
+    assert longest <= chosen.rows.norm(1.3) <= longest * (1 + 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [
+        (Rows.COMMON, [[1, 0, 0.5, -0.25], [0, 1, 0.1, 0.2]]),
+        (Rows.MIX, [[1, 0, 0.5, -0.25, -0.25, 0.125], [0, 1, 0.1, 0.2, 0.05, 0.1]]),
+        (Rows.ARMS, [[1, 0.5, -0.25, 0, 0, 0], [0, 0, 0, 1, 0.1, 0.2]]),
+        (Rows.POOLED, [[1, 0.5, -0.25], [1, 0.1, 0.2]]),
+    ],
+)
+def test_rows_are_those_of_their_names_and_predict_in_exact_arithmetic(rows, known):
     x, a = np.array([[0.5, -0.25], [0.1, 0.2]]), np.array([0, 1])
-    known = {
-        Rows.COMMON: [[1, 0, 0.5, -0.25], [0, 1, 0.1, 0.2]],
-        Rows.MIX: [[1, 0, 0.5, -0.25, -0.25, 0.125], [0, 1, 0.1, 0.2, 0.05, 0.1]],
-        Rows.ARMS: [[1, 0.5, -0.25, 0, 0, 0], [0, 0, 0, 1, 0.1, 0.2]],
-        Rows.POOLED: [[1, 0.5, -0.25], [1, 0.1, 0.2]],
-    }[rows]
     assert np.array_equal(rows.of(x, a), np.array(known, dtype=float))
     assert len(rows.names(("u", "v"))) == len(known[0])
+    rng = np.random.default_rng(8)
+    x, a = rng.normal(size=(50, 19)) * np.exp(rng.normal(size=(50, 1)) * 20), rng.integers(0, 2, 50)
+    theta = rng.normal(size=len(rows.names(("x",) * 19)))
+    terms = rows.of(x, a) * theta
+    exact = [math.fsum(row) for row in terms]
+    assert np.all(np.abs(rows.predict(theta, x, a) - exact) <= 64 * 2.0**-53 * np.abs(terms).sum(axis=1))
+    # a coefficient on scaled rows is undone
+    scaled, plain = rows.predict(theta, 0.3 * x, a), OutcomeRows(rows, scale=0.3).unscaled(theta, 19)
+    assert np.allclose(rows.predict(plain, x, a), scaled, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rows", list(Rows))
-def test_a_coefficient_on_scaled_rows_predicts_the_same_on_plain_ones(rows):
-    rng = np.random.default_rng(0)
-    mapped = OutcomeRows(rows, scale=0.3)
-    x, a = rng.normal(size=(N, K)), rng.integers(0, 2, N)
-    theta = rng.normal(size=len(rows.names(tuple("abc"))))
-    plain = rows.predict(mapped.unscaled(theta, K), x, a)
-    assert np.allclose(rows.predict(theta, 0.3 * x, a), plain, rtol=1e-12, atol=1e-12)
-    assert not np.allclose(rows.predict(theta, x, a), plain)
-
-
-@pytest.mark.parametrize("rows", list(Rows))
-def test_the_bound_of_the_rows_is_attained(rows):
-    x = np.array([[1.3, 0.0]])
-    longest = max(np.linalg.norm(rows.of(x, np.array([arm]))) for arm in (0, 1))
-    assert longest <= rows.norm(1.3) <= longest * (1 + 1e-11)
-
-
-CENTER, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity")
-
-
-def score(terms=CENTER, rate=0.5, log_odds=LOG_ODDS, **changed):
-    chosen = {"cap": 4.0, "residual_bound": 1.5, "score_bound": 6.0, "center": 0.25} | changed
-    return AverageScore(LinearNuisances(terms, rate, log_odds), **chosen)
-
-
-def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0):
+def by_hand(records, given, cap=4.0, bound=1.5, center=0.25, score_bound=6.0):
     """The definition, one record at a time."""
-    theta, lam = released["center"], released["propensity"]
+    theta, lam = given["common"], given["pooled"]
     result = []
     for x, a, y in zip(records.covariates, records.a, records.y, strict=True):
         m = [theta[arm] + sum(t * v for t, v in zip(theta[2:], x, strict=True)) for arm in (0, 1)]
         m = [min(max(value, -2.0), 2.0) for value in m]
         e = 1 / (1 + np.exp(-(lam[0] + sum(t * v for t, v in zip(lam[1:], x, strict=True)))))
         e = min(max(e, 1 / cap), 1 - 1 / cap)
-        r = min(max(y - m[a], -bound), bound)
+        r = min(max(y - m[a], -bound), bound)  # not clipped before the prediction is subtracted
         g, weighted = m[1] - m[0] - center, r / e if a else -r / (1 - e)
         g = min(max(g, -score_bound), score_bound)
         room = score_bound - abs(g)
@@ -133,63 +182,50 @@ def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0)
 def test_the_score_is_augmented_inverse_propensity_weighting():
     rng = np.random.default_rng(3)
     records = DOMAIN.records(*raw(1))
-    released = {"center": rng.normal(size=2 + K), "propensity": 3 * rng.normal(size=1 + K)}
-    result, known = scores(score(), records, released), by_hand(records, released)
-    assert np.allclose(result, known, rtol=1e-12, atol=1e-12)
-    # a residual that is clipped before the prediction is subtracted is another number
-    early = y_clipped_first(records, released)
-    assert not np.allclose(result, early)
+    released = {"common": rng.normal(size=2 + K), "pooled": 3 * rng.normal(size=1 + K)}
+    result = scores(AverageScore(LINES, 4.0, 1.5, 6.0, 0.25), records, released)
+    assert np.allclose(result, by_hand(records, released), rtol=1e-12, atol=1e-12)
 
 
-def y_clipped_first(records, released):
-    theta = released["center"]
-    m = theta[records.a] + records.covariates @ theta[2:]
-    lam = released["propensity"]
-    e = np.clip(1 / (1 + np.exp(-(lam[0] + records.covariates @ lam[1:]))), 0.25, 0.75)
-    r = np.clip(records.y, -1.5, 1.5) - m
-    return theta[1] - theta[0] + np.where(records.a == 1, r / e, -r / (1 - e)) - 0.25
+@pytest.mark.parametrize("balance", Balance)
+def test_factors_in_exact_arithmetic(balance):
+    rng = np.random.default_rng(0)
+    x, a, lam = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), np.array([0.4, 3.0, -2.0])
+    result = Factors(PROPENSITY, balance, 4.0).of(x, a, {"pooled": lam})
+    for row, arm, factor in zip(x, a, result, strict=True):
+        odds = mpmath.exp(lam[0] + mpmath.fdot(row.tolist(), lam[1:].tolist()))
+        e = odds / (1 + odds)
+        own = e if arm else 1 - e
+        right = {
+            Balance.MATCHING: min(e, 1 - e) / own,
+            Balance.OVERLAP: 1 - own,
+            Balance.INVERSE: min(1 / own, 4) / 4,
+        }[balance]
+        assert factor == pytest.approx(float(right), rel=1e-13)
 
 
-@given(st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY, min_size=9, max_size=9))
-@settings(max_examples=50)
-def test_a_score_is_of_its_record_alone(seed, place, numbers):
-    X, a, y = raw(seed)
-    theirs = X.copy(), a.copy(), y.copy()
-    theirs[0][place], theirs[1][place], theirs[2][place] = -1e9, 1 - a[place], 1e9
-    released = {"center": np.array(numbers[:5]), "propensity": np.array(numbers[5:])}
-    one, other = (scores(score(), DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
-    kept = np.arange(N) != place
-    assert np.array_equal(one[kept], other[kept], equal_nan=True)
+@pytest.mark.parametrize("treats", [True, False])
+def test_gains_at_rates_by_side_are_off_by_the_slopes_alone(treats):
+    """``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d`` for any released lines; a common rate adds to it.
 
+    Outcomes are linear in either arm, without noise, treated more often on one side of a rule.
+    """
+    rng, slopes = np.random.default_rng(3), np.array([[0.7, -0.4], [-0.2, 1.1]])
+    x = rng.uniform(-1, 1, (400, 2))
+    a = (rng.random(400) < np.where(x[:, 0] > 0.2, 0.7, 0.25) + 0.2 * x[:, 1]).astype(int)
+    lines = np.array([0.3, 1.0])[:, None] + slopes @ x.T
+    records = Domain(1.5, 100.0).records(x, a, lines[a, np.arange(400)])
+    released = np.array([[0.1, 0.5, 0.2], [0.9, -0.6, 0.7]])
+    side = (x[:, 0] > 0.2) == treats
 
-def rows_at_once(kind, x, a):
-    """The rows as they were written before they were filled in blocks."""
-    treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
-    own = np.hstack([np.ones((len(x), 1)), x])
-    if kind is Rows.COMMON:
-        return np.hstack([1.0 - treated, treated, x])
-    if kind is Rows.MIX:
-        return np.hstack([1.0 - treated, treated, x, (treated - 0.5) * x])
-    return own if kind is Rows.POOLED else np.hstack([(1.0 - treated) * own, treated * own])
+    def off(rates):
+        nuisances = RuleNuisances((Term(Rows.ARMS, tuple(released.ravel())),), 0.5, by_side=rates)
+        score = ValueScore(nuisances, 1e3, 1e3, 1e3)
+        result = score.score(score.parts(records, {"rule": np.array([-0.2, 1.0, 0.0])}))
+        return np.mean(side * (result - (lines[1] - lines[0])))
 
-
-@pytest.mark.parametrize("arm", [0.0, 1, None], ids=str)
-@pytest.mark.parametrize("kind", list(Rows))
-def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm):
-    rng = np.random.default_rng(8)
-    x = rng.normal(size=(50, 19)) * np.exp(rng.normal(size=(50, 1)) * 20)
-    x[3, 4], x[5, 6], x[7], x[8, 0] = np.nan, np.inf, -0.0, 5e-324
-    a = rng.integers(0, 2, 50) if arm is None else arm
-    theta = rng.normal(size=len(kind.names(("x",) * 19)))
-    with np.errstate(all="ignore"):
-        known = rows_at_once(kind, x, a)
-        assert kind.of(x, a).tobytes() == known.tobytes()
-        arms = np.broadcast_to(a, (50,))
-        for values in (theta, theta * 1e300, np.where(theta > 0, np.nan, theta)):
-            result = kind.predict(values, x, a)
-            alone = [kind.predict(values, x[k : k + 1], arms[k : k + 1]) for k in range(50)]
-            assert result.tobytes() == np.concatenate(alone).tobytes()
-        inside = np.all(np.isfinite(x), axis=1)
-        exact = [math.fsum(row) for row in (known * theta)[inside]]
-        sizes = np.abs(known[inside]) @ np.abs(theta)
-        assert np.all(np.abs(kind.predict(theta, x, a)[inside] - exact) <= 64 * 2.0**-53 * sizes)
+    rates = tuple(float(a[(x[:, 0] > 0.2) == one].mean()) for one in (False, True))
+    share, own, wrong = side.mean(), rates[treats], slopes - released[:, 1:]
+    apart = x[side & (a == 1)].mean(axis=0) - x[side & (a == 0)].mean(axis=0)
+    assert off(rates) == pytest.approx(share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13)
+    assert abs(off((float(a.mean()),) * 2) - off(rates)) > 0.02
