@@ -187,11 +187,15 @@ def test_the_score_is_augmented_inverse_propensity_weighting():
     assert np.allclose(result, by_hand(records, released), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("balance", Balance)
-def test_factors_in_exact_arithmetic(balance):
-    rng = np.random.default_rng(0)
-    x, a, lam = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), np.array([0.4, 3.0, -2.0])
-    result = Factors(PROPENSITY, balance, 4.0).of(x, a, {"pooled": lam})
+@pytest.mark.parametrize("kind", [*Balance, "matched"])
+def test_factors_in_exact_arithmetic(kind):
+    rng, lam = np.random.default_rng(0), np.array([0.4, 3.0, -2.0])
+    records = DOMAIN.records(rng.uniform(-0.8, 0.8, (200, 2)), rng.integers(0, 2, 200), np.zeros(200))
+    x, a, released = records.covariates, records.a, {"pooled": lam}
+    if kind == "matched":
+        result = OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors(records, released)
+    else:
+        result = Factors(PROPENSITY, kind, 4.0).of(x, a, released)
     for row, arm, factor in zip(x, a, result, strict=True):
         odds = mpmath.exp(lam[0] + mpmath.fdot(row.tolist(), lam[1:].tolist()))
         e = odds / (1 + odds)
@@ -200,7 +204,8 @@ def test_factors_in_exact_arithmetic(balance):
             Balance.MATCHING: min(e, 1 - e) / own,
             Balance.OVERLAP: 1 - own,
             Balance.INVERSE: min(1 / own, 4) / 4,
-        }[balance]
+            "matched": min(e, 1 - e) / own * (1 - own),
+        }[kind]
         assert factor == pytest.approx(float(right), rel=1e-13)
 
 
