@@ -45,24 +45,17 @@ def test_unbending_inverts_the_population_equation(mean, slope):
 def test_unbending_removes_the_bend_of_data_without_noise():
     """Two cells by arm, all counts exact: the released center misses their means, the unbent one does not."""
     means = {(0, -1.0): 0.05, (0, 1.0): 0.15, (1, -1.0): 0.2, (1, 1.0): 0.6}
-    cells = [
-        (a, x, y, n)
-        for (a, x), p in means.items()
-        for y, n in ((1, round(400 * p)), (0, round(400 * (1 - p))))
-    ]
+    cells = [(*at, y, round(400 * (p if y else 1 - p))) for at, p in means.items() for y in (1, 0)]
     a, x, y = (np.repeat([cell[place] for cell in cells], [cell[3] for cell in cells]) for place in range(3))
     universe = Universe(EVENT, len(a), 1)
     study = EffectStudy(universe, Budget(1.0), residual_scale=0.4, estimand="risks", confounding=0.0)
-    plan = make_plan(study)
-    step, slope = plan.step("center"), study.settings.slope
-    where = replace(step.regression, rate=0.5)
-    records = EVENT.records(x[:, None], a, y)
-    quiet = np.zeros(step.calibration.n_parameters)
+    step, where = (plan := make_plan(study)).step("center"), replace(plan.step("center").regression, rate=0.5)
+    records, quiet = EVENT.records(x[:, None], a, y), np.zeros(step.calibration.n_parameters)
     mapped, factors = where.records(records, {}), where.factors(records, {})
     instance = step.program.instance(mapped, factors, gamma=1e-9, noise=quiet)
     theta = where.unscaled(solve(instance, tolerance=1e-9).value, 1)
     lines = LinearNuisances((Term(Rows.ARMS, "center"),), 0.5)
-    unbent = replace(lines, two_values=TwoValues(-0.5, 1.0, slope))
+    unbent = replace(lines, two_values=TwoValues(-0.5, 1.0, study.settings.slope))
     for (arm, at), mean in means.items():
         point = np.array([[at]]), np.full(1, float(arm)), {"center": theta}
         assert 0.5 + float(unbent.outcome(*point)[0]) == pytest.approx(mean, abs=1e-4)
@@ -70,15 +63,9 @@ def test_unbending_removes_the_bend_of_data_without_noise():
 
 
 def test_an_outcome_of_two_values_is_one_of_its_ends():
-    assert EVENT.net_outcome([0, 1, 0, 1, 1], [0.0, 1.0, 0.3, 7.0, 0.5]).tolist() == [
-        -0.5,
-        0.5,
-        -0.5,
-        0.5,
-        0.0,
-    ]
-    again = Domain.from_dict(EVENT.to_dict())
-    assert again == EVENT
+    result = EVENT.net_outcome([0, 1, 0, 1, 1], [0.0, 1.0, 0.3, 7.0, 0.5])
+    assert result.tolist() == [-0.5, 0.5, -0.5, 0.5, 0.0]
+    assert Domain.from_dict(EVENT.to_dict()) == EVENT
     assert "binary_outcome" not in replace(EVENT, binary_outcome=False).to_dict()
     for changes in ({"binary_outcome": 1}, {"treatment_cost": 0.1}):
         with pytest.raises(DeclarationError, match="binary_outcome"):
