@@ -9,18 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain
-from dp2erm_cvx.calibration.numbers import Arithmetic, calibrate_grid
+from dp2erm_cvx.calibration.numbers import calibrate_grid
 from dp2erm_cvx.domain import Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.sets import UserRegularizer
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
-from dp2erm_cvx.program import L1Ball
-from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.step import reserve
 
 EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)
@@ -85,21 +82,6 @@ def test_the_grid_noise_covers_shift_and_rounding(shift, p, epsilon) -> None:
     assert p * Fraction(2) ** noise.exponent <= Fraction(shift) / 64
 
 
-def test_openDP_agrees_with_the_scale() -> None:
-    measurements = pytest.importorskip("opendp.measurements")
-    from opendp import domains, metrics
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    for shift, p, epsilon in [(1e-11, 2, 0.0025), (3e-8, 10, 1e-4), (1.0, 1, 1.0), (1e-100, 60, 5.0)]:
-        noise = calibrate_grid(shift, p, epsilon)
-        domain = domains.vector_domain(domains.atom_domain(T=float, nan=False), size=p)
-        laplace = measurements.make_laplace(
-            domain, metrics.l1_distance(T=float), noise.scale, k=noise.exponent
-        )
-        assert 0.99 * epsilon <= laplace.map(shift) <= epsilon
-
-
 UNIVERSE = Universe(Domain(1.0, 2.0), 200, 3)
 
 
@@ -146,24 +128,6 @@ def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
     assert covered.grid.scale == pytest.approx(calibration.scale, rel=0.02)
     assert (plan.guarantee.epsilon, plan.guarantee.delta) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan, "x"])
-def test_an_invalid_share_is_refused(share) -> None:
-    with pytest.raises(DeclarationError, match="numerical_share"):
-        planned(numerical_share=share)
-
-
-def test_what_cannot_be_counted_is_refused_by_name() -> None:
-    import cvxpy as cp
-
-    with pytest.raises(DeclarationError, match="auto, counted, assumed"):
-        one_of("arithmetic", "exact", Arithmetic)
-    with pytest.raises(CalibrationError, match="paper's calibrations"):
-        planned(calibration="paper")
-    own = UserRegularizer(lambda theta: cp.norm(theta, 1))
-    with pytest.raises(CalibrationError, match="itr does not state"):
-        planned(second=itr(theta_set=L1Ball(1.0), regularizer=own))
 
 
 def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> None:

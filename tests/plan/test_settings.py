@@ -1,0 +1,218 @@
+"""What may be declared about effects, rules and weights, and how their budgets are divided."""
+
+import math
+from dataclasses import replace
+
+import cvxpy as cp
+import pytest
+
+from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer
+from dp2erm_cvx.plan import EffectStudy, RuleStudy, Study, make_plan, rule_of_use
+from dp2erm_cvx.problems.arm_means import arm_means
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import ipw_private
+from dp2erm_cvx.problems.itr import itr
+from dp2erm_cvx.problems.known_weights import Uniform
+from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.program import L1Ball
+from dp2erm_cvx.steps.record_map import Balance
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
+
+
+def effect(n=5000, epsilon=1.0, delta=0.0, k=3, domain=DOMAIN, **changes):
+    universe = Universe(domain, n, k)
+    return EffectStudy(universe, Budget(epsilon, delta), **({"residual_scale": 0.5} | changes))
+
+
+def rule(n=1000, epsilon=1.0, delta=0.0, k=3, domain=DOMAIN, **changes):
+    return RuleStudy(Universe(domain, n, k), Budget(epsilon, delta), outcome_scale=1.0, **changes)
+
+
+def weights(first=None, second=None, domain=None, budget=None, **changes):
+    universe = Universe(domain or Domain(2.0, 1.0, arm_floor=20), 100, 2)
+    return Study(first or Uniform(), second or itr(), universe, budget or Budget(1.0, 1e-3), **changes)
+
+
+ORDER = ("rate", "mean", "spread", "center", "propensity", "rule", "score")
+
+
+@pytest.mark.parametrize("n", [5000, 1000, 300, 100])
+@pytest.mark.parametrize(
+    ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]
+)
+@pytest.mark.parametrize(
+    ("study", "declared"),
+    [
+        *((effect, {"propensity": one}) for one in ("logistic", "constant", 0.5)),
+        *((rule, {"balance": str(one)}) for one in Balance),
+    ],
+)
+def test_the_steps_spend_the_budget_and_no_more(study, declared, noise, delta, arithmetic, n):
+    study = study(n, delta=delta, noise=noise, arithmetic=arithmetic, declared=declared)
+    plan, settings = make_plan(study), study.settings
+    spent = {step.name: step.guarantee for step in plan.steps}
+    # Gaussian steps that share one delta spend more by themselves
+    assert 1.0 - 1e-9 < sum(part.epsilon for part in spent.values()) <= (2.0 if plan.joint else 1.0)
+    assert sum(part.delta for part in spent.values()) <= delta
+    # where gamma noise is predicted to err less in every step, no delta is spent
+    gaussian = [step.name for step in plan.steps if step.calibration.noise == "gaussian"]
+    assert plan.guarantee == Budget(1.0, delta if gaussian else 0.0)
+    assert {*gaussian} <= {"mean", "spread", "center", "propensity", "rule"}
+    assert (plan.counted, plan.proven, plan.certified_by_design) == (arithmetic == "counted", True, True)
+    assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
+    assert list(spent) == [name for name in ORDER if name in spent]
+    assert plan.joint is False or isinstance(study, RuleStudy)  # a few numbers have no part of one delta
+    known = {"propensity": settings.propensity == "logistic", "rate": isinstance(settings.propensity, str)}
+    shares = {name: getattr(settings, f"{name}_share", None) for name in ORDER[:5] if known.get(name, True)}
+    takes = {name: share for name, share in shares.items() if share is not None}
+    assert {*takes, settings.rest} == {*spent}
+    for name, share in ({} if plan.joint else takes | {settings.rest: 1.0 - settings.spent}).items():
+        assert spent[name].epsilon == pytest.approx(share, rel=1e-9)
+
+
+def test_the_public_rule_of_use():
+    def names(n=1000, epsilon=1.0, declared=None, expected=(), domain=DOMAIN):
+        study = rule(n, epsilon, declared=declared or {}, expected=expected, domain=domain)
+        return [step.name for step in make_plan(study).steps]
+
+    assert names() == ["spread", "center", "propensity", "rule"]
+    assert names(300) == ["center", "rule"]
+    assert names(100) == ["rule"]
+    for fact in ("main effect", "confounding"):
+        assert names(100, expected=(fact,)) == ["center", "rule"]
+    assert names(declared={"propensity": 0.5}) == ["spread", "center", "rule"]
+    # public coefficients are of covariates as the domain scales them
+    assert names(declared={"propensity": (0.1, 0.2, 0.3, 0.4)}) == ["center", "rule"]
+    alone = {"center_share": None, "propensity": None, "mean_share": None, "spread_share": None}
+    assert names(declared=alone) == ["rule"]
+    # a mean of the covariates is worth its price where it is known to a fraction of their spread
+    ranged = Domain(covariate_bound=2.0, outcome_bound=4.0, ranges=dict.fromkeys("uvw", (-1.0, 1.0)))
+    assert names(4000, domain=ranged)[:2] == ["mean", "spread"]
+    assert names(domain=ranged)[:2] == ["spread", "center"]
+    value = ["sides", "arms", "value"]
+    assert names(declared={"value_share": 0.2})[-4:] == ["rule", *value]
+    assert names(100, declared={"value_share": 0.2}) == ["rule", *value]
+    assert names(declared={"value_share": 0.2, "propensity": 0.5})[-3:] == ["rule", *value[1:]]
+    # n epsilon per column is what counts, the constant among the columns
+    assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(1.0), 1.0).propensity == "logistic"
+    assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(0.99), 1.0).propensity is None
+
+
+def test_every_step_of_a_rule_is_calibrated_as_the_theorem_says():
+    """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
+    plan = make_plan(rule())
+    # covariates are scaled to these norms, whatever was declared
+    for step, share, c, norm in ((plan.step("center"), 0.3, 0.35, 1.6), (plan.main, 0.52, 0.7, 2.4)):
+        M = math.hypot(1.0, norm)
+        assert step.universe.domain.covariate_bound == pytest.approx(M)
+        assert step.calibration.theorem.startswith("Theorem 15")
+        assert step.calibration.scale == pytest.approx(2 * M * c / share)
+        assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
+    assert plan.step("propensity").program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(
+        3.3
+    )
+    assert plan.main.bound.theorem.startswith("Theorem 13")
+    assert (plan.main.regression.factored, make_plan(rule(300)).main.regression.factored) == (True, False)
+    inverse = make_plan(rule(declared={"balance": "inverse", "cap": 20.0}))
+    assert inverse.main.calibration == plan.main.calibration
+
+
+def of(study, *rows, **changes):
+    return [(study, {"declared": declared} | changes, DeclarationError, said) for declared, said in rows]
+
+
+CUTS = {"0": [0.0], "1": [0.0], "2": [0.0]}
+PUBLIC = (0.1, 0.2, 0.3, 0.4)
+EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
+PAPER = EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
+OWN = itr(theta_set=L1Ball(1.0), regularizer=UserRegularizer(lambda theta: cp.norm(theta, 1)))
+COUNTED = {"arithmetic": "counted"}
+REFUSED = [
+    *(
+        row
+        for study in (effect, rule)
+        for row in of(
+            study,
+            ({"shares": 1}, "is no setting"),
+            ({"cap": 1.0}, "cap"),
+            ({"propensity": 1.0}, "propensity"),
+            ({"propensity": "forest"}, "propensity"),
+            ({"propensity": "cells"}, "propensity"),
+            ({"center_share": 0.95, "propensity_share": 0.2}, "leave nothing"),
+            ({"center_share": 0.0}, "center_share"),
+            ({"slope": math.nan}, "slope"),
+            ({"split": 1.0}, "split"),
+            ({"mean_share": 1.0}, "mean_share"),
+            ({"spread_share": 0.9}, "leave nothing"),
+            ({"norm_bound": 0.0}, "norm_bound"),
+        )
+    ),
+    *of(
+        effect,
+        ({"rows": "lines"}, "rows"),
+        ({"rows": None}, "one of the two"),
+        ({"cells": CUTS, "rows": "mix"}, "one of the two"),
+        ({"cells": CUTS, "propensity": "logistic"}, "propensity"),
+        ({"first_fit": 0.0}, "first_fit"),
+        ({"arms": "both"}, "arms"),
+        ({"center_share": 0.9, "rate_share": 0.1}, "leave nothing"),
+    ),
+    *(
+        row
+        for wrong in ({"outcome_bound": 1.0}, {"outcome_bound": 0.4}, {"outcome_center": 0.0})
+        for row in of(effect, ({}, "a risk is of an event"), estimand="risks", domain=replace(EVENT, **wrong))
+    ),
+    *of(
+        rule,
+        ({"balance": "nearest"}, "balance"),
+        ({"propensity": (0.1, 0.2)}, "4 public coefficients"),
+        ({"propensity": (0.1, 0.2, 0.3, math.inf)}, "propensity"),
+        ({"propensity": PUBLIC, "spread_share": 0.1}, "spread_share would move those"),
+        ({"response_bound": 0.0}, "response_bound"),
+        ({"response_bound": 1.0, "propensity": None}, "needs a propensity"),
+        ({"center_norm": -1.0}, "center_norm"),
+        ({"norm": math.inf}, "norm"),
+    ),
+    *((rule, {"expected": wrong}, DeclarationError, "expected") for wrong in ("confounding", ("skewness",))),
+    *(
+        (weights, changes, CalibrationError, said)
+        for changes, said in (
+            ({"first": MMD(cap=5.0), "calibration": "paper"}, "false under replace-one"),
+            ({"first": PAPER, "domain": Domain(2.0, 1.0), "calibration": "paper"}, "arm_floor"),
+            ({"first": MMD(), "domain": Domain(2.0, 1.0)}, "arm_floor"),
+            ({"first": MMD(cap=1.5, ridge=1e-3)}, "cap"),
+            ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, "regul"),
+            ({"second": arm_means(), "calibration": "output"}, "use plug_in_ate"),
+            ({"first": ipw_private(radius=math.inf, trim=math.inf)}, "finite radius or trim"),
+            ({"calibration": "renyi", "budget": Budget(1.0)}, "delta"),
+            (COUNTED | {"calibration": "paper"}, "paper's calibrations"),
+            (COUNTED | {"second": OWN}, "itr does not state"),
+        )
+    ),
+    *(
+        (weights, changes, DeclarationError, said)
+        for changes, said in (
+            ({"split": 0.5, "calibration": "renyi"}, "split = 0.5"),
+            ({"split": 0.5, "calibration": "auto"}, "split = 0.5"),
+            ({"calibration": "best"}, "must be one of"),
+            ({"noise": "laplace"}, "noise"),
+            ({"tolerance": -0.1}, "tolerance"),
+            ({"arithmetic": "exact"}, "auto, counted, assumed"),
+            *(
+                (COUNTED | {"numerical_share": share}, "numerical_share")
+                for share in (0.0, 1.0, -0.1, math.nan, "x")
+            ),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("study", "changes", "error", "said"), REFUSED)
+def test_what_cannot_be_planned_is_refused_in_one_line(study, changes, error, said):
+    with pytest.raises(error, match=said) as caught:
+        make_plan(study(**changes))
+    assert "\n" not in str(caught.value)
