@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -126,21 +127,25 @@ def test_what_is_not_stated_is_filled_in_and_told():
     assert DesignScenario().filled(costly, "effect").effect == 2.5
 
 
-def test_guesses_and_questions_that_are_none():
-    for name, wrong in (
-        *(("confounding", "huge"), ("confounding", -1.0), ("treated", 1.0), ("explained", 1.0)),
-        *(("curved", -0.1), ("effect_spread", -1.0), ("outcome_scale", 0.0), ("effect", math.nan)),
-    ):
-        with pytest.raises(DeclarationError, match=name):
-            DesignScenario(**{name: wrong})
-    for name, wrong in (
-        *(("goal", "value"), ("estimand", "risks"), ("replicates", 9), ("seed", -1), ("n", 10**7)),
-        ("scenario", DesignScenario(drivers=("y",))),
-    ):
-        with pytest.raises(DeclarationError):
-            request(**{name: wrong})
+@pytest.mark.parametrize(
+    ("made", "name", "wrong"),
+    [
+        *((DesignScenario, "confounding", wrong) for wrong in ("huge", -1.0)),
+        *(
+            (DesignScenario, "treated", 1.0),
+            (DesignScenario, "explained", 1.0),
+            (DesignScenario, "curved", -0.1),
+        ),
+        *((DesignScenario, "effect_spread", -1.0), (DesignScenario, "effect", math.nan)),
+        *((DesignScenario, "outcome_scale", 0.0), (request, "scenario", DesignScenario(drivers=("y",)))),
+        *((request, "goal", "value"), (request, "estimand", "risks"), (request, "replicates", 9)),
+        *((request, "seed", -1), (request, "n", 10**7)),
+        (partial(DesignRequest, LINE, 100, 3), "budget", Budget(1.0)),  # one range
+    ],
+)
+def test_guesses_and_questions_that_are_none(made, name, wrong):
     with pytest.raises(DeclarationError):
-        DesignRequest(LINE, 100, 3, Budget(1.0))  # one range
+        made(**{name: wrong})
 
 
 def test_a_row_is_what_releases_do():
@@ -420,12 +425,11 @@ def test_where_nothing_answers_it_says_so(monkeypatch, few, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     Path("d.toml").write_text("outcome_bound = 6\n[ranges]\nx = [-1, 1]\n")
-    words = ["d.toml", "--n", "40", "--epsilon", "0.1", "--replicates", "10"]
-    told = run("design", *words, "--effect", "0.5", "--output", "s.toml")
-    assert told.stdout.splitlines()[1].startswith("No pipeline answers this at n = 40, epsilon = 0.1")
-    assert "You need about n = " in " ".join(told.stdout.split())
-    assert told.stdout.splitlines()[-2:] == ["If you run it all the same:", "dp2erm run s.toml DATA.csv"]
-    facts = json.loads(run("design", *words, "--goal", "rule", "--json").stdout)
+    words = ["design", "d.toml", "--n", "40", "--epsilon", "0.1", "--replicates", "10"]
+    told = run(*words, "--effect", "0.5", "--output", "s.toml").stdout
+    assert told.splitlines()[1].startswith("No pipeline answers this at n = 40, epsilon = 0.1")
+    assert told.splitlines()[-2:] == ["If you run it all the same:", "dp2erm run s.toml DATA.csv"]
+    facts = json.loads(run(*words, "--goal", "rule", "--json").stdout)
     assert facts["answers"] is False
     assert facts["required_n"]["n_samples"] > 40
 

@@ -142,7 +142,7 @@ def test_an_effect_is_that_of_the_public_records():
     a = (rng.random(2000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
     data = Dataset.from_arrays(X, a, X[:, 0] + 0.5 * a + 0.3 * rng.standard_normal(2000))
     domain = Domain(1.5, 3.0, treatment_cost=0.1)
-    asked = request(data, 2000, domain, "effect", replicates=20)
+    asked = request(data, 2000, domain, "effect")
     given = {
         "plain means": candidate(5.0, second="arm_means", domain=domain),
         "default": PrivateEffect(domain, Budget(5.0), residual_scale=0.3),
