@@ -20,10 +20,10 @@ from dp2erm_cvx.audit import (
 from dp2erm_cvx.audit.finding import unscaled
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.registry import build, first_stages
-from tests.audit.blackbox.test_search import CONTINUOUS, half_the_noise, noisy_sum, search
 from tests.audit.bugs import MEAN, HalfTheNoise, release
 from tests.audit.pairs import of_persons
 from tests.audit.test_additive import at_a_fifth, noisy_mean_of_groups, searched
+from tests.audit.test_runs import CONTINUOUS, half_the_noise, noisy_sum, search
 from tests.audit.test_units import planned, sums, worst
 
 DOMAIN = Domain(2.0, 1.0, 3.0, 0.5, ranges=[(-5.0, 1.0)], intercept=1.0)

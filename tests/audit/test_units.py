@@ -55,13 +55,10 @@ def test_sums_over_persons_lose_what_is_stated_and_three_times_that_at_a_third_o
     right = worst(plan)
     assert not right.exceeds
     assert 0.9 < right.audit.reached <= 1.0
-    wrong = replay_of(right, weaker(plan, "score", scale=1 / 3))
+    weak = weaker(plan, "score", scale=1 / 3)
+    wrong = audit_additive(sums(weak), right.first, right.second, declared(weak), seed=right.audit.seed)
     assert wrong.exceeds
     assert max(one.loss for one in wrong.losses) > 2.9 * plan.main.calibration.epsilon
-
-
-def replay_of(result, plan):
-    return audit_additive(sums(plan), result.first, result.second, declared(plan), seed=result.audit.seed)
 
 
 def mean_of_persons(dataset, rng, whole=False):

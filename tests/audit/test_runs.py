@@ -1,18 +1,20 @@
-"""The black-box audit: its bound is right, it finds what is wrong, and it takes whatever comes out."""
+"""The black-box audit: its bound is right, and it finds what is wrong, with a pair, whatever comes out."""
 
 import math
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.audit import Attack, Declared
-from dp2erm_cvx.audit.events import CountBound, lower, lowest_bits, of_exception, upper
-from dp2erm_cvx.audit.runs import audit_runs
+from dp2erm_cvx import Domain, Universe
+from dp2erm_cvx.audit import Attack, Declared, Finding, SearchPlan, audit_runs, search_runs
+from dp2erm_cvx.audit.events import CountBound, lower, upper
+from dp2erm_cvx.audit.finding import differing_rows
 from dp2erm_cvx.errors import DeclarationError
 from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
-from tests.audit.pairs import aligned, lone
+from tests.audit.pairs import aligned, drawn, lone
 from tests.audit.plant import plant, used_twice
 
 CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak through its lowest bits
@@ -100,7 +102,7 @@ def gaussian(scale):
     return lambda x, rng: x + scale * rng.standard_normal()
 
 
-def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
+def test_what_is_said_of_mu_is_the_power_of_a_test():
     attack = Attack(runs=1000, takes_rng=True, seed=0, events=CONTINUOUS)
     honest, wrong = (
         audit_runs(gaussian(scale), 0, 1, Declared(mu=1.0), attack=attack) for scale in (1.0, 0.5)
@@ -108,60 +110,37 @@ def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
     assert 0.6 < honest.mu_low <= 1.0
     assert not honest.exceeds
     assert 1.5 < wrong.mu_low <= 2.0
-    assert wrong.exceeds
     assert wrong.low == wrong.mu_low == wrong.best.mu_low
     assert "mu >= " in str(wrong)
     assert "mu = 1: VIOLATED" in str(wrong)
-    # the same counts bound epsilon as well, and what they say of mu is the power of the test
+    # the same counts bound epsilon as well
     best = wrong.best
     assert best.epsilon_low == pytest.approx(math.log(best.low / best.high), rel=1e-6)
     assert best.mu_low == pytest.approx(stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6)
 
 
+def rarely(x, rng):
+    return x if rng.random() < 0.2 else 0.5
+
+
 @pytest.mark.parametrize(
-    ("mechanism", "events", "declared"),
+    ("mechanism", "events", "declared", "sees"),
     [
-        (laplace(1.0), CONTINUOUS, {"epsilon": 1.0}),
-        (response, ("values", "tails", "learned", "bits"), {"epsilon": 1.0}),
-        (geometric, ("values", "tails"), {"epsilon": 1.0}),
-        (gaussian(1.0), CONTINUOUS, {"mu": 1.0}),
+        (laplace(1.0), CONTINUOUS, {"epsilon": 1.0}, True),
+        (response, ("values", "tails", "learned", "bits"), {"epsilon": 1.0}, True),
+        (geometric, ("values", "tails"), {"epsilon": 1.0}, True),
+        (gaussian(1.0), CONTINUOUS, {"mu": 1.0}, True),
+        (lambda x, rng: rng.normal(), CONTINUOUS, {"epsilon": 0.0}, False),
+        (rarely, CONTINUOUS, {"epsilon": 1.0, "delta": 0.2}, False),
     ],
-    ids=["laplace", "response", "geometric", "gaussian"],
+    ids=["laplace", "response", "geometric", "gaussian", "nothing", "rarely"],
 )
-def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared):
+def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, declared, sees):
     attacks = [Attack(240, takes_rng=True, seed=seed, events=events) for seed in range(4)]
     result = [audit_runs(mechanism, 0, 1, Declared(**declared), attack=attack) for attack in attacks]
     assert not any(one.exceeds for one in result)
     # and yet it sees that something leaks
-    assert np.mean([one.low for one in result]) > 0.05
-
-
-def test_less_noise_than_is_declared_is_found():
-    result = audit(laplace(0.5), events=CONTINUOUS)
-    assert result.exceeds
-    assert result.epsilon_low <= 2.0
-    assert "VIOLATED" in result._repr_html_()
-    assert not result.private
-    # epsilon = 0 is a guarantee, too
-    assert not audit(lambda x, rng: rng.normal(), epsilon=0.0).exceeds
-    assert audit(laplace(0.5), epsilon=0.0).exceeds
-    # and delta is taken off
-    for delta in (0.05, 0.2):
-        rarely = audit(lambda x, rng: x if rng.random() < 0.2 else 0.5, epsilon=1.0, delta=delta)
-        assert rarely.exceeds == (delta < 0.2)
-
-
-def test_noise_of_naive_floating_point_leaks_through_the_lowest_bits():
-    """Half of 0 + noise lies off the grid that 1 + noise cannot leave (Mironov 2012)."""
-    assert not audit(laplace(1.0), events=CONTINUOUS).exceeds
-    result = audit(laplace(1.0))
-    assert result.exceeds
-    assert "lowest set bit" in result.best.event
-
-
-def test_lowest_bits():
-    values = np.array([1.0, -0.5, 3.0, 6.0, 0.1, 2.0**-1074, 0.0])
-    assert lowest_bits(values).tolist() == [0, -1, 0, 1, -55, -1074, 1100]
+    assert (np.mean([one.low for one in result]) > 0.05) == sees
 
 
 def nearly_noiseless_direction(x, rng):
@@ -187,6 +166,11 @@ def selection(x, rng):
 @pytest.mark.parametrize(
     ("mechanism", "settings", "event"),
     [
+        (laplace(0.5), {"events": CONTINUOUS}, ""),
+        (laplace(0.5), {"epsilon": 0.0}, ""),
+        (rarely, {"delta": 0.05}, ""),
+        # half of 0 + noise lies off the grid that 1 + noise cannot leave (Mironov 2012)
+        (laplace(1.0), {}, "lowest set bit"),
         (nearly_noiseless_direction, {"runs": 400, "epsilon": 3.0, "events": ("learned",)}, "Fisher"),
         (spread, {"events": ("learned",)}, ""),
         (spread, {"events": ("tails",)}, ""),
@@ -197,8 +181,11 @@ def selection(x, rng):
 def test_a_leak_is_found_wherever_it_is(mechanism, settings, event):
     result = audit(mechanism, **settings)
     assert result.exceeds
+    assert "VIOLATED" in result._repr_html_()
+    assert not result.private
     assert event in result.best.event
     assert mechanism is not interval_between_atoms or result.best.other_hits == 0
+    assert settings != {"events": CONTINUOUS} or result.epsilon_low <= 2.0
 
 
 def leaks(make):
@@ -210,9 +197,9 @@ def leaks(make):
     return audit(mechanism, epsilon=1.0, runs=400)
 
 
-def refusing(bit, rng):
+def refusing(bit, rng, words="too small"):
     if bit:
-        raise ValueError("too small")
+        raise ValueError(words)
     return 1.0
 
 
@@ -231,6 +218,9 @@ OUTPUTS = {
     "complex": lambda bit, rng: complex(0, bit),
     "huge": lambda bit, rng: 1.7e308 * (1 - 2 * bit),
     "refusal": refusing,
+    "what a refusal says": lambda bit, rng: (
+        refusing(1, rng, "one" if bit else "two") if rng.random() < 0.9 else 0.0
+    ),
 }
 
 
@@ -240,25 +230,13 @@ def test_every_difference_is_an_event(name):
 
 
 def test_a_refusal_leaks_and_is_counted():
-    def refuse(x, rng):
-        if x and rng.random() < 0.5:
-            raise ValueError("an arm is empty")
-        return rng.normal()
-
-    result = audit(refuse)
+    result = audit(lambda x, rng: refusing(x and rng.random() < 0.5, rng))
     assert result.exceeds
     assert "raised" in result.best.event
     assert result.raised[0] == 0
     assert 400 < result.raised[1] < 600
-
-    def always(x, rng):
-        raise ValueError("record 0")
-
-    with pytest.raises(DeclarationError, match="every run raised ValueError: record 0"):
-        audit(always)
-    # what a refusal says leaks
-    first, second = (of_exception(ValueError(text)) for text in ("one", "two"))
-    assert len(first.marks - second.marks) == 1
+    with pytest.raises(DeclarationError, match="every run raised ValueError: too small"):
+        audit(lambda x, rng: refusing(1, rng))
 
 
 INVALID = {"epsilon": (-1.0, math.nan), "delta": (1.0, -0.1), "runs": (39, 100.5), "seed": (-1,)}
@@ -279,35 +257,23 @@ def thetas(model):
     return partial(seeded, model)
 
 
-RELEASES = {
-    "half the noise, output": (
-        release(second=MEAN, epsilon=2.0, calibration="output", arithmetic="assumed"),
-        HalfTheNoise,
-        aligned,
-    ),
-    "hardly any gamma, arm means": (release(second="arm_means", arithmetic="assumed"), HardlyAnyGamma, lone),
-}
-
-
 def audited(model, kind, runs):
-    pair = kind(np.random.default_rng(0), 4, 1)
     # assumed arithmetic does leak through the lowest bits, see below
     attack = Attack(runs=runs, events=CONTINUOUS, takes_rng=True, seed=0)
-    return audit_runs(thetas(model), *pair, Declared(model.budget.epsilon), attack=attack)
+    return audit_runs(thetas(model), *drawn(kind, 4, 1), Declared(model.budget.epsilon), attack=attack)
 
 
 @pytest.mark.parametrize(
-    ("name", "runs"),
+    ("settings", "bug", "kind", "runs"),
     [
-        ("half the noise, output", 350),
-        pytest.param("hardly any gamma, arm means", 800, marks=pytest.mark.slow),
+        ({"second": MEAN, "epsilon": 2.0, "calibration": "output"}, HalfTheNoise, aligned, 350),
+        pytest.param({"second": "arm_means"}, HardlyAnyGamma, lone, 800, marks=pytest.mark.slow),
     ],
 )
-def test_planted_bugs_are_caught_in_complete_releases(name, runs):
-    sound, bug, kind = RELEASES[name]
-    assert not audited(sound, kind, 60).exceeds
-    wrong = bug(**sound.get_params(deep=False))
-    assert audited(wrong, kind, runs).exceeds
+def test_planted_bugs_are_caught_in_complete_releases(settings, bug, kind, runs):
+    settings |= {"arithmetic": "assumed"}
+    assert not audited(release(**settings), kind, 60).exceeds
+    assert audited(release(cls=bug, **settings), kind, runs).exceeds
 
 
 def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
@@ -343,7 +309,7 @@ def both(model):
 def test_noise_that_two_releases_share_is_caught(monkeypatch):
     """The difference of the two releases is then known exactly."""
     model = release(second=MEAN, epsilon=0.25, calibration="output", arithmetic="assumed")
-    pair = aligned(np.random.default_rng(0), 4, 1)
+    pair = drawn(aligned, 4, 1)
 
     def result():
         # the two releases together are promised 2 epsilon
@@ -353,3 +319,110 @@ def test_noise_that_two_releases_share_is_caught(monkeypatch):
     assert not result().exceeds
     plant(monkeypatch, used_twice)
     assert result().exceeds
+
+
+SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)
+
+
+def noisy_sum(dataset, rng, scale=2.0):
+    """The sum of the treated outcomes moves by at most 2, so that this is epsilon = 2 / scale."""
+    _, a, y = dataset
+    return float(np.sum(y[a == 1]) + rng.laplace(scale=scale))
+
+
+def half_the_noise(dataset, rng):
+    return noisy_sum(dataset, rng, scale=1.0)
+
+
+def intercept_without_noise(dataset, rng):
+    _, a, y = dataset
+    return [y.sum() + rng.laplace(scale=2.0), a.mean()]
+
+
+def one_scalar_for_a_vector(dataset, rng):
+    """Each sum alone has all the noise that it needs, but it is the same noise."""
+    _, a, y = dataset
+    return np.array([y[a == 1].sum(), y[a == 0].sum()]) + rng.laplace(scale=4.0)
+
+
+def centered_by_the_data(dataset, rng):
+    """Clipping after a standardization by the data bounds no record's share."""
+    _, _, y = dataset
+    spread = y.std()
+    z = np.clip((y - y.mean()) / (spread if spread > 0 else 1.0), -1, 1)
+    return float(z.sum() + rng.laplace(scale=2.0))
+
+
+def jumps_at_a_share(dataset, rng):
+    """Only neighbors on both sides of one share of treated records are far apart."""
+    _, a, _ = dataset
+    return 5.0 * (a.mean() > 0.62) + rng.laplace(scale=1.0)
+
+
+def search(mechanism, seed=0, universe=SMALL, **settings):
+    attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
+    plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
+    return search_runs(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        half_the_noise,
+        intercept_without_noise,
+        one_scalar_for_a_vector,
+        centered_by_the_data,
+        jumps_at_a_share,
+    ],
+)
+def test_what_is_planted_is_found(wrong):
+    result = search(wrong)
+    assert result.exceeds
+    assert "VIOLATED" in str(result)
+    assert not result.private
+    assert differing_rows(result.first, result.second).sum() == 1
+
+
+def test_who_keeps_the_word_is_not_flagged():
+    result = search(noisy_sum)
+    assert not result.exceeds
+    # though the search finds a pair on which much is lost of what may be
+    assert result.audit.epsilon_low > 0.4
+
+
+def test_pairs_stay_in_the_domain_and_its_relation():
+    domain = Domain(2.0, 3.0, arm_floor=8, relation="replace-one-keep-treatment", outcome_center=5.0)
+    seen = []
+
+    def watched(dataset, rng):
+        seen.append(dataset)
+        return rng.normal()
+
+    result = search(watched, universe=Universe(domain, 20, 3), evaluations=12)
+    for X, a, y in seen[::97]:
+        assert X.shape == (20, 3)
+        assert np.all(np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-12))
+        assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
+        assert 8 <= a.sum() <= 12
+    assert (result.first[1] == result.second[1]).all()
+    assert result.counts["screened"] >= 12
+
+
+COUNTEREXAMPLES = Path(__file__).parents[2] / "docs/experiments/counterexamples"
+
+
+@pytest.mark.parametrize("path", sorted(COUNTEREXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_counterexamples_of_the_docs_say_what_they_count(path):
+    pair = Finding.load(path)
+    assert differing_rows(pair.first, pair.second).sum() == 1
+    audit = pair.facts["audit"]
+    assert audit["epsilon_low"] > audit["epsilon"]
+    runs = audit["counted"][0]["runs"]
+    bound = CountBound(runs, (1 - audit["confidence"]) / 4, audit["delta"])
+    result = [bound.one(way["hits"], way["other_hits"]) for way in audit["counted"]]
+    assert max(result) == pytest.approx(audit["epsilon_low"], rel=1e-12)
+    file, name = pair.facts["mechanism"].split(":")
+    assert f"def {name}(" in (COUNTEREXAMPLES / file).read_text()
+    page = (COUNTEREXAMPLES.parent / "audited_methods.md").read_text()
+    assert f"**{audit['epsilon_low']:.2f}**" in page
+    assert f"`{path.stem}`" in page
