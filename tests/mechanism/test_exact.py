@@ -125,7 +125,6 @@ def violations(evaluate=_evaluate):
 
 
 def test_a_distance_without_the_rounding_is_seen():
-    assert violations() == []
     # but for numbers so small that the error allowed for is larger than their rounding
     assert {*STREAMS} - {*violations(without_rounding)} <= {"ones"}
 
@@ -226,35 +225,22 @@ def sample(kind, calibration, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("p", [1, 3])
-def test_gamma_radius(kind, p):
-    b = sample(kind, calibration_of(Noise.GAMMA, p), 2000)
+@pytest.mark.parametrize(("noise", "p"), [(Noise.GAMMA, 1), (Noise.GAMMA, 3), (Noise.GAUSSIAN, 3)])
+def test_radius_and_direction(kind, noise, p):
+    b, law = sample(kind, calibration_of(noise, p), 2000), stats.gamma if noise.pure else stats.chi
     assert b.shape == (2000, p)
     radius = np.linalg.norm(b, axis=1)
-    assert p_value(radius, stats.gamma(p, scale=2.5)) > 1e-3
+    assert p_value(radius, law(p, scale=2.5)) > 1e-3
     # the same test tells a wrong shape or half the scale apart
-    assert p_value(radius, stats.gamma(p + 1, scale=2.5)) < 1e-6
-    assert p_value(radius, stats.gamma(p, scale=1.25)) < 1e-6
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gamma_direction_is_uniform_and_independent_of_the_radius(kind):
-    b = sample(kind, calibration_of(Noise.GAMMA, 3), 2000)
-    radius = np.linalg.norm(b, axis=1)
+    assert p_value(radius, law(p + 1, scale=2.5)) < 1e-6
+    assert p_value(radius, law(p, scale=1.25)) < 1e-6
     direction = b / radius[:, None]
-    turned = direction @ np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    # on the sphere in three dimensions every projection is uniform on [-1, 1]
+    turned = direction @ np.linalg.qr(np.random.default_rng(0).normal(size=(p, p)))[0]
     for column in (*direction.T, *turned.T):
-        assert p_value(column, stats.uniform(-1, 2)) > 1e-3
-        assert stats.spearmanr(column, radius).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gaussian_coordinates(kind):
-    b = sample(kind, calibration_of(Noise.GAUSSIAN, 3), 2000)
-    for column in b.T:
-        assert p_value(column, stats.norm(scale=2.5)) > 1e-3
-    assert p_value(np.sum(b**2, axis=1) / 2.5**2, stats.chi2(3)) > 1e-3
+        assert stats.binomtest(int(np.sum(column > 0)), 2000).pvalue > 1e-3
+        # on the sphere in three dimensions every projection is uniform on [-1, 1]
+        assert p == 1 or p_value(column, stats.uniform(-1, 2)) > 1e-3
+        assert p == 1 or stats.spearmanr(column, radius).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -287,8 +273,7 @@ def test_expected_noise(noise):
     b = simulate_noise(calibration, 40_000, np.random.default_rng(1))
     norms = np.linalg.norm(b, axis=1)
     assert norms.mean() == pytest.approx(calibration.expected_noise, rel=0.01)
-    drawn = simulate_noise(calibration, 40_000, np.random.default_rng(2))
-    np.testing.assert_allclose(np.mean(drawn**2, axis=0), calibration.variances, rtol=0.06)
+    np.testing.assert_allclose(np.mean(b**2, axis=0), calibration.variances, rtol=0.06)
     assert np.all(norms <= calibration.unit / calibration.scale * calibration.norms(b) * (1 + 1e-12))
 
 
@@ -298,35 +283,21 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
-@pytest.mark.parametrize("noise", Noise)
-def test_without_a_seed_every_bit_is_the_operating_systems(noise, one, monkeypatch):
-    def empty(*size):
-        raise NotImplementedError("no entropy")
-
-    monkeypatch.setattr(random, "SystemRandom", empty)
-    with pytest.raises(NotImplementedError, match="no entropy"):
-        one(calibration_of(noise, 4))
-    assert np.all(np.isfinite(one(calibration_of(noise, 4), seed=1)))
-
-
 @pytest.mark.fresh_noise  # among 80 draws of 53 bits two are equal with probability below 1e-12
 @pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
-def test_releases_do_not_depend_on_any_seedable_generator(noise, one):
-    calibration = calibration_of(noise, 4)
-    draws = []
+def test_every_bit_is_the_operating_systems_or_those_of_a_seed(noise, one, monkeypatch):
+    calibration, draws = calibration_of(noise, 4), []
     for _ in range(20):
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002
         draws.append(tuple(one(calibration)))
     assert len(set(draws)) == 20
     assert len({coordinate for vector in draws for coordinate in vector}) == 80
-
-
-@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
-@pytest.mark.parametrize("noise", Noise)
-def test_seed_repeats_the_draw(noise, one):
-    calibration = calibration_of(noise, 4)
-    assert np.array_equal(one(calibration, seed=3), one(calibration, seed=3))
-    assert not np.array_equal(one(calibration, seed=3), one(calibration, seed=4))
+    monkeypatch.setattr(random, "SystemRandom", lambda *size: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        one(calibration)
+    first, again, other = (one(calibration, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert np.all(np.isfinite(first))
