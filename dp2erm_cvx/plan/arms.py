@@ -61,6 +61,8 @@ def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
     multinomial: list[tuple[Any, float]] = [("multinomial", pair) for pair in (0.1, 0.15, 0.2, 0.3)]
     kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
     few = FEW * n_arms * universe.n_features
+    # without a guess of residuals nothing is cut off them: those of durations are long on one side
+    reaches = REACHES if values is None and study.residual_scale is not None else REACHES[:1]
     if study.declared.get("propensity") == "multinomial":
         kinds = multinomial
     elif not shares and "propensity" not in study.declared and total >= few:
@@ -73,13 +75,13 @@ def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
                 epsilon,
                 reach,
             ),
-            study.scale * math.exp(-1.0 - reach) if values is None else 0.0,
+            study.scale * math.exp(-1.0 - reach) if len(reaches) > 1 else 0.0,
         )
         for rows in (Rows.COMMON, Rows.ARMS)
         for center in np.arange(0.1, 0.9, 0.05).tolist()
         for kind, share in kinds
         if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
-        for reach in (REACHES if values is None else REACHES[:1])
+        for reach in reaches
     ]
     return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
 
@@ -87,10 +89,13 @@ def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
 def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
+    M_r cuts off nothing where no standard deviation of residuals is declared.
     B is M_r at equal shares of the arms, twice that where probabilities vary.
     """
     values, bound = study.two_values, study.universe.domain.outcome_bound
-    if values is None:
+    if values is None and study.residual_scale is None:
+        settings = replace(settings, residual_bound=2.0 * bound)
+    elif values is None:
         deviation, shrunk = _room(study, *_planned_fit(study, settings, total))
         settings = replace(settings, residual_bound=min(reach * deviation + shrunk, 2.0 * bound))
     longest = settings.residual_bound if values is None else values.width

@@ -25,6 +25,7 @@ from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.plan.arms import _planned_fit, _room
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.release.caveats import sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.release.verify import verify
@@ -444,3 +445,22 @@ def test_few_records_of_no_level_may_confound():
     fit = PrivateEffect(public, Budget(30.0), residual_scale=0.25, seed=1)
     contrast = fit.fit(table, np.array(LEVELS)[arm], y).release_.arms.contrasts[0].interval
     assert contrast.low < 0.5 < contrast.high
+
+
+def test_residuals_are_whole_where_nobody_guessed_how_long_they_are():
+    """Durations of a trial, many of them at the end of follow-up: clips of residuals would raise every mean."""
+    rng, n = np.random.default_rng(2), 60_000
+    x, arm = rng.uniform(-1, 1, (n, 2)), rng.choice(3, n, p=[0.4, 0.3, 0.3])
+    rates = np.exp(-4.2 + 0.5 * x[:, 0] + 0.4 * x[:, 1])[:, None] * [1.0, 0.7, 0.3]
+    y = np.minimum(rng.exponential(1.0, (n, 1)) / rates, 60.0)
+    book = Codebook(treatment=Treatment(levels=LEVELS, rates=(0.4, 0.3, 0.3)))
+    public = Domain(math.sqrt(2), 30.0, outcome_center=30.0, ranges=[(-1, 1)] * 2, codebook=book)
+    labels, own = np.array(LEVELS, dtype=object)[arm], y[np.arange(n), arm]
+    release = PrivateEffect(public, Budget(4.0), seed=1).fit(x, labels, own).release_
+    assert release.settings["residual_bound"] == 60.0
+    for one, mean in zip(release.arms.means, y.mean(axis=0), strict=True):
+        assert abs(one.estimate - mean) < 0.3 < one.interval.half_width + 0.1
+    assert "clipped" not in " ".join(sentences(release, "warns", "assumes"))
+    # where somebody did, it is told that they are cut, whatever residual_bound is declared
+    guessed = replace(release, settings=release.settings | {"score_bound": 100.0})
+    assert "clipped-tail" in guessed.caveats
