@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.display import digits_of
-from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
-from dp2erm_cvx.release.words import ESTIMANDS
+from dp2erm_cvx.release.interval import e_value, nearer_limit
+from dp2erm_cvx.release.words import ESTIMANDS, gaps
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -125,13 +125,25 @@ def _perhaps_event(release: Any) -> bool:
 _SYMMETRIC = ", up to residuals that are about as long on either side"
 
 
+def _cut(release: Any) -> bool:
+    """True if residuals are clipped, of an outcome that is no event."""
+    settings, whole = release.settings, 2.0 * float(release.domain["outcome_bound"])
+    arms = getattr(release, "arms", None)  # whose weighted residuals have a bound of their own
+    cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
+    return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
+
+
 def _one_sided(release: Any) -> bool:
-    """True if residuals are clipped by declaration of an outcome that a declared range begins at 0."""
-    domain, bound = release.domain, float(release.domain["outcome_bound"])
-    zero = domain.get("outcome_center", 0.0) == bound and not (release.normalized or release.risks)
-    return (
-        zero and not domain.get("binary_outcome") and float(release.settings["residual_bound"]) < 2.0 * bound
-    )
+    """True if the outcome is no event, and its declared range begins at 0."""
+    domain, known = release.domain, not (release.normalized or release.risks)
+    zero = domain.get("outcome_center", 0.0) == float(domain["outcome_bound"])
+    return zero and known and not domain.get("binary_outcome")
+
+
+def _skewed_means(release: Any) -> bool:
+    """True if a regression alone adjusts a one-sided outcome, and no sums show its skew."""
+    alone = _modeled(release) and release.settings["propensity"] == "constant"
+    return alone and _one_sided(release) and (release.estimand != "att" or release.public.uneven)
 
 
 def _linear(release: Any) -> str:
@@ -151,8 +163,7 @@ def _linear(release: Any) -> str:
 
 def _skewed(release: Any) -> str:
     """Sentence on what clips of residuals ask of a trial, where they reach any."""
-    clip, domain = float(release.settings["residual_bound"]), release.domain
-    if domain.get("binary_outcome") or release.risks or clip >= 2.0 * float(domain["outcome_bound"]):
+    if release.risks or not _cut(release):
         return ""
     text = " Its residuals are clipped: they are to be about as long on either side."
     if release.normalized or "residual_bound" in release.declared["declared"]:
@@ -212,8 +223,7 @@ def _sign(release: Any) -> str:
 
 def _gains(release: Any) -> str:
     event, bounds = release.domain.get("binary_outcome"), release.settings
-    cut = not event and float(bounds["residual_bound"]) < 2.0 * float(release.domain["outcome_bound"])
-    text = " Residuals are clipped: they are to be about as long on either side." * cut
+    text = " Residuals are clipped: they are to be about as long on either side." * _cut(release)
     if not _public(release):
         return (
             "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
@@ -254,7 +264,12 @@ CAVEATS = (
     Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed,
            lambda r: "Released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
                      f"{r.skewed:.2g} is not counted. A logistic propensity (settings) leaves hardly any."),
-    Caveat("clipped-tail", "warns", _EFFECT, _one_sided,
+    Caveat("skewed-means", "warns", _EFFECT, _skewed_means,
+           lambda r: "Counts, costs and durations are mostly skewed: what the outcome regression then leaves "
+                     f"of the confounding is not counted. A {'multinomial' if r.arms else 'logistic'} "
+                     f"propensity (settings){', for each group alone (where),' if r.groups else ''} leaves "
+                     "less of it."),
+    Caveat("clipped-tail", "warns", _EFFECT, lambda r: _one_sided(r) and _cut(r),
            lambda r: "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
                      "missing in the effect and not counted. Without residual_scale nothing is cut."),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
@@ -299,9 +314,9 @@ CAVEATS = (
     Caveat("independent-persons", "assumes", _EFFECT, _of_persons,
            lambda r: "The interval takes persons to be independent, not records."),
     Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
-           lambda r: "All groups share the regression: its slopes are to hold in each, arms are to lie no "
-                     "farther apart there, and outcomes of a group on average within half a standard "
-                     "deviation of residuals from what it predicts."),
+           lambda r: "All groups share the regression: its slopes are to hold in each, arms to lie no "
+                     "farther apart there, and mean outcomes of a group within half a standard deviation of "
+                     "residuals of what it predicts."),
     Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None,
            lambda r: "Intervals of single contrasts hold by themselves; those of all together hold at the "
                      f"same time ({len(r.arms.contrasts)} contrasts, Bonferroni)."),
@@ -343,6 +358,7 @@ CAVEATS = (
            lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
     Caveat("not-covered", "excludes", _ALL, lambda r: True,
            lambda r: "Not covered: unmeasured confounding, "
+                     f"{gaps(r) and 'gaps that the outcome decides, '}"
                      f"{'effects that are not linear' if r.goal == 'rule' else 'models that are wrong'}, and "
                      "what clipping removes. Every other release from these data adds to epsilon."),
 )  # fmt: skip
@@ -362,25 +378,6 @@ def sentences(release: Any, *levels: Level) -> list[str]:
 _LOG_RATIO = 0.91
 #: Standard deviations that no arms lie apart.
 _FAR = 10.0
-
-
-def e_value(ratio: float) -> float:
-    """``RR + sqrt(RR (RR - 1))`` of a risk ratio, or of its inverse if that is larger.
-
-    The least risk ratio that an unmeasured confounder has with both treatment and outcome, given covariates,
-    if it alone explains the ratio. VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
-
-    Raises DeclarationError unless ``ratio > 0``.
-    """
-    if not ratio > 0.0:
-        raise DeclarationError(f"ratio = {brief(ratio)}: must be above 0")
-    larger = max(ratio, 1.0 / ratio)
-    return larger + math.sqrt(larger * (larger - 1.0))
-
-
-def nearer_limit(low: float, high: float, null: float) -> float:
-    """The end of an interval on the side of ``null``, or that itself where the interval holds it."""
-    return min(max(null, low), high)
 
 
 def tipping_point(release: EffectRelease) -> float | None:

@@ -199,13 +199,21 @@ def largest_guess(guarantee: Guarantee) -> str:
     return "1" if least < 1e-6 else f"{1.0 - least:.7f}".rstrip("0")
 
 
+def gaps(release: Any) -> str:
+    """What a record may lack that does not count for it; nothing where every record counts."""
+    if (book := release.public.codebook) is None or release.goal == "weighted":
+        return ""
+    return "treatment" if book.outcome in book.missing else "treatment or outcome"
+
+
 def population(release: Any) -> str:
     """Whom a release is about, as far as sampling weights say."""
     domain = release.public
     weights, book = domain.sampling, domain.codebook or Codebook()
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
-    named = " and ".join([*book.eligible, *levels])
-    records = f"{release.n_samples:,} {units_of(release)}" + (f" where {named}" if named else "")
+    known = f" with {lost.replace(' or ', ' and ')}" if (lost := gaps(release)) else ""
+    named = known + (f" where {' and '.join(one)}" if (one := [*book.eligible, *levels]) else "")
+    records = f"{release.n_samples:,} {units_of(release)}{named}"
     if weights is None:
         return f"that {'of those among' if named else 'of'} the {records}"
     whose = f"{'those among ' if named else ''}the {records}"
@@ -217,8 +225,10 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     domain = release.public
     weights, book = domain.sampling, domain.codebook
     if (counted := getattr(release, "counted", None)) is not None and book is not None:
-        lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
-        silent = [f"those without {lost}", *(["those not eligible"] if book.eligible or book.where else [])]
+        silent = [
+            f"those without {gaps(release)}",
+            *(["those not eligible"] if book.eligible or book.where else []),
+        ]
         silent += [] if book.group is None else [f"those of no declared {book.group}"]
         whose = f"of the {release.n_samples:,} {units_of(release)} count"
         if book.unit is not None and book.unit.count > 1:
@@ -232,13 +242,13 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
     yield (
         f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
-        f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
+        f"who stands for many counts too little. Where they average {weights.mean:g}, which is a "
         f"guess, noise is up to {times:.3g} times that of equal weights."
     )
     if interval:
         yield (
-            "The interval takes records to be drawn independently. The strata of a survey, which mostly "
-            "allow a shorter one, and its clusters, which need a longer one, are not counted."
+            "The interval takes records to be drawn independently. Strata, which mostly allow a shorter "
+            "one, and clusters, which need a longer one, are not counted."
         )
 
 

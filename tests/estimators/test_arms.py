@@ -448,7 +448,7 @@ def test_few_records_of_no_level_may_confound():
 
 
 def test_residuals_are_whole_where_nobody_guessed_how_long_they_are():
-    """Durations of a trial, many of them at the end of follow-up: clips of residuals would raise every mean."""
+    """Durations of a trial, many at the end of follow-up: clips of residuals would raise every mean."""
     rng, n = np.random.default_rng(2), 60_000
     x, arm = rng.uniform(-1, 1, (n, 2)), rng.choice(3, n, p=[0.4, 0.3, 0.3])
     rates = np.exp(-4.2 + 0.5 * x[:, 0] + 0.4 * x[:, 1])[:, None] * [1.0, 0.7, 0.3]

@@ -56,8 +56,13 @@ def test_eight_percent_of_unknown_treatments_leave_the_effect(settings):
 @pytest.mark.parametrize("estimand", ["att", "overlap"])
 def test_other_effects_leave_them_out(estimand):
     for seed in range(3):
-        low, high = model(estimand=estimand, seed=seed).fit(*table(unknown=0.3)).interval_
+        fit = model(estimand=estimand, seed=seed).fit(*table(unknown=0.3))
+        low, high = fit.interval_
         assert low < EFFECT < high
+        # what is said of whom it is about: not of all records, where the effect may be another one
+        shown = " ".join(fit.release_.summary(1000).split())
+        assert "those among the 20,000 records with treatment and outcome" in shown
+        assert "gaps that the outcome decides" in shown
         assert high - low < 3.0
 
 

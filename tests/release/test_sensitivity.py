@@ -8,8 +8,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.caveats import e_value, nearer_limit, sensitivity, tipping_point
+from dp2erm_cvx.release.caveats import sensitivity, tipping_point
 from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
+from dp2erm_cvx.release.interval import e_value, nearer_limit
 from dp2erm_cvx.release.verify import verify
 
 
