@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.audit.events import of_exception, of_output
-from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding, in_words
+from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
@@ -128,8 +128,8 @@ class StageLoss:
         return self.moved / self.scale
 
 
-#: A loss above what is declared by less than this share is rounding.
-_ROUNDING = 1e-9
+#: A loss above what is declared by less than this factor is rounding.
+_ROUNDED = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,8 @@ class AdditiveAudit(Shown):
         Those are drawn from their own noise: what only a release rarer than delta brings about proves
         nothing, and is drawn as seldom.
         """
-        if self.leak:
-            return math.inf
         losses = [stage.loss for stage in self.losses]
-        return sum(losses) if self.pure else max(losses, default=0.0)
+        return math.inf if self.leak else sum(losses) if self.pure else max(losses, default=0.0)
 
     @property
     def allowed(self) -> float:
@@ -181,7 +179,7 @@ class AdditiveAudit(Shown):
     @property
     def exceeds(self) -> bool:
         """True if this pair is a counterexample to what is declared."""
-        return self.found > self.allowed * (1.0 + _ROUNDING)
+        return not self.found <= self.allowed * _ROUNDED
 
     @property
     def reached(self) -> float:
@@ -191,7 +189,7 @@ class AdditiveAudit(Shown):
     @property
     def beyond(self) -> bool:
         """True if a value moved by more than the mechanism itself states: then its proof is refuted."""
-        return self.reached > 1.0 + _ROUNDING
+        return not self.reached <= _ROUNDED
 
     @property
     def stated(self) -> float:
@@ -201,25 +199,24 @@ class AdditiveAudit(Shown):
     @property
     def uncovered(self) -> bool:
         """True if a stage adds less noise than its own sensitivity asks for: then no proof is left."""
-        return self.stated > self.allowed * (1.0 + _ROUNDING)
+        return not self.stated <= self.allowed * _ROUNDED
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""
         names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
-        return dict(json_types(asdict(self) | {name: getattr(self, name) for name in names}))
+        return dict(json_types(vars(self) | {name: getattr(self, name) for name in names}))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
         at_delta = f", epsilon = {self.epsilon_found:.4g} at this delta" if self.declared.delta else ""
         verdict = "VIOLATED" if self.exceeds else "no violation found, which is no proof"
         verdict += f" ({self.leak})" if self.leak else ""
-        parts = [f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"]
+        text = f"{name} = {self.found:.6g} on this pair{at_delta}; declared {self.declared}: {verdict}"
         if self.reached:
-            over = " EXCEEDED" if self.beyond else ""
-            parts.append(f"{self.reached:.1%} of a stated sensitivity reached{over}")
+            text += f"; {self.reached:.1%} of a stated sensitivity reached" + " EXCEEDED" * self.beyond
         if self.uncovered:
-            parts.append(f"NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}")
-        return "; ".join([*parts, f"{len(self.losses)} noised values; not private"])
+            text += f"; NOT COVERED: by its own sensitivity a stage has {name} = {self.stated:.4g}"
+        return f"{text}; {len(self.losses)} noised values; not private"
 
 
 def audit_additive(
@@ -259,26 +256,22 @@ def _walk(
 ) -> tuple[AdditiveAudit, _Groups]:
     """Run both datasets through all stages: the audit, and the groups of rows that were drawn."""
     sides, rng = [mechanism(dataset) for dataset in datasets], np.random.default_rng(seed)
-    losses, groups, leak = list[StageLoss](), _Groups(), None
-    sent: Any = None
+    losses, groups, leak, sent = list[StageLoss](), _Groups(), None, cast(Any, None)
     while leak is None:
         one, other = (_next(side, sent) for side in sides)
         if isinstance(one, Split) and one == other:
-            sent = one.draw(rng)
-            groups.append(sent)
+            groups.append(sent := one.draw(rng))
         elif isinstance(one, Noised) and isinstance(other, Noised):
             if (leak := _different(one, other)) is None:
-                at, moved = _placed(one, other, rng)
+                sent, moved = _released(one, other, rng)
                 losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
-                sent = float(at[0]) if np.ndim(one.value) == 0 else at
         elif isinstance(one, str | bytes) and one == other:
             break
         else:
             leak = "outputs differ without noise"
     audit = AdditiveAudit(declared, tuple(losses), leak, seed)
-    wanted = Noise.GAMMA if audit.pure else Noise.GAUSSIAN
+    wanted, kind = (Noise.GAMMA, "pure") if audit.pure else (Noise.GAUSSIAN, "Gaussian")
     if any(stage.noise is not wanted for stage in losses):
-        kind = "pure" if audit.pure else "Gaussian"
         raise DeclarationError(f"mechanism: {declared} is declared, which needs {kind} noise at every stage")
     return audit, groups
 
@@ -305,16 +298,16 @@ def _different(one: Noised, other: Noised) -> str | None:
     return None
 
 
-def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array, float]:
-    """A released vector, and the distance of both values in the norm of the noise."""
-    center, apart = one.center, np.nan_to_num(one.center - other.center)
+def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any, float]:
+    """What both sides are sent, and the distance of their values in the norm of the noise."""
+    apart = np.nan_to_num(one.center - other.center)
     moved = float(np.linalg.norm(apart, one.order))
     if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
-        return center + one.scale * rng.standard_normal(center.size), moved
-    away = rng.standard_normal(center.size)
+        return one.draw(rng), moved
+    away = rng.standard_normal(apart.size)
     length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
-    direction = apart / moved if moved > 0.0 else away / math.sqrt(float(np.sum(away**2)))
-    return center + length * direction, moved
+    at = one.center + length * (apart / moved if moved > 0.0 else away / np.linalg.norm(away))
+    return (float(at[0]) if np.ndim(one.value) == 0 else at), moved
 
 
 def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
@@ -374,11 +367,8 @@ def search_additive(
 
     state = explore(look, search, highest=lambda state: float(state.best["loss"][0][0][0]), keep=8)
     worst, audit, _ = state.pairs("loss")[0]
-    first, second = worst.raw(domain)
-    name = getattr(mechanism, "__name__", type(mechanism).__name__)
-    facts = {"mechanism": name, "audit": audit.to_dict(), "counts": {"screened": state.spent}}
-    facts["records"] = in_words(first, second)
-    return Finding(first, second, domain, "additive", facts, audit)
+    counts = {"screened": state.spent}
+    return Finding.of("additive", worst, domain, audit, mechanism=mechanism, counts=counts)
 
 
 def _again(pair: Finding, mechanism: Staged, *, declared: Declared | None, **_: Any) -> Any:

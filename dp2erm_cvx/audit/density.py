@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,20 @@ from scipy.optimize import minimize
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit.events import upper
-from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding, in_words
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
 from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown, digits_of
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import Program
-from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.public import json_types, whole_number
 from dp2erm_cvx.sampling import refuse
 
 #: Probability with which all confidence bounds of one audit hold.
@@ -356,15 +356,9 @@ def search_density(
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
     facts, weights = _facts_of(model)
-    first, second = worst.raw(model.domain)
-    facts = {
-        "model": facts,
-        "settings": settings,
-        "audit": asdict(audit),
-        "counts": {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}},
-        "records": in_words(first, second),
-    }
-    return Finding(first, second, model.domain, "density", facts, audit, first_stage=weights)
+    counts = {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}}
+    told: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
+    return Finding.of("density", worst, model.domain, audit, first_stage=weights, **told)
 
 
 def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
@@ -407,15 +401,16 @@ def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(model, PrivateTwoStageERM):
         first = model.resolved_first_stage()
         facts |= {"first_stage": first, "second_stage": model.resolved_second_stage()}
-    return {name: _plain(value) for name, value in facts.items() if name not in _HOW}, dict(_plain(first))
+    named = {name: value for name, value in facts.items() if name not in _HOW}
+    return {name: _plain(value) for name, value in named.items()}, _plain(first)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Program):
-        return {"name": value.name, "settings": value.settings()}
-    if isinstance(value, Domain):
-        return value.to_dict()
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return (
+        {"name": value.name, "settings": value.settings()}
+        if isinstance(value, Program)
+        else json_types(value)
+    )
 
 
 def _again(pair: Finding, model: PrivateEstimator, **_: Any) -> Callable[[], DensityAudit]:

@@ -20,6 +20,7 @@ from dp2erm_cvx.audit.finding import Declared
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 
+_RAISED = "the mechanism raised"
 _LARGEST_EXACT = 2**53
 _DEEPEST = 8
 
@@ -39,6 +40,11 @@ class Observation:
     marks: frozenset[str]
     key: str | bytes
     own: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def raised(self) -> bool:
+        """True if there was no output but an exception."""
+        return _RAISED in self.marks
 
     @property
     def equalities(self) -> frozenset[str]:
@@ -67,7 +73,7 @@ def of_exception(raised: Exception) -> Observation:
     """A refusal is an observation, and so is what it says."""
     kind = f"raised {type(raised).__name__}"
     said = f"{kind}: {raised}"
-    return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
+    return Observation(kind, np.empty(0), (), frozenset({_RAISED, kind, said}), said)
 
 
 def _walk(value: Any, name: str, parts: list[tuple[str, float | str]], depth: int) -> str:

@@ -21,7 +21,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import check_settings, setting
+from dp2erm_cvx.public import check_settings, json_types, setting
 from dp2erm_cvx.solve import Solver
 
 #: Which dataset's density is divided by which.
@@ -123,6 +123,16 @@ class Finding(Shown):
     first_stage: dict[str, Any] = field(default_factory=dict, repr=False)
     private: bool = False
 
+    @classmethod
+    def of(cls, kind: str, pair: Any, domain: Domain, audit: Any, **facts: Any) -> Finding:
+        """What a search found: ``pair`` of kinds of records, and their ``audit`` among its facts."""
+        first, second = pair.raw(domain)
+        if (mechanism := facts.get("mechanism")) is not None:
+            facts["mechanism"] = getattr(mechanism, "__name__", type(mechanism).__name__)
+        weights = facts.pop("first_stage", {})
+        facts |= {"audit": json_types(audit), "records": in_words(first, second)}
+        return cls(first, second, domain, kind, facts, audit, first_stage=weights)
+
     @property
     def exceeds(self) -> bool:
         """True if the pair refutes what is declared, as far as its audit can tell."""
@@ -168,15 +178,9 @@ class Finding(Shown):
             for name, part in zip(_COLUMNS, end, strict=False)
         }
         np.savez_compressed(arrays, **columns)
-        fields = {
-            "format": _FORMAT,
-            "mapped": self.mapped,
-            "domain": self.domain.to_dict(),
-            "first_stage": self.first_stage,
-            "audit": self.kind,
-            "finding": self.facts,
-            "private": self.private,
-        }
+        fields = {"format": _FORMAT, "mapped": self.mapped, "domain": self.domain.to_dict()}
+        fields |= {"first_stage": self.first_stage, "audit": self.kind, "finding": self.facts}
+        fields["private"] = self.private
         facts.write_text(json.dumps(fields, indent=2, default=float) + "\n", encoding="utf-8")
         return arrays, facts
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -306,18 +306,23 @@ class SolverCheck:
 
 
 def resolve(
-    program: FirstStage, pairs: list[NeighborPair], solver: str | Solver = "first_certified"
+    program: FirstStage,
+    pairs: Iterable[NeighborPair | None],
+    solver: str | Solver = "first_certified",
+    known: Mapping[int, tuple[Array, float]] | None = None,
 ) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    Raises SolverError where ``solver`` returns no point.
+    ``known`` are weights with their radii by the id of the records. Raises SolverError where ``solver``
+    returns no point.
     """
-    solved: dict[int, tuple[Array, float]] = {}
-    for key, records in {id(end): end for pair in pairs for end in (pair.first, pair.second)}.items():
+    solved, there = dict(known or {}), [pair for pair in pairs if pair is not None]
+    for key, records in {id(end): end for pair in there for end in (pair.first, pair.second)}.items():
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
-            solution = solve(program.instance(records), solver=solver, throw=False)
-            solved[key] = solution.value, solution.certificate.output_radius
-    ends = [(pair, solved.get(id(pair.first)), solved.get(id(pair.second))) for pair in pairs]
+            if key not in solved:
+                solution = solve(program.instance(records), solver=solver, throw=False)
+                solved[key] = solution.value, solution.certificate.output_radius
+    ends = [(pair, solved.get(id(pair.first)), solved.get(id(pair.second))) for pair in there]
     return [pair.moved(w, v) for pair, w, v in ends if w is not None and v is not None]
 
 

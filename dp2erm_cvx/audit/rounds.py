@@ -6,9 +6,9 @@ One record of a dataset is replaced, weights are solved for side by side, and th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -69,33 +69,28 @@ class Base:
         self.universe, self.records, self.pool, self.index = universe, records, pool, index
         #: Treatments (n,): of every record what is asked in any order, held like its weight.
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
-        self.treated = int(np.sum(self.arms))
         instance = program.instance(records)
         solution = solve(instance, throw=False)
         self.neighborhood = Neighborhood(program, records, (instance, solution.point))
-        self.weights = solution.value
-        self.radius = solution.certificate.output_radius
+        self.weights, self.radius = solution.value, solution.certificate.output_radius
+        #: The records, lightest first.
+        self.by_weight = np.argsort(self.weights)
         self.directions = self._directions(solution.point)
 
     def _directions(self, point: Array) -> list[Array]:
         """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
-        n, k = self.records.n_samples, self.records.n_features
+        n, k, treated = self.records.n_samples, self.records.n_features, int(np.sum(self.arms))
         some = self.records.at(np.arange(min(n, _SPREAD))).covariates
         directions = []
         if len(point) in (k, k + 1, 2 * (k + 1)):
             # one coefficient or one per arm, behind that of a constant if there is one
             parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
             directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
-        if 0 < self.treated < n:
+        if 0 < treated < n:
             sums = tree_sum(self.records.blocks.map(_sums_by_arm))
-            directions.append(sums[1] / self.treated - sums[0] / (n - self.treated))
+            directions.append(sums[1] / treated - sums[0] / (n - treated))
         directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
         return [u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12]
-
-    @cached_property
-    def by_weight(self) -> NDArray[np.int64]:
-        """The records, lightest first."""
-        return np.argsort(self.weights)
 
     def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""
@@ -119,35 +114,20 @@ class Base:
                 moves.append((change, read))
         return moves
 
-    def resolved(self, changes: list[Replacement]) -> list[NeighborPair]:
-        """Pairs of those changes with their datasets and weights: for a few."""
-        inside, replacements = self._replacements(changes)
-        pairs = []
-        for part in self.neighborhood.solve(replacements):
-            for k in map(int, np.flatnonzero(np.isfinite(part.radius))):
-                change, second = inside[part.first + k], replacements.neighbor(part.first + k)
-                pair = NeighborPair(self.records, second, change.index, change.origin)
-                end = part.values[0][k], float(part.radius[k])
-                pairs.append(pair.moved((self.weights, self.radius), end))
-        return pairs
-
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
         """The changes that stay in the universe."""
-        inside = [change for change in changes if self._stays(change)]
+        n, floor = self.records.n_samples, self.universe.domain.arm_floor or 0
+        inside, treated = [], int(np.sum(self.arms))
+        for change in changes:
+            moved = change.arm - int(self.arms[change.index])
+            kept = floor <= treated + moved <= n - floor
+            if kept and (self.universe.flips or not moved):
+                inside.append(change)
         points = [self.universe.domain.inside(change.covariates) for change in inside]
         X = np.array(points).reshape(len(inside), self.universe.n_features)
-        arms = np.array([change.arm for change in inside], dtype=np.int64)
-        new = records_at(self.universe.domain, X, arms)
+        new = records_at(self.universe.domain, X, np.array([one.arm for one in inside], dtype=np.int64))
         index = np.array([change.index for change in inside], dtype=np.int64)
         return inside, Replacements(self.records, index, new.X, new.a)
-
-    def _stays(self, change: Replacement) -> bool:
-        old = int(self.arms[change.index])
-        if not self.universe.flips and change.arm != old:
-            return False
-        treated = self.treated - old + change.arm
-        floor = self.universe.domain.arm_floor or 0
-        return min(treated, self.records.n_samples - treated) >= floor
 
     def propose(self, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
         """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
@@ -225,8 +205,6 @@ def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> 
     return (j, arm), j, lambda row: point
 
 
-#: One dataset, or what draws them.
-Source = Records | Callable[[np.random.Generator], Records]
 #: A pair that is kept: of few kinds of records, or a change of one dataset.
 Kept = Pairs | Replacement
 
@@ -235,22 +213,20 @@ Kept = Pairs | Replacement
 class Rounds:
     """Looks of one strategy each, in turns of their ``names``.
 
-    ``source`` is the dataset whose neighbors are tried, None for the search over base datasets alone.
-    ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves one in
-    so many neighbors again. ``few`` records are those that the declared problem takes. ``digest`` is by what
-    a checkpoint knows the data.
+    ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over base datasets
+    alone. ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves
+    one in so many neighbors again. ``few`` records are those that the declared problem takes.
     """
 
     program: FirstStage
     universe: Universe
     claims: Sequence[Claim]
     names: Sequence[str]
-    source: Source | None = None
+    source: Records | Callable[[np.random.Generator], Records] | None = None
     pool: Array | None = None
     seed: int = 0
     solver: str = ""
     few: bool = True
-    digest: str | None = None
 
     def __post_init__(self) -> None:
         universe = self.universe
@@ -265,12 +241,15 @@ class Rounds:
         # a worker draws its own: the weights of a dataset are cheaper than sending them
         return {**self.__dict__, "_base": None}
 
-    def explored(self, plan: SearchPlan) -> State:
-        """The whole search. Raises DataError for a checkpoint of another audit."""
+    def explored(self, plan: SearchPlan, digest: str | None) -> State:
+        """The whole search, of data by this ``digest``. Raises DataError for another audit's checkpoint."""
 
         def most(number: int) -> int:
             based = self.surrogate is not None and self.names[number % len(self.names)] == BASE
             return self.surrogate.most if self.surrogate is not None and based else CHUNK
+
+        def highest(state: State) -> float:
+            return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
         call = {
             "program": [self.program.name, self.program.settings()],
@@ -278,10 +257,10 @@ class Rounds:
             "size": [self.universe.n_samples, self.universe.n_features],
             "claims": [asdict(claim) for claim in self.claims],
             "search": [*self.names, self.seed, self.solver],
-            "data": self.digest,
+            "data": digest,
         }
         limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4, "kinds": (Pairs, Replacement)}
-        return explore(self.look, plan, most=most, highest=self._highest, call=call, **limits)
+        return explore(self.look, plan, most=most, highest=highest, call=call, **limits)
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
         """The pairs kept, by movement over bound; that of one weight counts where nothing else is claimed."""
@@ -293,16 +272,13 @@ class Rounds:
         ]
         return sorted(ranked, key=lambda item: -item[0])
 
-    def _highest(self, state: State) -> float:
-        return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
-
     def look(self, state: State, number: int, room: int) -> Gain:
         """One strategy."""
         rng = np.random.default_rng([self.seed, 2, number])
         number, turn = divmod(number, len(self.names))
         if self.names[turn] == BASE:
             return self._search_base(number, state, room, rng)
-        return self._search_data(self.names[turn], number, state, min(CHUNK, room), rng)
+        return self._search_data(self.names[turn], number, state, room, rng)
 
     def _search_base(self, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         assert self.surrogate is not None
@@ -314,17 +290,15 @@ class Rounds:
         with np.errstate(all="ignore"):
             ends, spent = self.surrogate.climb(quantity, known, room, rng)
             moved = self.surrogate.movements(ends)
-        gain = Gain(spent, counts={"scouted": spent})
-        for k in range(len(ends)):
-            values = {name.value: float(moved[name][k]) for name in Quantity}
-            if np.isfinite(list(values.values())).all():
-                gain.pairs.append((values, ends.take(np.array([k]))))
-        return gain
+        found = ({name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends)))
+        pairs = [(heights, ends.take(np.array([k]))) for k, heights in enumerate(found)]
+        solved = [one for one in pairs if np.isfinite(list(one[0].values())).all()]
+        return Gain(spent, solved, counts={"scouted": spent})
 
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         # of one dataset all looks, of those that are drawn a few each
         index, chunk = (0, number) if isinstance(self.source, Records) else divmod(number, STAY)
-        base, ascent = self.base(index), name == "ascent"
+        base, ascent, room = self.base(index), name == "ascent", min(CHUNK, room)
         elite = [one for one in state.pairs(Quantity.V) if isinstance(one, Replacement) and one.base == index]
         tried, step, moved, start = 0, 0.1, [], None
         if ascent and elite and number % 4:  # mostly on from one of the best
@@ -337,29 +311,24 @@ class Rounds:
             end, solves = base.ascend(start, step, room - tried - 1, rng)
             moved += base.moved([end])  # once more, on its own
             tried += solves + 1
+        alone, apart, known = list[NeighborPair](), [0.0], {id(base.records): (base.weights, base.radius)}
         # the last ones, because a batch has its first judged by itself
-        some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
-        alone = base.resolved([change for change, _ in some])
+        for change, movement in moved[-math.ceil(tried / CHECKED) :]:
+            for pair in resolve(self.program, [base.pair(change)], known=known):
+                alone.append(pair)
+                apart.append(pair.movements[Quantity.V].apart(movement[Quantity.V]))
         again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
-        apart = [
-            pair.movements[Quantity.V].apart(movement[Quantity.V])
-            for (_, movement), pair in zip(some, alone, strict=False)
-        ]
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
-        gain = Gain(tried, counts=counts, largest=largest)
-        for change, movement in moved:
-            gain.pairs.append(({what.value: interval.low for what, interval in movement.items()}, change))
-        return gain
+        heights = [{what.value: end.low for what, end in movement.items()} for _, movement in moved]
+        return Gain(tried, [*zip(heights, (one for one, _ in moved), strict=True)], counts, largest)
 
     def base(self, index: int) -> Base:
         """Dataset ``index`` of the generator, or the only one, with its weights."""
         source = self.source
-        assert source is not None
         if self._base is None or self._base.index != index:
-            drawn = (
-                source if isinstance(source, Records) else source(np.random.default_rng([self.seed, index]))
-            )
+            drawn = source(np.random.default_rng([self.seed, index])) if callable(source) else source
+            assert drawn is not None
             self._base = Base(self.program, self.universe, drawn, self.pool, index)
         return self._base
 
@@ -379,10 +348,9 @@ class Rounds:
         chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []
-        pairs = [pair for one in state.distinct(chosen)[:KEPT] if (pair := self.pair(one)) is not None]
-        if not pairs:
+        resolved = resolve(self.program, [self.pair(one) for one in state.distinct(chosen)[:KEPT]])
+        if not resolved:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
-        resolved = resolve(self.program, pairs)
         verdicts = []
         for claim in self.claims:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)

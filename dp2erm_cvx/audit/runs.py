@@ -19,7 +19,7 @@ from dp2erm_cvx.audit.events import (
     of_output,
     scores,
 )
-from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding, in_words
+from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
@@ -200,8 +200,8 @@ def audit_runs(
     attack = attack or Attack()
     seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
     one, other = _run_all(mechanism, (first, second), attack, attack.runs, seed)
-    raised = [sum("the mechanism raised" in run.marks for run in part) for part in (one, other)]
-    if raised == [attack.runs, attack.runs]:
+    raised = sum(run.raised for run in one), sum(run.raised for run in other)
+    if raised == (attack.runs, attack.runs):
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
     learned, picked = attack.runs // 4, attack.runs // 2
     risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
@@ -232,7 +232,7 @@ def audit_runs(
         confidence=attack.confidence,
         counted=both,
         runs=attack.runs,
-        raised=(raised[0], raised[1]),
+        raised=raised,
         searched=f"{choice.looked_at} events: {', '.join(names)}",
         seed=seed,
     )
@@ -335,20 +335,14 @@ def search_runs(
 
     state = explore(look, search)
     # the best of those kept, by more runs: the highest of many short looks is partly luck
-    heights, pairs = [], [pair.raw(domain) for pair in state.pairs("distance")]
-    for rank, (first, second) in enumerate(pairs):
-        heights.append(distance(first, second, _LONG, np.random.default_rng([search.seed, rank, 1])))
-    first, second = pairs[int(np.argmax(heights))]
-    audit = audit_runs(mechanism, first, second, declared, attack=attack)
-    facts = {
-        "mechanism": getattr(mechanism, "__name__", type(mechanism).__name__),
-        "attack": {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")},
-        "audit": audit.to_dict(),
-        "search_seed": search.seed,
-        "counts": {"screened": state.spent},
-        "records": in_words(first, second),
-    }
-    return Finding(first, second, domain, "blackbox", facts, audit)
+    pairs = state.pairs("distance")
+    rngs = (np.random.default_rng([search.seed, rank, 1]) for rank in range(len(pairs)))
+    heights = [distance(*pair.raw(domain), _LONG, rng) for pair, rng in zip(pairs, rngs, strict=False)]
+    worst = pairs[int(np.argmax(heights))]
+    audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
+    how = {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")}
+    told: dict[str, Any] = {"search_seed": search.seed, "counts": {"screened": state.spent}}
+    return Finding.of("blackbox", worst, domain, audit, mechanism=mechanism, attack=how, **told)
 
 
 def _separation(one: Array, other: Array) -> float:

@@ -70,7 +70,7 @@ class Gain:
     """Results of one look: pairs with their heights by name, numbers to be added up, and largest numbers."""
 
     spent: int = 1
-    pairs: list[tuple[Mapping[str, Height], Any]] = field(default_factory=list)
+    pairs: Sequence[tuple[Mapping[str, Height], Any]] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
 
@@ -143,12 +143,12 @@ def explore(
 
     Raises DataError for a checkpoint of another search.
     """
-    path = None if plan.checkpoint is None or not kinds else Path(plan.checkpoint)
-    state = State() if path is None or not path.exists() else _loaded(path, call, kinds)
-    limits = plan.evaluations or math.inf, plan.seconds or math.inf
-    began, whole = time.time(), True
-    while (state.spent < limits[0] and time.time() < began + limits[1]) or state.rounds == 0:
-        left = max(limits[0] - state.spent, 0)
+    path = Path(plan.checkpoint) if plan.checkpoint is not None and kinds else None
+    state = _loaded(path, call, kinds) if path is not None and path.exists() else State()
+    limit, seconds = plan.evaluations or math.inf, plan.seconds or math.inf
+    began, whole, run = time.time(), True, partial(_look, look)
+    while (state.spent < limit and time.time() < began + seconds) or state.rounds == 0:
+        left = max(limit - state.spent, 0)
         # looks are added up one by one: what a wave starts from must not change meanwhile
         before = State(state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()})
         tasks = []
@@ -156,14 +156,13 @@ def explore(
             room, left = int(min(most(number), left)), left - most(number)
             whole = whole and left >= 0
             if room > 0:
-                tasks.append((before, number, room, began + limits[1] if number else math.inf))
-        run = partial(_look, look)
-        together = run_tasks(run, tasks, workers=plan.workers)
-        for gain in together if wave > 1 else (run(*task) for task in tasks):
+                tasks.append((before, number, room, began + seconds if number else math.inf))
+        together = run_tasks(run, tasks, workers=plan.workers if wave > 1 else 1)
+        for gain in together:
             whole = whole and gain is not None
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
-                share = max(state.spent / limits[0], (time.time() - began) / limits[1])
+                share = max(state.spent / limit, (time.time() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
         # nothing is gone on from a wave that was cut short, so that a stop does not change the result
         if path is not None and whole:
@@ -233,28 +232,19 @@ def evolve(
     tutorial).
     """
     going = [_climb(*climb, rng) for climb in climbs]
-    ended, points = dict[int, tuple[Array, float, int]](), dict[int, Array]()
-
-    def advance(k: int, values: Array | None) -> None:
-        try:
-            points[k] = going[k].send(values)
-        except StopIteration as end:
-            points.pop(k, None)
-            ended[k] = end.value
-
-    for k in range(len(going)):
-        advance(k, None)
-    while points:
-        now = list(points.items())
-        for (k, _), values in zip(now, objective(now), strict=True):
-            advance(k, values)
-    return [ended[k] for k in range(len(going))]
+    now = [next(climb) for climb in going]
+    while asked := [
+        (k, candidates) for k, candidates in enumerate(now) if isinstance(candidates, np.ndarray)
+    ]:
+        for (k, _), values in zip(asked, objective(asked), strict=True):
+            now[k] = going[k].send(values)
+    return now
 
 
 def _climb(
     start: Array, step: float, evaluations: int, rng: np.random.Generator
-) -> Generator[Array, Any, tuple[Array, float, int]]:
-    """Candidates of one climb, whose values it is sent."""
+) -> Generator[Any, Any, None]:
+    """Candidates of one climb, whose values it is sent, and its end."""
     d = len(start)
     size = 4 + int(3 * math.log(d))
     parents = size // 2
@@ -299,4 +289,4 @@ def _climb(
         )
         covariance = 0.5 * (covariance + covariance.T)
         step *= math.exp(min(1.0, c_step / damping * (length / expected - 1)))
-    return best, largest, spent
+    yield best, largest, spent

@@ -88,13 +88,16 @@ class StabilityAudit(Shown):
 
         At least 1. None where no bound on V was audited, or nothing moved.
         """
-        ratio = next((one.ratio for one in self.verdicts if one.claim.quantity is Quantity.V), 0.0)
-        return max(1.0, 1.0 / ratio) if ratio > 0 else None
+        first = self._first
+        return max(1.0, 1.0 / first.ratio) if first is not None and first.ratio > 0 else None
 
     def catches(self, factor: float) -> bool:
         """True if the pairs found refute the first bound on V, divided by ``factor``: a planted error."""
-        first = next((one for one in self.verdicts if one.claim.quantity is Quantity.V), None)
-        return first is not None and first.movement.low > first.claim.bound / factor
+        return self._first is not None and self._first.movement.low > self._first.claim.bound / factor
+
+    @property
+    def _first(self) -> Verdict | None:
+        return next((one for one in self.verdicts if one.claim.quantity is Quantity.V), None)
 
     def verdict(self, name: str, quantity: str = "V") -> Verdict:
         """The verdict on one claim. Raises KeyError."""
@@ -145,9 +148,8 @@ class StabilityAudit(Shown):
         ]
         if self.unseen is not None:
             lines.append(f"an error of V below a factor {self.unseen:.2f} would not be seen here")
-        return "\n".join(
-            lines if self.private else [*lines, "this audit read the records it was given: not private"]
-        )
+        lines += [] if self.private else ["this audit read the records it was given: not private"]
+        return "\n".join(lines)
 
 
 def audit_stability(
@@ -199,36 +201,35 @@ def audit_stability(
         raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
     search = SearchPlan(seconds=60.0) if search is None else search
     domain = universe.domain if isinstance(universe, Universe) else universe
-    program = program.resolve(domain)
-    source: Any = None
-    if callable(data):
-        draw = data
-        source = lambda rng: records_of(draw(rng), domain)  # noqa: E731
-    elif data is not None:
-        source = records_of(data, domain)
+    program, began = program.resolve(domain), time.perf_counter()
+    source: Any = (
+        None
+        if data is None
+        else records_of(data, domain)
+        if not callable(data)
+        else (lambda rng: records_of(data(rng), domain))
+    )
     example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
     universe = _universe(universe, example)
-    refused: dict[str, str] = {}
-    if bounds is None:
-        claims, refused = claims_of(program, universe)
-    else:
-        each = [Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds]
-        claims = tuple(claim for some in each for claim in some)
-        if not claims or not all(isinstance(claim, Claim) for claim in claims):
-            raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
+    claims, refused = claims_of(program, universe) if bounds is None else (_claims(bounds), {})
     blocked = isinstance(example, RecordBlocks)
     if blocked:
         _refuse_whole(program, universe, search, strategies)
     few = universe.n_samples <= LARGEST_DECLARED and not blocked
-    names = _chosen(strategies, has_data=data is not None, few=few, blocked=blocked)
+    known = (*STRATEGIES, BASE) if data is not None else (BASE,)
+    if strategies is None:
+        left_out = ("ascent" if not few else "", BASE if blocked else "")
+        strategies = [name for name in known if name not in left_out]
+    names = tuple(dict.fromkeys((strategies,) if isinstance(strategies, str) else strategies))
+    if not names or not set(names) <= set(known):
+        hint = "" if data is not None else " without data or a generator"
+        raise DeclarationError(f"search = {list(names)}: must be of {', '.join(known)}{hint}, at least one")
     checking = solver if few else "first_certified"
     pool = None if held_out is None else records_of(held_out, domain).covariates
-    digest = None
-    if example is not None:  # by which a checkpoint knows its data
-        digest = hashlib.sha256(b"".join(example.blocks.map(_hashed))).hexdigest()
-    began = time.perf_counter()
-    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few, digest=digest)
-    state = rounds.explored(search)
+    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few)
+    # by which a checkpoint knows its data
+    parts = [] if example is None else example.blocks.map(_hashed)
+    state = rounds.explored(search, hashlib.sha256(b"".join(parts)).hexdigest() if parts else None)
     verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
         program=program,
@@ -247,22 +248,12 @@ def audit_stability(
     )
 
 
-def _chosen(
-    strategies: str | Sequence[str] | None, *, has_data: bool, few: bool, blocked: bool
-) -> tuple[str, ...]:
-    """The strategies in force. Raises DeclarationError for one that does not apply."""
-    known = (*STRATEGIES, BASE) if has_data else (BASE,)
-    if strategies is None:
-        left_out = (set() if few else {"ascent"}) | ({BASE} if blocked else set())
-        return tuple(name for name in known if name not in left_out)
-    names = (strategies,) if isinstance(strategies, str) else tuple(strategies)
-    for name in names:
-        if name not in known:
-            hint = "" if has_data else " without data or a generator"
-            raise DeclarationError(f"search = {name!r}: must be one of {', '.join(known)}{hint}")
-    if not names:
-        raise DeclarationError("search: nothing to search")
-    return tuple(dict.fromkeys(names))
+def _claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
+    each = [Claim.of(one.theorem, one) if isinstance(one, StabilityBound) else [one] for one in bounds]
+    claims = tuple(claim for some in each for claim in some)
+    if not claims or not all(isinstance(claim, Claim) for claim in claims):
+        raise DeclarationError("bounds: must be Claims or StabilityBounds, at least one")
+    return claims
 
 
 def records_of(data: Data, domain: Domain) -> Records:
