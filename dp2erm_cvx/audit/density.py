@@ -83,16 +83,16 @@ class DensityAudit(Shown):
     @property
     def exceeds(self) -> bool:
         """True if the bound of the theorem in force is violated, beyond the numerical or sampling error."""
-        if self.hockey_stick is not None:
-            return self.hockey_stick.low > self.delta
-        return self.loss - self.numerical_error > self.epsilon
+        stick = self.hockey_stick
+        return stick.low > self.delta if stick else self.loss - self.numerical_error > self.epsilon
 
     @property
     def theta_exceeds(self) -> bool:
         """True if the released theta alone violates (epsilon, delta), beyond those errors."""
-        if self.hockey_stick is not None:
-            return self.hockey_stick.theta_low > self.delta
-        return self.theta_loss - self.numerical_error > self.epsilon
+        stick = self.hockey_stick
+        return (
+            stick.theta_low > self.delta if stick else self.theta_loss - self.numerical_error > self.epsilon
+        )
 
     def __str__(self) -> str:
         stick, verdict = self.hockey_stick, "EXCEEDED" if self.exceeds else "not exceeded"
@@ -165,11 +165,15 @@ def audit_density(
     way = int(best[1].certain > best[0].certain)
     peak = best[way]
     theta_peak = max((at for at in within if at.regular), key=lambda at: at.certain, default=_NOWHERE)
-    outputs = peak.outputs
+    if not (outputs := peak.outputs):
+        raise CertificateError("density audit: no output has a density that is a number")
     return DensityAudit(
         loss=peak.ratio,
         direction=DIRECTIONS[way],
-        outputs={name: tuple(map(float, law.released(at))) for name, law, at in one.steps(outputs)},
+        outputs={
+            name: tuple(map(float, law.released(at)))
+            for name, law, at in one.steps(lambda name, _: outputs[name])
+        },
         multipliers={name: tuple(map(float, place.multiplier)) for name, place in outputs.items()},
         # theta alone loses no more than theta and its multiplier, beyond the errors of both
         theta_loss=min(theta_peak.ratio, peak.ratio),
@@ -211,7 +215,6 @@ def log_density_ratio(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> f
 
 
 def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
-    """The log ratio, with the errors of both."""
     return _Peak(log_density_ratio(one, other, outputs), one.error(outputs) + other.error(outputs), outputs)
 
 
@@ -343,9 +346,10 @@ def search_density(
             return Gain(1, counts={**counts, "failed": counts["failed"] + 1})
 
     def highest(state: State) -> float:
-        return float(max((high for high, _ in state.best.get("loss", ())), default=0.0))
+        return float(state.best["loss"][0][0]) if state.best else 0.0
 
-    call = [_facts_of(model)[0], n_samples, n_features, seed]
+    facts, weights = _facts_of(model)
+    call = [facts, n_samples, n_features, seed]
     state = explore(look, search, highest=highest, wave=4, call=call, kinds=[Pairs])
     # the best pairs with all starts, and the very best as the search audited it, too
     best, options = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
@@ -355,7 +359,6 @@ def search_density(
     if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
-    facts, weights = _facts_of(model)
     counts = {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}}
     told: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
     return Finding.of("density", worst, model.domain, audit, first_stage=weights, **told)

@@ -35,10 +35,7 @@ class Place:
 
     @property
     def regular(self) -> bool:
-        """True if theta alone determines everything that the density is of.
-
-        Then Pi is the identity, theta inside Theta and off the kinks of R, and v a function of theta.
-        """
+        """True if theta alone determines v: inside Theta, off the kinks of R, where Pi is the identity."""
         return float(self.slope.trace()) == len(self.theta)  # 0 <= Pi <= I
 
 
@@ -60,8 +57,7 @@ class ShiftLaw:
     def __init__(
         self, center: Array, scale: float, noise: Noise, *, moved: float, whole: bool, last: bool
     ) -> None:
-        self.center, self.scale, self.moved, self.whole = center, scale, moved, whole
-        self.pure = noise.pure
+        self.center, self.scale, self.moved, self.whole, self.pure = center, scale, moved, whole, noise.pure
         self.units = np.full(0 if last and self.pure else len(center), scale)
 
     def place(self, u: Array) -> Place:
@@ -81,25 +77,21 @@ class ShiftLaw:
         return float(np.sum(np.abs(apart)) if self.pure else np.linalg.norm(apart))
 
     def log_density(self, place: Place) -> float:
-        """Log density of the output, less a constant that is the same for every dataset."""
         sizes = self._distance(place) / self.scale
         return -sizes if self.pure else -(sizes**2) / 2
 
     def error(self, place: Place) -> float:
-        """Bound on the error of :meth:`log_density`: of the center, and of rounding."""
+        """Bound on the error of the log density: of the center, and of rounding."""
         rounding = 8 * _UNIT * float(np.sum(np.abs(self.center)) + np.sum(np.abs(place.theta)))
         return _tail(self.moved + rounding, self._distance(place), self.scale, pure=self.pure)
 
     def draw(self, rng: np.random.Generator) -> Place:
         """A random output."""
         size = len(self.center)
-        if not self.pure:
-            noise = rng.normal(scale=self.scale, size=size)
-        elif self.whole:
-            noise = np.subtract(*np.floor(rng.exponential(self.scale, (2, size))))
-        else:
-            noise = rng.laplace(scale=self.scale, size=size)
-        return self._at(self.center + noise)
+        if self.pure and self.whole:
+            return self._at(self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size)))))
+        draw = rng.laplace if self.pure else rng.normal
+        return self._at(self.center + draw(scale=self.scale, size=size))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """The two centers, between which the ratio turns, and points beyond both."""
@@ -132,9 +124,7 @@ class ObjectiveLaw:
     ) -> None:
         self.model, self.calibration, self.step = model, calibration, step
         self.unscaled, self.weights, self.pure = unscaled, weights, calibration.noise.pure
-        self.units = step * calibration.scale * np.ones(model.dimension)
-        if calibration.box is not None:
-            self.units = self.units * np.array(calibration.box)
+        self.units = step * calibration.scale * np.ones(model.dimension) * np.array(calibration.box or 1.0)
 
     @cached_property
     def _origin(self) -> Array:
@@ -166,14 +156,13 @@ class ObjectiveLaw:
         return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
-        """Log density of the output, less a constant that is the same for every dataset."""
         # first: its pass has the gradient as well
         volume = float(np.linalg.slogdet(self._jacobian(place))[1])
         sizes = self._length(place) / self.calibration.scale
         return volume - (sizes if self.pure else sizes**2 / 2)
 
     def error(self, place: Place) -> float:
-        """Bound on the error of :meth:`log_density`: of the weights, and of rounding to first order.
+        """Bound on the error of the log density: of the weights, and of rounding to first order.
 
         The log determinant moves by at most the trace norm of an error of the Hessian over its smallest
         eigenvalue, whatever Pi is. An error e of the weights in l1 moves a weighted sum by at most e times
@@ -208,7 +197,6 @@ class ObjectiveLaw:
         return u
 
     def draw(self, rng: np.random.Generator) -> Place:
-        """A random output. Raises CertificateError."""
         return self.place(self.at_noise(simulate_noise(self.calibration, 1, rng)[0]))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
@@ -236,7 +224,8 @@ class ObjectiveLaw:
         return points
 
 
-#: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its ``units``.
+#: The law of one output: ``pure`` where log ratios are bounded; u (d,) spreads by about its ``units``. Log
+#: densities are known but for a constant that is the same for every dataset.
 Law = ShiftLaw | ObjectiveLaw
 
 #: What every step released, by name: with its multiplier, and as later steps see it.
@@ -256,7 +245,7 @@ class ReleaseLaw:
 
     conditional: Mapping[str, Callable[[Released], Law]]
 
-    def _through(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
+    def steps(self, choose: Callable[[str, Law], Place]) -> Iterator[tuple[str, Law, Place]]:
         """Every step in turn: its law given the outputs chosen before, and its own."""
         released: dict[str, Array] = {}
         for name, law_of in self.conditional.items():
@@ -265,23 +254,15 @@ class ReleaseLaw:
             released[name] = law.released(place)
             yield name, law, place
 
-    def steps(self, outputs: Outputs) -> Iterator[tuple[str, Law, Place]]:
-        """Every step with its law given the outputs before, and its own."""
-        return self._through(lambda name, law: outputs[name])
-
     @cached_property
-    def _unperturbed(self) -> list[Law]:
-        return [law for _, law, _ in self._through(lambda _, law: law.place(np.zeros(len(law.units))))]
-
-    @property
     def pure(self) -> bool:
         """True if all noise is of a kind whose log ratio is bounded."""
-        return all(law.pure for law in self._unperturbed)
+        return all(law.pure for _, law, _ in self.steps(_unperturbed))
 
-    @property
+    @cached_property
     def units(self) -> Array:
         """How far the coordinates u of all steps typically spread, (d,)."""
-        return np.concatenate([law.units for law in self._unperturbed])
+        return np.concatenate([law.units for _, law, _ in self.steps(_unperturbed)])
 
     def place(self, u: Array) -> Outputs:
         """The outputs at ``u``."""
@@ -292,19 +273,19 @@ class ReleaseLaw:
             used += len(law.units)
             return law.place(u[used - len(law.units) : used])
 
-        return {name: place for name, _, place in self._through(choose)}
+        return {name: place for name, _, place in self.steps(choose)}
 
     def log_density(self, outputs: Outputs) -> float:
         """Log density of all outputs, less a constant that is the same for every dataset."""
-        return sum(law.log_density(place) for _, law, place in self.steps(outputs))
+        return sum(law.log_density(place) for _, law, place in self.steps(lambda name, _: outputs[name]))
 
     def error(self, outputs: Outputs) -> float:
         """Bound on the error of :meth:`log_density`."""
-        return sum(law.error(place) for _, law, place in self.steps(outputs))
+        return sum(law.error(place) for _, law, place in self.steps(lambda name, _: outputs[name]))
 
     def draw(self, rng: np.random.Generator) -> Outputs:
         """Random outputs of all steps."""
-        return {name: place for name, _, place in self._through(lambda _, law: law.draw(rng))}
+        return {name: place for name, _, place in self.steps(lambda _, law: law.draw(rng))}
 
     def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
         """Starting points of the first step, each with a few of every later one at it."""
@@ -322,3 +303,7 @@ class ReleaseLaw:
                     longer.append((np.append(u, points[index]), {**released, name: output}))
             grown = longer
         return [u for u, _ in grown]
+
+
+def _unperturbed(_: str, law: Law) -> Place:
+    return law.place(np.zeros(len(law.units)))

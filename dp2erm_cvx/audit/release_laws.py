@@ -6,7 +6,7 @@ import math
 from collections import UserDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,12 @@ def _laws(
     maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
     sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
     both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
-
-    def law(name: str, which: int) -> Callable[[Released], Law]:
-        return lambda released: both[name](released)[which]
-
-    first, second = ({name: law(name, which) for name in both} for which in (0, 1))
+    first, second = ({name: partial(_law, laws, which) for name, laws in both.items()} for which in (0, 1))
     return ReleaseLaw(first), ReleaseLaw(second)
+
+
+def _law(laws: Callable[[Released], tuple[Law, ...]], which: int, released: Released) -> Law:
+    return laws(released)[which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,27 +206,30 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
 
 def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:
     """Records of persons, as numbers; two rows of nobody stand behind them, as where there are no others."""
-    rows = np.concatenate([X, np.zeros((2, X.shape[1]))])
+    n, k = X.shape
+    rows, counts, whose = (
+        np.pad(X, ((0, 2), (0, 0))),
+        np.repeat([1.0, 0.0], [n, 2]),
+        np.append(person, [-1, -1]),
+    )
     arms, outcomes = (np.append(column, [0, 0]) for column in (a, y))
-    names = domain.columns or tuple(f"x{k + 1}" for k in range(X.shape[1]))
-    whose, counts = np.append(person, [-1, -1]), np.append(np.ones(len(X)), [0.0, 0.0])
+    names = domain.columns or tuple(f"x{j + 1}" for j in range(k))
     return Dataset(rows, arms, outcomes, names, "a", "y", counts, whose, domain.units, len(domain.arms))
 
 
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
-    ends = [_columns(data) for data in (first, second)]
-    if universe.domain.units is not None:
-        if differing_units(*ends) > 1:
+    size, persons = (universe.n_samples, universe.n_features), universe.domain.units is not None
+    if not persons and {first.X.shape, second.X.shape} != {size}:
+        raise DataError(
+            f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
+            f"{universe.n_samples} records of {universe.n_features} covariates"
+        )
+    if (changed := differing_units(_columns(first), _columns(second))) > 1:
+        if persons:
             raise DataError("the records of several persons differ: neighbors differ in those of one")
-        return
-    for data in (first, second):
-        if data.X.shape != (universe.n_samples, universe.n_features):
-            raise DataError(
-                f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
-                f"{universe.n_samples} records of {universe.n_features} covariates"
-            )
-    if (changed := differing_units(*ends)) > 1:
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
+    if persons:
+        return
     relation = universe.domain.relation
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")

@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.events import (
     scores,
 )
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
-from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Universe
@@ -335,7 +335,7 @@ def search_runs(
 
     state = explore(look, search)
     # the best of those kept, by more runs: the highest of many short looks is partly luck
-    pairs = state.pairs("distance")
+    pairs: list[Pairs] = state.pairs("distance")
     rngs = (np.random.default_rng([search.seed, rank, 1]) for rank in range(len(pairs)))
     heights = [distance(*pair.raw(domain), _LONG, rng) for pair, rng in zip(pairs, rngs, strict=False)]
     worst = pairs[int(np.argmax(heights))]

@@ -10,7 +10,8 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import _hockey_stick, _Peak
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.audit.laws import ObjectiveLaw
+from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Neighboring
@@ -204,3 +205,9 @@ INVALID = ({"starts": 0}, {"draws": 1}, {"seed": -1}, {"starts": 1.5})
 def test_what_is_no_pair_or_has_no_known_density_is_refused(model, pair, settings, error, words):
     with pytest.raises(error, match=words):
         audit_density(model, *pair, **settings)
+
+
+def test_densities_that_are_no_numbers_are_no_audit(monkeypatch):
+    monkeypatch.setattr(ObjectiveLaw, "error", lambda *_: math.nan)
+    with pytest.raises(CertificateError, match="no output"):
+        audit_density(release(), *PAIR, starts=1)
