@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -163,8 +163,9 @@ def scores(first: Observations, second: Observations, families: Sequence[str]) -
         rows = [np.array([one.numbers for one in part if one.kind == kind]) for part in (first, second)]
         rows = [part.reshape(-1, len(names[kind])) for part in rows]
         finite = [part[np.all(np.isfinite(part), axis=1)] for part in rows]
-        for name, function in _of_numbers(finite[0], finite[1], names[kind], families):
-            yield name, partial(_scored, kind, function)
+        with np.errstate(all="ignore"):
+            functions = list(_of_numbers(finite[0], finite[1], names[kind], families))
+        yield from ((name, partial(_scored, kind, function)) for name, function in functions)
 
 
 def _scored(kind: str | None, function: Callable[..., Any], observations: Observations) -> Array:
@@ -183,8 +184,9 @@ def _of_numbers(
 ) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores of one kind of output, from the finite learning runs (m, q) of both datasets."""
     if len(first) + len(second) >= _FEWEST:
-        with np.errstate(all="ignore"):
-            middle, scale = _standard(np.concatenate([first, second]))
+        low, middle, high = np.quantile(both := np.concatenate([first, second]), [0.25, 0.5, 0.75], axis=0)
+        scale = np.where(high > low, high - low, np.std(both, axis=0))
+        scale = np.where(scale > 0, scale, 1.0)
         if "tails" in families:  # every coordinate, its distance from the middle, and norms
             for j, name in enumerate(names):
                 yield name, lambda x, j=j: x[:, j]
@@ -204,22 +206,21 @@ def _of_numbers(
 
 def _learned(first: Array, second: Array, middle: Array, scale: Array) -> Iterator[tuple[str, _OfNumbers]]:
     """Scores that separate the learning runs: Fisher's, and a logistic regression's."""
-    with np.errstate(all="ignore"):  # outputs may be as large as floats get
-        direction = _fisher(first / scale, second / scale) / scale
-        centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
+    direction = _fisher(first / scale, second / scale) / scale
+    centers = [np.median((part - middle) / scale, axis=0) for part in (first, second)]
     if np.all(np.isfinite(direction)):
         yield "Fisher's direction of the output", lambda x: x @ direction
 
+    @np.errstate(all="ignore")  # outputs may be as large as floats get
     def features(x: Array) -> Array:
-        with np.errstate(all="ignore"):
-            z = (x - middle) / scale
-            ends = [z - center for center in centers]
-            lengths = [np.linalg.norm(v, order, axis=1) for v in (z, *ends) for order in (1, 2)]
+        z = (x - middle) / scale
+        ends = [z - center for center in centers]
+        lengths = [np.linalg.norm(v, order, axis=1) for v in (z, *ends) for order in (1, 2)]
         cut = np.clip(np.column_stack([z, np.abs(z), *lengths]), -_FAR, _FAR)
         return np.asarray(np.nan_to_num(cut), dtype=np.float64)
 
     model = LogisticRegression(max_iter=300)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with warnings.catch_warnings():
         # a score that is not quite converged is a worse guess, not a wrong one
         warnings.simplefilter("ignore")
         model.fit(features(np.concatenate([first, second])), np.repeat([1, 0], [len(first), len(second)]))
@@ -239,12 +240,6 @@ def _bins(first: Array, second: Array) -> _OfNumbers:
     counts = [np.bincount(places(part), minlength=2 * len(edges) + 1) for part in (first, second)]
     odds = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
     return lambda values: odds[places(values)]
-
-
-def _standard(x: Array) -> tuple[Array, Array]:
-    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
-    spread = np.where(high > low, high - low, np.std(x, axis=0))
-    return middle, np.where(spread > 0, spread, 1.0)
 
 
 def _fisher(first: Array, second: Array) -> Array:
@@ -322,52 +317,48 @@ class CountBound:
 #: A set of outputs: in words, and a test of which observations are in it.
 _Event = tuple[str, Callable[[Observations], NDArray[np.bool_]]]
 
-#: No output is in it, and nothing follows from counting it.
-_NOTHING: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
+#: Events by number, and how often each came on either dataset.
+_Offer = tuple[Callable[[int], _Event], Sequence[Any]]
 
 
-class Choice:
-    """The events with the largest lower bound in the picking runs: one per direction.
+def best_events(offers: Iterable[_Offer], bound: CountBound) -> tuple[list[tuple[float, _Event]], int]:
+    """The event with the largest lower bound in the picking runs, by direction, and how many were looked at.
 
-    ``best[0]`` is for P = first over Q = second, ``best[1]`` for the opposite: the bound that chose an event
-    and the event, which must be counted in other runs than those.
+    The first is for P = first over Q = second. Each must be counted in other runs than those that chose it.
     """
+    nothing: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
+    best, looked_at = [(0.0, nothing), (0.0, nothing)], 0
+    for make, counts in offers:
+        looked_at += len(counts[0])
+        for way, lows in enumerate((bound(*counts), bound(*reversed(counts)))):
+            top = int(np.argmax(lows))
+            if lows[top] > best[way][0]:
+                best[way] = (float(lows[top]), make(top))
+    return best, looked_at
 
-    def __init__(self, first: Observations, second: Observations, bound: CountBound) -> None:
-        self.looked_at, self._pick, self._bound = 0, (first, second), bound
-        self.best: list[tuple[float, _Event]] = [(0.0, _NOTHING), (0.0, _NOTHING)]
 
-    def offer_tails(self, name: str, score: Score) -> None:
-        """Both tails of ``score``, from every threshold that separates picking runs."""
-        values = [np.sort(part[~np.isnan(part)]) for part in map(score, self._pick)]
-        pooled = np.unique(np.concatenate(values))
-        if not pooled.size:
-            return
+def tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
+    """Both tails of ``score``, from every threshold that separates the picking runs."""
+    values = [np.sort(part[~np.isnan(part)]) for part in map(score, pick)]
+    pooled = np.unique(np.concatenate(values))
+    if pooled.size:
         # a score may have no value: "above all" is an event, too
         cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
         below = [np.searchsorted(part, cuts, side="right") for part in values]
         above = [len(part) - count for part, count in zip(values, below, strict=True)]
-        self._offer(above, lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]))
-        self._offer(below, lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]))
+        yield lambda i: (f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i]), above
+        yield lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]), below
 
-    def offer_values(self) -> None:
-        """Every mark of an observation, and every number that came more than once."""
-        for read, fewest in ((attrgetter("marks"), 1), (attrgetter("equalities"), 2)):
-            parts = [Counter(mark for one in part for mark in read(one)) for part in self._pick]
-            # sorted, because the order of a set changes from process to process
-            marks = sorted(mark for mark, times in (parts[0] + parts[1]).items() if times >= fewest)
-            counts = [np.array([part[mark] for mark in marks]) for part in parts]
 
-            def make(i: int, marks: Any = marks, read: Any = read) -> _Event:
-                return marks[i], lambda them: np.array([marks[i] in read(one) for one in them], dtype=bool)
+def marks(*pick: Observations) -> Iterator[_Offer]:
+    """Every mark of an observation, and every number that came more than once."""
+    for read, fewest in ((attrgetter("marks"), 1), (attrgetter("equalities"), 2)):
+        parts = [Counter(mark for one in part for mark in read(one)) for part in pick]
+        # sorted, because the order of a set changes from process to process
+        known = sorted(mark for mark, times in (parts[0] + parts[1]).items() if times >= fewest)
+        if known:
 
-            if marks:
-                self._offer(counts, make)
+            def make(i: int, known: Any = known, read: Any = read) -> _Event:
+                return known[i], lambda them: np.array([known[i] in read(one) for one in them], dtype=bool)
 
-    def _offer(self, counts: Sequence[Any], make: Callable[[int], _Event]) -> None:
-        """Events by how often they came on either dataset."""
-        self.looked_at += len(counts[0])
-        for way, lows in enumerate((self._bound(*counts), self._bound(*reversed(counts)))):
-            top = int(np.argmax(lows))
-            if lows[top] > self.best[way][0]:
-                self.best[way] = (float(lows[top]), make(top))
+            yield make, [np.array([part[mark] for mark in known]) for part in parts]

@@ -55,10 +55,11 @@ class Claim:
         object.__setattr__(self, "quantity", Quantity(self.quantity))
 
     @classmethod
-    def of(cls, name: str, bound: StabilityBound) -> list[Claim]:
+    def of(cls, name: str, bound: StabilityBound, printed: bool = False) -> list[Claim]:
         """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
         bounds = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
         bounds |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
+        bounds |= {Quantity.L2: bound.L2} if printed else {}
         return [
             cls(name, quantity, value, bound.theorem)
             for quantity, value in bounds.items()
@@ -82,9 +83,8 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
         same = dataclasses.replace(universe.domain, relation=keep, codebook=None)
-        families["paper, printed"] = lambda: resolved.printed_bound(
-            dataclasses.replace(universe, domain=same)
-        )
+        printed = dataclasses.replace(universe, domain=same)
+        families["paper, printed"] = lambda: resolved.printed_bound(printed)
     families["paper, usable"] = lambda: resolved.stability(universe, BoundFamily.PAPER)
     claims, refused, heaviest = list[Claim](), dict[str, str](), list[float]()
     for name, compute in families.items():
@@ -93,15 +93,11 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         except CalibrationError as error:
             refused[name] = str(error)
             continue
-        known = Claim.of(name, bound)
-        if name == "paper, printed" and bound.L2 is not None and math.isfinite(bound.L2):
-            known.append(Claim(name, Quantity.L2, bound.L2, bound.theorem))
-        if name != "paper, usable":
-            heaviest.append(bound.w_max)
-        claims += known
-    largest = max(heaviest, default=math.inf)
-    universal = stability.universal_corollary(universe.n_samples, max(1.0, largest))
-    return tuple(dict.fromkeys([*claims, *Claim.of("universal", universal)])), refused
+        claims += Claim.of(name, bound, printed=name == "paper, printed")
+        heaviest += [bound.w_max] if name != "paper, usable" else []
+    largest = max(1.0, *heaviest) if heaviest else math.inf
+    claims += Claim.of("universal", stability.universal_corollary(universe.n_samples, largest))
+    return tuple(dict.fromkeys(claims)), refused
 
 
 @dataclass(frozen=True)
@@ -139,9 +135,8 @@ class Movement(Reading):
     def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
         """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
         (w,) = beside
-        gap = weights - w
+        gap, differ = weights - w, np.zeros(len(weights))
         np.abs(gap, out=gap)
-        differ = np.zeros(len(gap))
         some = ~(np.max(gap, axis=1) <= self.least)  # of most parts all weights stay
         differ[some] = np.count_nonzero(gap[some] > self.least, axis=1)
         sums = np.stack([np.sum(gap, axis=1), np.einsum("ij,ij->i", gap, gap), differ], axis=1)
@@ -150,10 +145,8 @@ class Movement(Reading):
         top = int(np.argmax(w))
         least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
         few = np.flatnonzero(~(w < least * (1 - 1e-12)))
-        own, near = w[few], weights[:, few]
-        pairs = (near * own, np.minimum(near, own))
-        largest = [np.max(pair, axis=1, initial=0.0) for pair in pairs]
-        return sums, np.stack([*largest, heaviest], axis=1)
+        both = (weights[:, few] * w[few], np.minimum(weights[:, few], w[few]))
+        return sums, np.stack([*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1)
 
     def intervals(
         self, sums: Array, largest: Array, ends: tuple[float, float], radius: float
@@ -163,12 +156,10 @@ class Movement(Reading):
         The exact weights are within both radii of the computed ones in the 1-norm, hence in any other norm
         and each weight by itself.
         """
-        n = self.n
-        error = _error(n, self.radius + radius)
+        n, error = self.n, _error(self.n, self.radius + radius)
         each = max(self.radius, radius) * (1 + 1e-9)
-        moved, squares = float(sums[0]), float(sums[1])
+        moved, norm, (product, both, heaviest) = float(sums[0]), float(np.sqrt(sums[1])), map(float, largest)
         common = max(moved - abs(ends[0] - ends[1]), 0.0)
-        norm, (product, both, heaviest) = float(np.sqrt(squares)), map(float, largest)
         differ = int(sums[2]) if error <= self.least else 0
         # of the largest product, when both weights move
         slack = self.radius * heaviest + radius * self.heaviest
@@ -261,8 +252,8 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in words."""
         if self.violated:
-            limit = f"{self.movement} > {self.claim.bound:.6g}"
-            return f"violated by this pair ({self.worst.origin}): movement in {limit}"
+            where = f"violated by this pair ({self.worst.origin}): movement in"
+            return f"{where} {self.movement} > {self.claim.bound:.6g}"
         share = f"{100 * self.ratio:.3g} % of the bound: no proof"
         return f"not violated in {self.neighbors} re-solves; the largest movement is {share}"
 
@@ -298,11 +289,9 @@ class SolverCheck:
     unsolved: int = 0
 
     def __str__(self) -> str:
-        unsolved = f", {self.unsolved} not solved" if self.unsolved else ""
-        return (
-            f"{self.datasets} datasets solved again by {self.solver}: largest disagreement "
-            f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}{unsolved}"
-        )
+        text = f"{self.datasets} datasets solved again by {self.solver}: largest disagreement "
+        text += f"{self.disagreement:.3g} of the radii, its own at most {self.radius:.2g}"
+        return f"{text}, {self.unsolved} not solved" if self.unsolved else text
 
 
 def resolve(

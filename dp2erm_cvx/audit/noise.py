@@ -40,13 +40,11 @@ def log_peak_density(calibration: Calibration) -> float:
 def closest(draws: Array, *, mirrored: bool) -> float:
     """Smallest distance between two of the rows (m, p); ``mirrored`` also between one and minus another."""
     distances = np.asarray(cKDTree(draws).query(draws, k=2)[0], dtype=np.float64)
-    near = float(np.min(distances[:, 1]))
     if not mirrored:
-        return near
-    across, whose = cKDTree(-draws).query(draws, k=2)
+        return float(np.min(distances[:, 1]))
+    across, whose = map(np.asarray, cKDTree(-draws).query(draws, k=2))
     # a row and its own mirror image are no pair
-    pairs = np.asarray(whose) != np.arange(len(draws))[:, None]
-    return min(near, float(np.min(np.asarray(across, dtype=np.float64)[pairs])))
+    return float(min(np.min(distances[:, 1]), np.min(across[whose != np.arange(len(draws))[:, None]])))
 
 
 def chance_of_pair(distance: float, log_density: float, draws: int, dimension: int, ways: int) -> float:
@@ -116,8 +114,7 @@ def audit_noise(
 
     Raises DeclarationError for an invalid argument, or where a draw is not a finite vector (p,).
     """
-    size = whole_number("size", size, at_least=20)
-    level = public_fraction("level", level)
+    size, level = whole_number("size", size, at_least=20), public_fraction("level", level)
     p = calibration.n_parameters
     vectors = [np.asarray(draw(), dtype=np.float64) for _ in range(size)]
     if any(vector.shape != (p,) or not np.all(np.isfinite(vector)) for vector in vectors):
@@ -188,8 +185,7 @@ def audit_repeats(
     Raises DeclarationError for a seeded model, an invalid argument, or a second stage other than weighted
     least squares with an elastic net.
     """
-    size = whole_number("size", size, at_least=2)
-    level = public_number("level", level, above=0.0)
+    size, level = whole_number("size", size, at_least=2), public_number("level", level, above=0.0)
     second = model.resolved_second_stage()
     if model.seed is not None:
         raise DeclarationError("a seeded model repeats its noise by design: leave the seed out")
@@ -208,8 +204,7 @@ def audit_repeats(
     if second.regularizer.l1 > 0:
         smallest = _MARGIN * np.max(np.abs(counted), axis=1, initial=0.0) + reach
         counted = counted[np.min(np.abs(counted), axis=1, initial=math.inf) > smallest]
-    near = closest(counted, mirrored=False) if len(counted) > 1 else math.inf
-    rounding = 0.0
+    near, rounding = closest(counted, mirrored=False) if len(counted) > 1 else math.inf, 0.0
     if step.precision is not None:  # and the error of a solve, of both
         steps = math.sqrt(thetas.shape[1]) * math.ldexp(1.0, step.precision.grid.exponent)
         rounding = 2 * (step.precision.tolerance + steps)

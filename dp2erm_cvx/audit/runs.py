@@ -6,18 +6,21 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.audit.events import (
-    Choice,
     CountBound,
     Observation,
     Observations,
+    best_events,
+    marks,
     of_exception,
     of_output,
     scores,
+    tails,
 )
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
@@ -205,17 +208,18 @@ def audit_runs(
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
     learned, picked = attack.runs // 4, attack.runs // 2
     risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
-    choice = Choice(
-        one[learned:picked], other[learned:picked], CountBound.of(declared, picked - learned, risk)
+    pick, known = (
+        (one[learned:picked], other[learned:picked]),
+        scores(one[:learned], other[:learned], attack.events),
     )
-    if "values" in attack.events:
-        choice.offer_values()
-    for score in scores(one[:learned], other[:learned], attack.events):
-        choice.offer_tails(*score)
+    offers = chain(
+        marks(*pick) if "values" in attack.events else (), *(tails(*score, *pick) for score in known)
+    )
+    best, looked_at = best_events(offers, CountBound.of(declared, picked - learned, risk))
     bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
 
     def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
-        name, test = choice.best[way][1]
+        name, test = best[way][1]
         hits, misses = int(np.sum(test(mine))), int(np.sum(test(theirs)))
         low, high = float(bounds["mu_low"].low[hits]), float(bounds["mu_low"].high[misses])
         lows = {name: bound.one(hits, misses) for name, bound in bounds.items()}
@@ -233,7 +237,7 @@ def audit_runs(
         counted=both,
         runs=attack.runs,
         raised=raised,
-        searched=f"{choice.looked_at} events: {', '.join(names)}",
+        searched=f"{looked_at} events: {', '.join(names)}",
         seed=seed,
     )
 
@@ -313,14 +317,13 @@ def search_runs(
 
     def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator) -> float:
         mine, theirs = _run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
-        choice, gap = Choice(mine, theirs, CountBound.of(declared, runs, _RISK)), 0.0
-        choice.offer_values()
         # learned scores would separate the very runs that they learned from
-        for name, score in scores(mine, theirs, ("tails",)):
-            choice.offer_tails(name, score)
-            gap = max(gap, _separation(score(mine), score(theirs)))
+        known = list(scores(mine, theirs, ("tails",)))
+        offers = chain(marks(mine, theirs), *(tails(*score, mine, theirs) for score in known))
+        best, _ = best_events(offers, CountBound.of(declared, runs, _RISK))
+        gaps = [_separation(score(mine), score(theirs)) for _, score in known]
         # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
-        return max(height for height, _ in choice.best) + gap
+        return max(height for height, _ in best) + max(gaps, default=0.0)
 
     def look(state: State, number: int, room: int) -> Gain:
         """A new pair, a change of one of the best, or where a path is steepest."""

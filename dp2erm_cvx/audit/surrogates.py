@@ -58,19 +58,12 @@ class Surrogate:
     @classmethod
     def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Surrogate:
         """The fast one of a resolved program; full solves without one, or if it is off on ``sample``."""
-        full, weights = cls(program, universe), _known(program, universe)
-        surrogate = cls(program, universe, weights)
-        if weights is None or sample is None:
-            return surrogate
+        full, fast = cls(program, universe), cls(program, universe, _known(program, universe))
+        if fast.exact or sample is None:
+            return fast
         with np.errstate(all="ignore"):
-            fast, slow = surrogate.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
-        agree = np.isclose(fast, slow, rtol=1e-6, atol=1e-6, equal_nan=True)
-        return surrogate if agree.all() else full
-
-    @property
-    def exact(self) -> bool:
-        """True if every movement takes two full solves."""
-        return self.weights is None
+            one, other = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
+        return fast if np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True) else full
 
     def movements(self, pairs: Pairs) -> dict[Quantity, Array]:
         """Movements (b,), NaN where a pair lies outside of the universe or was not solved."""
@@ -93,28 +86,26 @@ class Surrogate:
                 gap, present = np.abs(w - v), n > 0
                 squares, differ = np.sum(n * gap**2, axis=1), np.sum(n * (gap > 1e-7), axis=1)
                 l1, product = np.sum(n * gap, axis=1), np.max(w * v * present, axis=1)
-                moves = {
-                    Quantity.V: l1 + 2 * np.minimum(w[:, -1], v[:, -1]),  # the changed record is last
-                    Quantity.L1: l1,
-                    Quantity.L2: np.sqrt(squares),
-                    Quantity.L0: differ,
-                    Quantity.W1: l1 + 2 * np.max(np.minimum(w, v) * present, axis=1),
-                    Quantity.W2: np.sqrt((squares + 2 * product) * (1 + differ)),
-                    Quantity.LARGEST: np.max(np.maximum(w, v) * present, axis=1),
-                }
-                for quantity, values in moves.items():
-                    moved[quantity][valid] = values
+                moved[Quantity.V][valid] = l1 + 2 * np.minimum(
+                    w[:, -1], v[:, -1]
+                )  # the changed record is last
+                moved[Quantity.L1][valid] = l1
+                moved[Quantity.L2][valid] = np.sqrt(squares)
+                moved[Quantity.L0][valid] = differ
+                moved[Quantity.W1][valid] = l1 + 2 * np.max(np.minimum(w, v) * present, axis=1)
+                moved[Quantity.W2][valid] = np.sqrt((squares + 2 * product) * (1 + differ))
+                moved[Quantity.LARGEST][valid] = np.max(np.maximum(w, v) * present, axis=1)
         return moved
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """Starts of a climb, how many of them are refined, and pairs tried in each refinement."""
-        return COSTLY if self.exact else CHEAP
+    def exact(self) -> bool:
+        """True if every movement takes two full solves."""
+        return self.weights is None
 
     @property
     def most(self) -> int:
         """Pairs that a climb tries at most."""
-        starts, refined, evaluations = self.size
+        starts, refined, evaluations = COSTLY if self.exact else CHEAP
         return starts + (refined + len(_AGAIN)) * evaluations
 
     def climb(
@@ -125,7 +116,7 @@ class Surrogate:
         Some of the ``known`` pairs of earlier rounds are refined again, with small steps.
         """
         universe = self.universe
-        number, refined, evaluations = self.size
+        number, refined, evaluations = COSTLY if self.exact else CHEAP
         starts = Pairs.starts(universe, min(number, budget), rng)
         spent = len(starts)
         values = np.nan_to_num(self.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
@@ -328,9 +319,6 @@ _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
 }
 
 
-_ITERATIONS = 80
-
-
 def _minimize_in_ball(
     smooth: Callable[[Array], tuple[Array, Array, Array]], batch: int, dimension: int, radius: float
 ) -> Array:
@@ -339,10 +327,9 @@ def _minimize_in_ball(
     ``smooth`` maps points (b, d) to values (b,), gradients (b, d) and Hessians (b, d, d). Each step minimizes
     the quadratic model over the ball and is halved until the value falls.
     """
-    v = np.zeros((batch, dimension))
+    v, done = np.zeros((batch, dimension)), np.zeros(batch, dtype=bool)
     value, gradient, hessian = smooth(v)
-    done = np.zeros(batch, dtype=bool)
-    for _ in range(_ITERATIONS):
+    for _ in range(80):
         step = _model_minimizer(v, gradient, hessian, radius) - v
         slope = np.sum(gradient * step, axis=1)
         size = np.sum(np.abs(step), axis=1)
@@ -366,8 +353,7 @@ def _minimize_in_ball(
 def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -> Array:
     """Minimizers over the ball of the quadratics with this gradient and Hessian at ``v``."""
     if math.isinf(radius):
-        newton: Array = v - np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        return newton
+        return np.asarray(v - np.linalg.solve(hessian, gradient[..., None])[..., 0])
     curvature, basis = np.linalg.eigh(hessian)
     pull = np.einsum("bij,bi->bj", basis, np.einsum("bij,bj->bi", hessian, v) - gradient)
     extra = np.zeros((len(v), 1))
@@ -382,8 +368,7 @@ def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -
         extra = np.where(outside, extra + (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300), extra)
     point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
-    inside: Array = point * np.minimum(1.0, radius / np.maximum(norm, 1e-300))
-    return inside
+    return np.asarray(point * np.minimum(1.0, radius / np.maximum(norm, 1e-300)))
 
 
 def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: Array) -> Array:
@@ -434,7 +419,5 @@ def _equality(
         solution = np.linalg.solve(A, right[..., None])[..., 0]
     except np.linalg.LinAlgError:
         solution = np.full((b, m + 2), np.nan)
-    point = solution[:, :m]
-    multiplier = np.take_along_axis(solution[:, m:], block, axis=1)
-    slope = np.einsum("bij,bj->bi", Q, point) - c + multiplier
-    return point, slope
+    point, multiplier = solution[:, :m], np.take_along_axis(solution[:, m:], block, axis=1)
+    return point, np.einsum("bij,bj->bi", Q, point) - c + multiplier

@@ -145,14 +145,11 @@ def edge_records(domain: Domain | None = None) -> dict[str, Records]:
 
     Default: the domain of the checks.
     """
-    rng = np.random.default_rng(5)
-    X = rng.uniform(-1, 1, (12, N_FEATURES))
-    y = rng.normal(size=12)
-    half = np.arange(12) % 2
+    rng, half = np.random.default_rng(5), np.arange(12) % 2
+    X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
     domain = domain or check_universe(12).domain
     constant, separable = X.copy(), X.copy()
-    constant[:, 1] = 0.7
-    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    constant[:, 1], separable[:, 0] = 0.7, np.where(half == 1, 0.9, -0.9)
     columns: dict[str, tuple[Any, Any, Any]] = {
         "two records": (X[:2], [0, 1], y[:2]),
         "two records of one arm": (X[:2], [1, 1], y[:2]),
@@ -275,19 +272,15 @@ def eigenvalue_floor(subject: Subject) -> Judgment:
         instance = subject.bind(records)
         compiled = Compiled(instance.program.declare, instance.data)
         compiled.load(instance.data)
-        (w,) = compiled.declaration.variables.values()
-        atoms = [e for e in _parts(compiled.declaration.objective) if type(e).__name__ == "log_det"]
+        (w,), parts = compiled.declaration.variables.values(), [compiled.declaration.objective]
+        for e in parts:  # which grows by the parts of its parts
+            parts += e.args
+        atoms = [e for e in parts if type(e).__name__ == "log_det"]
         for _ in range(10):  # near corners: the least eigenvalue is concave in the weights
             w.value = instance.composite.penalty.set.project(records.n_samples * rng.normal(size=w.size))
-            least = min([least, *(float(np.linalg.eigvalsh(e.args[0].value)[0]) for e in atoms)])
+            least = float(np.min([least, *(np.linalg.eigvalsh(e.args[0].value)[0] for e in atoms)]))
     text = f"stated {floor:.4g}, least eigenvalue found {least:.4g}"
     return passed(text) if least >= floor * (1 - 1e-9) else failed(text)
-
-
-def _parts(e: Any) -> Iterator[Any]:
-    yield e
-    for part in e.args:
-        yield from _parts(part)
 
 
 def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
@@ -303,6 +296,7 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
         for n in (*subject.sizes, *larger):
             universe, rng = check_universe(n), np.random.default_rng([subject.search.seed, 7])
             bound = program.stability(universe)
+            theorem = bound.theorem
             # what no weights of sum n exceed needs no search, only solves that are certified
             universal = _universal(bound.V, n, bound.w_max)
             if universal and n in subject.larger:
@@ -314,11 +308,9 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
                 weights = [(one.value, one.certificate.output_radius) for one in solved]
                 moved = NeighborPair(*ends, 0, "").moved(*weights).movements
                 for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
-                    reached = moved[quantity].low
-                    if reached > declared * (1 + 1e-9):
+                    if not (reached := moved[quantity].low) <= declared * (1 + 1e-9):
                         return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
                 largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
-            theorem = bound.theorem
     except CalibrationError as error:
         return _no_bound(program, error)
     except UNSOLVED as error:
