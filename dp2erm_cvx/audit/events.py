@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -321,14 +322,21 @@ _Event = tuple[str, Callable[[Observations], NDArray[np.bool_]]]
 _Offer = tuple[Callable[[int], _Event], Sequence[Any]]
 
 
-def best_events(offers: Iterable[_Offer], bound: CountBound) -> tuple[list[tuple[float, _Event]], int]:
+def best_events(
+    pick: tuple[Observations, Observations],
+    known: Iterable[tuple[str, Score]],
+    bound: CountBound,
+    *,
+    values: bool = True,
+) -> tuple[list[tuple[float, _Event]], int]:
     """The event with the largest lower bound in the picking runs, by direction, and how many were looked at.
 
-    The first is for P = first over Q = second. Each must be counted in other runs than those that chose it.
+    Of marks and repeated ``values``, and of tails of ``known`` scores. The first is for P = first over Q =
+    second. Each must be counted in other runs than those that chose it.
     """
     nothing: _Event = ("no event", lambda observations: np.zeros(len(observations), dtype=bool))
     best, looked_at = [(0.0, nothing), (0.0, nothing)], 0
-    for make, counts in offers:
+    for make, counts in chain(_marks(*pick) if values else (), *(_tails(*one, *pick) for one in known)):
         looked_at += len(counts[0])
         for way, lows in enumerate((bound(*counts), bound(*reversed(counts)))):
             top = int(np.argmax(lows))
@@ -337,7 +345,7 @@ def best_events(offers: Iterable[_Offer], bound: CountBound) -> tuple[list[tuple
     return best, looked_at
 
 
-def tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
+def _tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
     """Both tails of ``score``, from every threshold that separates the picking runs."""
     values = [np.sort(part[~np.isnan(part)]) for part in map(score, pick)]
     pooled = np.unique(np.concatenate(values))
@@ -350,7 +358,7 @@ def tails(name: str, score: Score, *pick: Observations) -> Iterator[_Offer]:
         yield lambda i: (f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]), below
 
 
-def marks(*pick: Observations) -> Iterator[_Offer]:
+def _marks(*pick: Observations) -> Iterator[_Offer]:
     """Every mark of an observation, and every number that came more than once."""
     for read, fewest in ((attrgetter("marks"), 1), (attrgetter("equalities"), 2)):
         parts = [Counter(mark for one in part for mark in read(one)) for part in pick]

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,9 @@ from dp2erm_cvx.audit.events import (
     Observation,
     Observations,
     best_events,
-    marks,
     of_exception,
     of_output,
     scores,
-    tails,
 )
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
@@ -208,14 +205,12 @@ def audit_runs(
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
     learned, picked = attack.runs // 4, attack.runs // 2
     risk, runs = (1.0 - attack.confidence) / 4, attack.runs - picked
-    pick, known = (
+    known = scores(one[:learned], other[:learned], attack.events)
+    pick, bound = (
         (one[learned:picked], other[learned:picked]),
-        scores(one[:learned], other[:learned], attack.events),
+        CountBound.of(declared, picked - learned, risk),
     )
-    offers = chain(
-        marks(*pick) if "values" in attack.events else (), *(tails(*score, *pick) for score in known)
-    )
-    best, looked_at = best_events(offers, CountBound.of(declared, picked - learned, risk))
+    best, looked_at = best_events(pick, known, bound, values="values" in attack.events)
     bounds = {"epsilon_low": CountBound(runs, risk, declared.delta), "mu_low": CountBound(runs, risk, None)}
 
     def counted(way: int, mine: Observations, theirs: Observations) -> Counted:
@@ -319,8 +314,7 @@ def search_runs(
         mine, theirs = _run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
         # learned scores would separate the very runs that they learned from
         known = list(scores(mine, theirs, ("tails",)))
-        offers = chain(marks(mine, theirs), *(tails(*score, mine, theirs) for score in known))
-        best, _ = best_events(offers, CountBound.of(declared, runs, _RISK))
+        best, _ = best_events((mine, theirs), known, CountBound.of(declared, runs, _RISK))
         gaps = [_separation(score(mine), score(theirs)) for _, score in known]
         # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
         return max(height for height, _ in best) + max(gaps, default=0.0)
