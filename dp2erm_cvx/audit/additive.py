@@ -139,26 +139,44 @@ class AdditiveAudit(Shown):
     ``losses`` has every noised value, given those before. Splits and noised values count as known: what the
     last output says alone may be less. ``leak`` says what has no noise that could hide it. ``seed`` draws the
     splits and the released values.
-
-    Of ``pure`` noise numbers are epsilons, otherwise mus. ``found`` is the epsilon of all stages together, or
-    the largest mu of one, conditional on earlier releases. Those are drawn from their own noise: what only a
-    release rarer than delta brings about proves nothing, and is drawn as seldom. ``allowed`` is what is
-    declared. ``epsilon_found`` is the epsilon of this pair, at the declared delta if there is one; nan where
-    mu is declared. ``reached`` is the largest movement over the sensitivity that the mechanism itself states,
-    0 where it does not, and ``stated`` the largest loss that a stage has by that.
     """
 
     declared: Declared
     losses: tuple[StageLoss, ...]
     leak: str | None
     seed: int
-    pure: bool
-    found: float
-    allowed: float
-    epsilon_found: float
-    reached: float
-    stated: float
     private: bool = field(default=False, init=False)
+
+    @property
+    def pure(self) -> bool:
+        """True if losses are epsilons; otherwise they are mus."""
+        return self.declared.mu is None and not self.declared.delta
+
+    @property
+    def found(self) -> float:
+        """The epsilon of all stages together, or the largest mu of one, conditional on earlier releases.
+
+        Those are drawn from their own noise: what only a release rarer than delta brings about proves
+        nothing, and is drawn as seldom.
+        """
+        losses = [stage.loss for stage in self.losses]
+        return math.inf if self.leak else sum(losses) if self.pure else max(losses, default=0.0)
+
+    @property
+    def allowed(self) -> float:
+        """The declared number, as an epsilon or, beside Gaussian noise, as a mu."""
+        return self.declared.number if self.pure else self.declared.gaussian_mu
+
+    @property
+    def epsilon_found(self) -> float:
+        """The epsilon of this pair, at the declared delta if there is one; nan where mu is declared."""
+        if self.pure or not math.isfinite(self.found):
+            return self.found
+        return (
+            math.nan
+            if self.declared.mu is not None
+            else Declared(mu=self.found).epsilon_at(self.declared.delta)
+        )
 
     @property
     def exceeds(self) -> bool:
@@ -166,9 +184,21 @@ class AdditiveAudit(Shown):
         return not self.found <= self.allowed * _ROUNDED
 
     @property
+    def reached(self) -> float:
+        """The largest movement over the sensitivity that the mechanism itself states, 0 where it does not."""
+        return max(
+            (stage.moved / stage.sensitivity for stage in self.losses if stage.sensitivity), default=0.0
+        )
+
+    @property
     def beyond(self) -> bool:
         """True if a value moved by more than the mechanism itself states: then its proof is refuted."""
         return not self.reached <= _ROUNDED
+
+    @property
+    def stated(self) -> float:
+        """The largest loss that a stage has by its own stated sensitivity, an epsilon or a mu."""
+        return max(((stage.sensitivity or 0.0) / stage.scale for stage in self.losses), default=0.0)
 
     @property
     def uncovered(self) -> bool:
@@ -177,7 +207,8 @@ class AdditiveAudit(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""
-        return dict(json_types(vars(self) | {"exceeds": self.exceeds, "uncovered": self.uncovered}))
+        names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
+        return dict(json_types(vars(self) | {name: getattr(self, name) for name in names}))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
@@ -242,26 +273,10 @@ def _walk(
             break
         else:
             leak = "outputs differ without noise"
-    pure, each = declared.mu is None and not declared.delta, [stage.loss for stage in losses]
-    wanted, kind = (Noise.GAMMA, "pure") if pure else (Noise.GAUSSIAN, "Gaussian")
+    audit = AdditiveAudit(declared, tuple(losses), leak, seed)
+    wanted, kind = (Noise.GAMMA, "pure") if audit.pure else (Noise.GAUSSIAN, "Gaussian")
     if any(stage.noise is not wanted for stage in losses):
         raise DeclarationError(f"mechanism: {declared} is declared, which needs {kind} noise at every stage")
-    found = math.inf if leak else sum(each) if pure else max(each, default=0.0)
-    epsilon = found if declared.mu is None else math.nan
-    if declared.delta and math.isfinite(found):
-        epsilon = Declared(mu=found).epsilon_at(declared.delta)
-    audit = AdditiveAudit(
-        declared,
-        tuple(losses),
-        leak,
-        seed,
-        pure,
-        found,
-        allowed=declared.number if pure else declared.gaussian_mu,
-        epsilon_found=epsilon,
-        reached=max((one.moved / one.sensitivity for one in losses if one.sensitivity), default=0.0),
-        stated=max(((one.sensitivity or 0.0) / one.scale for one in losses), default=0.0),
-    )
     return audit, groups
 
 
@@ -288,7 +303,7 @@ def _different(one: Noised, other: Noised) -> str | None:
 
 
 def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any, float]:
-    """What both sides are sent, and the distance of their values in the norm of the noise."""
+    """A value that both sides are sent, and the distance of theirs in the norm of the noise."""
     apart = np.nan_to_num(one.center - other.center)
     moved = float(np.linalg.norm(apart, one.order))
     if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none

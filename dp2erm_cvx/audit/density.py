@@ -360,8 +360,8 @@ def search_density(
         audits.append((audited(best[0], quick), quick, best[0]))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
     counts = {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}}
-    told: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
-    return Finding.of("density", worst, model.domain, audit, first_stage=weights, **told)
+    more: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
+    return Finding.of("density", worst, model.domain, audit, first_stage=weights, **more)
 
 
 def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:

@@ -125,7 +125,7 @@ class Finding(Shown):
 
     @classmethod
     def of(cls, kind: str, pair: Any, domain: Domain, audit: Any, **facts: Any) -> Finding:
-        """What a search found: ``pair`` of kinds of records, and their ``audit`` among its facts."""
+        """A ``pair`` of kinds of records that a search ends with, its ``audit`` among the facts."""
         first, second = pair.raw(domain)
         if (mechanism := facts.get("mechanism")) is not None:
             facts["mechanism"] = getattr(mechanism, "__name__", type(mechanism).__name__)

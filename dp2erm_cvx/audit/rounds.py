@@ -120,12 +120,12 @@ class Base:
         inside, treated = [], int(np.sum(self.arms))
         for change in changes:
             moved = change.arm - int(self.arms[change.index])
-            kept = floor <= treated + moved <= n - floor
-            if kept and (self.universe.flips or not moved):
+            inside_floor = floor <= treated + moved <= n - floor
+            if inside_floor and (self.universe.flips or not moved):
                 inside.append(change)
         points = [self.universe.domain.inside(change.covariates) for change in inside]
         X = np.array(points).reshape(len(inside), self.universe.n_features)
-        new = records_at(self.universe.domain, X, np.array([one.arm for one in inside], dtype=np.int64))
+        new = records_at(self.universe.domain, X, np.array([change.arm for change in inside], dtype=np.int64))
         index = np.array([change.index for change in inside], dtype=np.int64)
         return inside, Replacements(self.records, index, new.X, new.a)
 
@@ -290,10 +290,9 @@ class Rounds:
         with np.errstate(all="ignore"):
             ends, spent = self.surrogate.climb(quantity, known, room, rng)
             moved = self.surrogate.movements(ends)
-        found = ({name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends)))
-        pairs = [(heights, ends.take(np.array([k]))) for k, heights in enumerate(found)]
-        solved = [one for one in pairs if np.isfinite(list(one[0].values())).all()]
-        return Gain(spent, solved, counts={"scouted": spent})
+        heights = [{name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends))]
+        solved = [k for k, values in enumerate(heights) if np.isfinite(list(values.values())).all()]
+        return Gain(spent, [(heights[k], ends.take(np.array([k]))) for k in solved], {"scouted": spent})
 
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         # of one dataset all looks, of those that are drawn a few each
@@ -321,7 +320,7 @@ class Rounds:
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
         heights = [{what.value: end.low for what, end in movement.items()} for _, movement in moved]
-        return Gain(tried, [*zip(heights, (one for one, _ in moved), strict=True)], counts, largest)
+        return Gain(tried, [*zip(heights, (change for change, _ in moved), strict=True)], counts, largest)
 
     def base(self, index: int) -> Base:
         """Dataset ``index`` of the generator, or the only one, with its weights."""
@@ -348,7 +347,7 @@ class Rounds:
         chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []
-        resolved = resolve(self.program, [self.pair(one) for one in state.distinct(chosen)[:KEPT]])
+        resolved = resolve(self.program, map(self.pair, state.distinct(chosen)[:KEPT]))
         if not resolved:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         verdicts = []

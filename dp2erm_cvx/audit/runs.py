@@ -12,7 +12,6 @@ import numpy as np
 
 from dp2erm_cvx.audit.events import (
     CountBound,
-    Observation,
     Observations,
     best_events,
     of_exception,
@@ -243,7 +242,7 @@ _CHUNK = 50
 
 def _run_all(
     mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, runs: int, seed: int
-) -> tuple[list[Observation], list[Observation]]:
+) -> tuple[Observations, Observations]:
     """``runs`` observations of each dataset, each run with a generator of its own."""
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
     # the workers of an attack are none of those that processes may start
@@ -254,10 +253,10 @@ def _run_all(
 
 def _run(
     mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, seed: int, start: int, stop: int
-) -> list[tuple[Observation, ...]]:
+) -> list[Observations]:
     """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
 
-    def once(which: int, run: int) -> Observation:
+    def once(which: int, run: int) -> Any:
         settings = (np.random.default_rng([seed, which, run]),) if attack.takes_rng else ()
         try:
             output = mechanism(datasets[which], *settings)
@@ -338,8 +337,8 @@ def search_runs(
     worst = pairs[int(np.argmax(heights))]
     audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
     how = {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")}
-    told: dict[str, Any] = {"search_seed": search.seed, "counts": {"screened": state.spent}}
-    return Finding.of("blackbox", worst, domain, audit, mechanism=mechanism, attack=how, **told)
+    more: dict[str, Any] = {"search_seed": search.seed, "counts": {"screened": state.spent}}
+    return Finding.of("blackbox", worst, domain, audit, mechanism=mechanism, attack=how, **more)
 
 
 def _separation(one: Array, other: Array) -> float:

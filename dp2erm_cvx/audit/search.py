@@ -233,10 +233,10 @@ def evolve(
     """
     going = [_climb(*climb, rng) for climb in climbs]
     now = [next(climb) for climb in going]
-    while asked := [
+    while open_ := [
         (k, candidates) for k, candidates in enumerate(now) if isinstance(candidates, np.ndarray)
     ]:
-        for (k, _), values in zip(asked, objective(asked), strict=True):
+        for (k, _), values in zip(open_, objective(open_), strict=True):
             now[k] = going[k].send(values)
     return now
 

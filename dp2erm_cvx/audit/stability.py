@@ -97,7 +97,7 @@ class StabilityAudit(Shown):
 
     @property
     def _first(self) -> Verdict | None:
-        return next((one for one in self.verdicts if one.claim.quantity is Quantity.V), None)
+        return next((verdict for verdict in self.verdicts if verdict.claim.quantity is Quantity.V), None)
 
     def verdict(self, name: str, quantity: str = "V") -> Verdict:
         """The verdict on one claim. Raises KeyError."""

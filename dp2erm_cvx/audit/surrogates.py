@@ -62,8 +62,8 @@ class Surrogate:
         if fast.exact or sample is None:
             return fast
         with np.errstate(all="ignore"):
-            one, other = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
-        return fast if np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True) else full
+            quick, slow = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
+        return fast if np.allclose(quick, slow, rtol=1e-6, atol=1e-6, equal_nan=True) else full
 
     def movements(self, pairs: Pairs) -> dict[Quantity, Array]:
         """Movements (b,), NaN where a pair lies outside of the universe or was not solved."""
