@@ -20,7 +20,7 @@ from dp2erm_cvx.audit import (
 from dp2erm_cvx.audit.finding import unscaled
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.registry import build, first_stages
-from tests.audit.bugs import MEAN, HalfTheNoise, release
+from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import of_persons
 from tests.audit.test_additive import at_a_fifth, noisy_mean_of_groups, searched
 from tests.audit.test_runs import CONTINUOUS, half_the_noise, noisy_sum, search
@@ -30,11 +30,13 @@ DOMAIN = Domain(2.0, 1.0, 3.0, 0.5, ranges=[(-5.0, 1.0)], intercept=1.0)
 IPW = build(first_stages(), "ipw_logistic", ridge=0.5, radius=1.0)
 HONEST, PERSONS = release(second=MEAN, calibration="output"), planned(of_persons(), propensity=0.5)
 WRONG, MAPPED = release(second=MEAN, calibration="output", cls=HalfTheNoise), release(domain=DOMAIN)
+NO_GAMMA, ARM_MEANS = release(second="arm_means", cls=HardlyAnyGamma), release(second="arm_means")
 SMALL = Universe(DOMAIN, 6, 1), [Claim("too small", Quantity.V, 1.0)]
 
 #: By kind: a search, what it searched, and what keeps to what is declared on the same pair.
 SEARCHES = {
     "density": (lambda: search_density(WRONG, 5, 1, search=SearchPlan(2), starts=1), WRONG, HONEST),
+    "gamma": (lambda: search_density(NO_GAMMA, 4, 1, search=SearchPlan(2), starts=1), NO_GAMMA, ARM_MEANS),
     "ranges": (lambda: search_density(MAPPED, 4, 1, search=SearchPlan(1), starts=1), MAPPED, None),
     "stability": (
         lambda: audit_stability(IPW, None, SMALL[0], bounds=SMALL[1], search=SearchPlan(60)),
@@ -68,7 +70,7 @@ def test_a_saved_pair_is_audited_again(kind, saved):
         assert again.seed != result.audit.seed
     else:
         assert again == result.audit
-    if honest is not None:
+    if honest is not None:  # found without a hint
         assert result.exceeds
         assert not replay(path, honest).exceeds
     assert json.loads(path.with_suffix(".json").read_text())["private"] is (kind == "stability")

@@ -44,9 +44,18 @@ def declared(plan):
     return Declared(sum(step.calibration.epsilon for step in plan.steps if step.integers is not None))
 
 
-def worst(plan, evaluations=60, seed=0):
-    search = SearchPlan(evaluations, seed=seed)
+def worst(plan, evaluations=60, **how):
+    search = SearchPlan(evaluations, seed=0, **how)
     return search_additive(sums(plan), plan.study.universe, declared(plan), search=search)
+
+
+def test_a_search_over_persons_goes_on_from_its_checkpoint(tmp_path):
+    plan, path = planned(of_persons(), propensity=0.5), tmp_path / "state"
+    whole = worst(plan, 30)
+    worst(plan, 12, checkpoint=path)
+    result = worst(plan, 30, checkpoint=path)
+    assert result.facts == whole.facts
+    assert all(map(np.array_equal, (*result.first, *result.second), (*whole.first, *whole.second)))
 
 
 @pytest.mark.parametrize("count", [1, 2])

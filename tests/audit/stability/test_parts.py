@@ -1,6 +1,7 @@
 """The parts of a stability audit, each against an independent computation."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cvxpy as cp
@@ -13,8 +14,8 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, movement, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import NeighborPair
-from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.audit.rounds import STRATEGIES, Base, Replacement
+from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
+from dp2erm_cvx.audit.rounds import STRATEGIES, Base
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
@@ -73,36 +74,47 @@ def entropic(w, records, uneven):
     return cp.Problem(cp.Minimize(imbalance + own - cp.sum(cp.entr(w))), [0.05 <= w, w <= 3])
 
 
+def near(first, second, changed):
+    """True if two datasets of records are neighbors at this row, in their domain."""
+    kept, ends, domain = np.arange(first.n_samples) != changed, (first, second), first.domain
+    same = np.array_equal(first.X[kept], second.X[kept]) and np.array_equal(first.a[kept], second.a[kept])
+    inside = all(
+        (np.linalg.norm(end.covariates, axis=1) <= domain.features_bound + 1e-12).all() for end in ends
+    )
+    return (
+        same
+        and inside
+        and min(min(end.a.sum(), (1 - end.a).sum()) for end in ends) >= (domain.arm_floor or 0)
+    )
+
+
 @pytest.mark.parametrize(
     ("n", "floor", "relation"),
     [(400, 100, "replace-one"), (5, None, "replace-one"), (12, 6, "replace-one-keep-treatment")],
 )
-def test_starts_lie_in_the_universe(n, floor, relation):
-    domain = Domain(1.3, 1.0, arm_floor=floor, intercept=0.3, relation=Neighboring(relation))
-    universe = Universe(domain, n, 3)
-    starts = Pairs.starts(universe, 70, np.random.default_rng(1))
+def test_pairs_of_a_search_are_neighbors_inside_the_domain(n, floor, relation):
+    ranges = {"ranges": [(-5.0, 1.0), (0.0, 2.0)], "intercept": 0.3}
+    domain = Domain(1.3, 3.0, 10.0, 0.5, arm_floor=floor, relation=Neighboring(relation), **ranges)
+    universe, rng = Universe(domain, n, 2), np.random.default_rng(1)
+    starts = Pairs.starts(universe, 70, rng)
     valid = np.flatnonzero(np.isfinite(starts.count).all(axis=1))
     assert len(valid) > 30
+    chosen, pair, moves = [starts.take(np.array([k])) for k in valid], None, 0
+    for k in range(90):
+        following = draw_pair(universe, rng) if k % 3 == 0 else next_pair(universe, pair, rng)
+        moves += k % 3 > 0 and not np.array_equal(following.X, pair.X)
+        chosen.append(pair := following)
+    assert moves > 20
     flips = 0
-    for index in valid:
-        ends = starts.take(np.array([index])).records(domain)
-        for records in ends:
-            assert records.n_samples == n
-            assert (np.linalg.norm(records.X, axis=1) <= 1.3).all()
-            assert min(records.a.sum(), n - records.a.sum()) >= (floor or 0)
-        assert np.array_equal(ends[0].X[1:], ends[1].X[1:])
-        assert np.array_equal(ends[0].a[1:], ends[1].a[1:])
+    for one in chosen:
+        ends = one.records(domain)
+        assert near(*ends, 0)
         flips += ends[0].a[0] != ends[1].a[0]
+        for records, raw in zip(ends, one.raw(domain), strict=True):
+            # nothing is clipped: what was drawn is what is audited
+            np.testing.assert_allclose(domain.records(*raw).X, records.X, atol=1e-9)
+            assert np.all(np.abs(raw[2] - 10.0 - 0.5 * raw[1]) <= 3.0 + 1e-9)
     assert (flips > 0) == universe.flips
-
-
-def test_what_cannot_meet_the_floor_is_marked():
-    universe = Universe(Domain(1.0, 1.0, arm_floor=3), 10, 2)
-    points, share = np.zeros((2, 6, 2)), np.tile([1.0, 1.0, 0.0, 0.0], (2, 1))
-    arm = np.array([[0, 1, 1, 1, 0, 0], [0, 1, 1, 0, 0, 0]])
-    count = Pairs.admitted(universe, points, arm, share).count
-    assert np.isnan(count[0]).all()
-    assert count[1].sum() == 9
 
 
 def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
@@ -125,6 +137,9 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
     assert nothing == -math.inf
 
 
+KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+
+
 def base_of(program, records):
     universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
     return Base(program.resolve(records.domain), universe, records, records.covariates)
@@ -134,20 +149,18 @@ def base_of(program, records):
 def test_proposals_are_neighbors(name):
     rng, domain = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5)
     records = records_at(domain, domain.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
-    base = base_of(reference_program("entropy_balancing", ridge=0.5), records)
+    program, keep = reference_program("entropy_balancing", ridge=0.5), replace(domain, relation=KEEP)
+    base = base_of(program, records)
     changes = base.propose(name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
     assert len(pairs) > 10
-    for pair in pairs:
-        kept = np.arange(30) != pair.changed
-        assert np.array_equal(pair.first.X[kept], pair.second.X[kept])
-        assert np.array_equal(pair.first.a[kept], pair.second.a[kept])
-        assert (np.linalg.norm(pair.second.X, axis=1) <= 1.0).all()
-        assert min(pair.second.a.sum(), 30 - pair.second.a.sum()) >= 5
+    assert all(near(pair.first, pair.second, pair.changed) for pair in pairs)
     if name == "each":
         assert [change.index for change in changes] == [(40 + k) % 30 for k in range(40)]
     if name == "flips":
         assert all(change.arm != base.records.a[change.index] for change in changes)
+        kept = base_of(program, replace(records, domain=keep))
+        assert kept.moved(changes) == []
 
 
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
@@ -203,42 +216,6 @@ def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
 
 
 IPW = programs()["ipw_logistic"](ridge=0.05)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("ipw_logistic", {"ridge": 0.05, "trim": 2.0}),
-        ("entropy_balancing", {"ridge": 0.05}),
-        ("mmd", {"ridge": 0.5}),
-        ("ipw_randomized", {"propensity": 0.3}),
-    ],
-)
-def test_movements_are_those_of_held_weights(name, settings):
-    records = make_records(120, 3)
-    program = programs()[name](**settings).resolve(records.domain)
-    base = base_of(program, records)
-    changes = base.propose("extreme", 0, 25, np.random.default_rng(1))
-    moved, held = base.moved(changes), movement.resolve(program, map(base.pair, changes))
-    assert [change for change, _ in moved] == changes
-    assert len(held) == 25
-    for (change, read), item in zip(moved, held, strict=True):
-        assert item.changed == change.index
-        for quantity, interval in item.movements.items():
-            assert read[quantity].low <= interval.high
-            assert interval.low <= read[quantity].high
-
-
-def test_what_leaves_the_universe_is_left_out():
-    keep = Domain(2.0, 4.0, relation=Neighboring("replace-one-keep-treatment"))
-    floor = Domain(2.0, 4.0, arm_floor=10)
-    for domain in (keep, floor):
-        X, a = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3 == 0
-        base = base_of(IPW, domain.records(X, a.astype(int), np.zeros(30)))
-        stays, parameters = Replacement(1, X[0], 0, "x"), Replacement(0, X[1], 0, "x")
-        assert [change for change, _ in base.moved([parameters, stays])] == [stays]
-        assert base.pair(parameters) is None
-        assert base.moved([parameters]) == []
 
 
 def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
