@@ -8,31 +8,42 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dp2erm_cvx.cli.screen import reserved
 from dp2erm_cvx.errors import DeclarationError
-from tests.command_line import FIT, run
+from tests.command_line import FIT, done, refused, run
 from tests.ledger.model import spent
 
 fcntl = pytest.importorskip("fcntl")
-KILLED = Path(__file__).with_name("killed.py")
+PROCESSES = Path(__file__).with_name("processes.py")
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json"]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
-@pytest.mark.parametrize(("number", "commands"), [(7, 1), pytest.param(200, 3, marks=pytest.mark.slow)])
-def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> None:
-    words = [sys.executable, "-W", "ignore", KILLED, tmp_path, number, commands]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLED.parents[2])}
+@pytest.fixture(scope="module", params=[(7, 1), pytest.param((200, 3), marks=pytest.mark.slow)])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What became of processes that share a ledger, and of the points where one was killed."""
+    words = [sys.executable, "-W", "ignore", PROCESSES, tmp_path_factory.mktemp("forked"), *request.param]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROCESSES.parents[2])}
     ended = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     result = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [one["code"] for one in result if "code" in one] == [0] * commands
-    killed = [one for one in result if "killed" in one]
-    assert len(killed) == number
-    for one in killed:
+    assert len(result) == 1 + request.param[0]
+    return result
+
+
+def test_four_processes_share_one_total(told: list[Any]) -> None:
+    numbers = sorted(number for own in told[0]["numbers"] for number in own)
+    assert numbers == sorted(told[0]["kept"])
+    assert len(set(numbers)) == 25
+    assert (told[0]["codes"], told[0]["left"]) == ([0] * 4, 0.0)
+
+
+def test_kill_at_points_of_a_run(told: list[Any]) -> None:
+    for one in told[1:]:
         before, again = one["killed"], one["again"]
         assert before["status"] == 9, one
         assert before["output"] in ("none", "whole"), one
@@ -46,8 +57,8 @@ def test_kill_at_points_of_a_run(number: int, commands: int, tmp_path: Path) -> 
             assert (again["code"], again["output"]) == (0, "whole"), one
             assert again["charges"] == before["charges"] + 1, one
             assert f"charge {again['charges']}, epsilon = {5 - again['charges']} left" in again["stderr"], one
-    lost = [one for one in killed if one["killed"]["charges"] == 1 and one["killed"]["output"] == "none"]
-    assert lost  # some points lie between the charge and the release
+    ends = [(one["killed"]["charges"], one["killed"]["output"]) for one in told[1:]]
+    assert (1, "none") in ends  # some points lie between the charge and the release
 
 
 def full(*known: object) -> None:
@@ -56,9 +67,8 @@ def full(*known: object) -> None:
 
 def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fallocate", full)
-    refused = run(*CHARGED)
-    assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0)
-    assert "out.json: cannot be written: No space left" in refused.stderr
+    assert "out.json: cannot be written: No space left" in refused(*CHARGED)
+    assert spent() == 0.0
     assert not list(folder.glob("out.json*"))
 
 
@@ -77,9 +87,8 @@ def test_a_disk_that_fails_after_the_charge(call: str, folder: Path, monkeypatch
 def test_a_second_process_at_the_same_output_spends_nothing(folder: Path) -> None:
     with reserved("out.json") as file:
         assert file is not None
-        refused = run(*CHARGED)
-        assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0)
-        assert "another process is writing it" in refused.stderr
+        assert "another process is writing it" in refused(*CHARGED)
+        assert spent() == 0.0
         file.write("first")
     assert Path("out.json").read_text() == "first"
     with pytest.raises(DeclarationError, match="exists"), reserved("out.json"):
@@ -92,23 +101,22 @@ def test_a_part_is_no_file_of_the_command_and_no_link(kept: str, folder: Path) -
     """The part is written over: as a ledger it was gone, with what had been spent."""
     words = [*CHARGED]
     if kept == "ledger":
-        Path(words[words.index("--ledger") + 1]).rename("out.json.part")
-        words[words.index("--ledger") + 1] = "out.json.part"
+        Path("b.db").rename("out.json.part")
+        words += ["--ledger", "out.json.part"]
     elif kept == "output":
         words += ["--love-plot", "out.json.part"]
     else:
         Path("real.json").write_text("old")
         Path("out.json.part").symlink_to("real.json")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    refused = run(*words)
     told = "cannot be written" if kept == "link" else "is used by this command already"
-    assert (refused.exit_code, told in refused.stderr) == (2, True)
+    assert told in refused(*words)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_link_stays_a_link(folder: Path) -> None:
     Path("real.json").write_text("old")
     Path("out.json").symlink_to("real.json")
-    assert run(*CHARGED, "--force").exit_code == 0
+    done(*CHARGED, "--force")
     assert Path("out.json").is_symlink()
     assert json.loads(Path("real.json").read_text())["private"] is True

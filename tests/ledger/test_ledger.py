@@ -1,12 +1,12 @@
 """The ledger: what it adds up, what it refuses, what is no ledger, and what fits charge before noise."""
 
 import math
-import multiprocessing
 import sqlite3
 import warnings
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,10 @@ from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
 from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Inputs
-from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
+
+ONE, KEEP_TREATMENT = Budget(1.0, 1e-6), Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 def test_decimals_add_up_as_they_are_written_and_outlive_the_process(ledger: Ledger) -> None:
@@ -49,28 +50,46 @@ def test_what_is_left_fits_and_no_more(ledger: Ledger) -> None:
     ledger.charge("trial", Budget(left.left_epsilon, left.left_delta))
 
 
+#: Calls of a ledger on which 0.5 is charged of (1, 1e-6), and what is told instead.
+REFUSED: list[tuple[type[Exception], str, str, tuple[Any, ...], dict[str, Any]]] = [
+    (LedgerError, "does not fit", "charge", ("trial", Budget(0.6)), {}),
+    (LedgerError, "does not fit", "charge", ("trial", Budget(0.1, 1e-5)), {}),
+    (LedgerError, "no declared total", "charge", ("trail", Budget(0.1)), {}),
+    (LedgerError, "keep-treatment", "charge", ("trial", Budget(0.1)), {"relation": KEEP_TREATMENT}),
+    (DeclarationError, "adds up a Budget", "charge", ("trial", 0.1), {}),
+    (DeclarationError, "adds up a Budget", "charge", ("trial", {"epsilon": 0.1}), {}),
+    (DeclarationError, "dataset", "charge", ("", Budget(0.1)), {}),
+    (DeclarationError, "dataset", "charge", ("tri\nal", Budget(0.1)), {}),
+    (DeclarationError, "note", "charge", ("trial", Budget(0.1), "x" * 201), {}),
+    (DeclarationError, "relation", "charge", ("trial", Budget(0.1)), {"relation": "add-remove"}),
+    (DeclarationError, "unit", "charge", ("trial", Budget(0.1)), {"unit": ""}),
+    (DeclarationError, "must be a RenyiCurve", "charge", ("trial", ONE), {"curve": {"orders": [2.0]}}),
+    (LedgerError, "declared once", "declare", ("trial", Budget(2.0, 1e-6)), {}),
+    (LedgerError, "declared once", "declare", ("trial", Budget(1.0)), {}),
+    (LedgerError, "declared once", "declare", ("trial", ONE), {"composition": "pld"}),
+    (LedgerError, "declared once", "declare", ("trial", ONE), {"relation": KEEP_TREATMENT}),
+    (DeclarationError, "composition", "declare", ("other", ONE), {"composition": "advanced"}),
+    (DeclarationError, "composition", "declare", ("other", Budget(1.0)), {"composition": "pld"}),
+]
+
+
 def test_refusals_change_nothing(ledger: Ledger) -> None:
     ledger.charge("trial", Budget(0.5))
+    assert len(ledger.declare("trial", ONE).receipts) == 1  # the same again
     before = ledger.path.read_bytes()
-    refused = model(None, None, seed=1).fit(*DATA).release_.guarantee
-    cases: list[tuple[type[Exception], str, tuple]] = [
-        (LedgerError, "does not fit", ("trial", Budget(0.6))),
-        (LedgerError, "does not fit", ("trial", Budget(0.1, 1e-5))),
-        (LedgerError, "no declared total", ("trail", Budget(0.1))),
-        (DeclarationError, "adds up a Budget", ("trial", 0.1)),
-        (DeclarationError, "adds up a Budget", ("trial", {"epsilon": 0.1})),
-        (DeclarationError, "seeded", ("trial", refused)),
-        (DeclarationError, "dataset", ("", Budget(0.1))),
-        (DeclarationError, "dataset", ("tri\nal", Budget(0.1))),
-        (DeclarationError, "note", ("trial", Budget(0.1), "x" * 201)),
-    ]
-    for error, message, arguments in cases:
+    seeded = model(None, None, seed=1).fit(*DATA).release_.guarantee
+    for error, message, call, known, more in [
+        *REFUSED,
+        (DeclarationError, "seeded", "charge", ("trial", seeded), {}),
+    ]:
         with pytest.raises(error, match=message):
-            ledger.charge(*arguments)
-    with pytest.raises(DeclarationError, match="relation"):
-        ledger.charge("trial", Budget(0.1), relation="add-remove")
-    with pytest.raises(LedgerError, match="keep-treatment"):
-        ledger.charge("trial", Budget(0.1), relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+            getattr(ledger, call)(*known, **more)
+    for path in ("", "a\0b", None, 3):
+        with pytest.raises(DeclarationError, match="path of a file"):
+            Ledger(path)
+    for book, name in ((None, "trial"), ("ledger.db", "trial"), (ledger, None)):
+        with pytest.raises(DeclarationError, match="go together"):
+            model(book, name).fit(*DATA)
     assert ledger.path.read_bytes() == before
 
 
@@ -80,76 +99,41 @@ def test_a_weaker_total_admits_a_stronger_release(ledger: Ledger) -> None:
     guarantee = model(None, None).fit(*DATA).release_.guarantee
     assert ledger.charge("weak", guarantee).budget == Budget(0.4)
     account = ledger.account("weak")
-    assert account.spent.relation is account.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    assert account.spent.relation is account.relation is KEEP_TREATMENT
     with pytest.raises(LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"):
         ledger.charge("weak", Budget(0.2))
 
 
-def test_an_account_protects_records_or_persons(tmp_path: Path) -> None:
+def test_an_account_protects_records_or_persons(ledger: Ledger) -> None:
     """One epsilon for persons and one for records are no two for either."""
     rng = np.random.default_rng(0)
-    person = np.repeat(np.arange(40), 5)
-    table = pd.DataFrame({"id": person, "x": rng.uniform(-1, 1, 200), "a": rng.integers(0, 2, 200), "y": 0.5})
+    table = pd.DataFrame({"id": np.repeat(np.arange(40), 5), "x": rng.uniform(-1, 1, 200), "y": 0.5})
+    arms = rng.integers(0, 2, 200)
 
     def fitted(account: str, unit: Unit | None) -> PrivateEffect:
         book = Codebook(outcome="y", unit=unit)
         domain = Domain(1.5, 1.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
         own = PrivateEffect(domain, Budget(1.0), residual_scale=0.5, ledger=ledger, dataset=account)
-        return own.fit(table, table.a, table.y)
+        return own.fit(table, arms, table.y)
 
-    ledger = Ledger(tmp_path / "own.db")
     persons = Unit("id", 40)
-    for account, units in (
-        ("a", (persons, "records")),
-        ("b", (None, "persons by id")),
-        ("c", (persons, "persons by x")),
+    for account, unit, other in (
+        ("a", persons, "records"),
+        ("b", None, "persons by id"),
+        ("c", persons, "persons by x"),
     ):
         assert ledger.declare(account, Budget(4.0)).unit is None
-        for unit in (units[0], units[0] and Unit("id", 40, 2)):
-            guarantee = fitted(account, unit).release_.guarantee
+        for own in (unit, unit and Unit("id", 40, 2)):
+            guarantee = fitted(account, own).release_.guarantee
         ledger.charge(account, guarantee)  # by hand, which states who is protected itself
         before = ledger.path.read_bytes()
         with pytest.raises(LedgerError, match=f"{account!r} protects .*: epsilon for the one is none"):
-            ledger.charge(account, Budget(0.1), unit=units[1])
+            ledger.charge(account, Budget(0.1), unit=other)
         assert ledger.path.read_bytes() == before
-        assert ledger.account(account).unit == ("persons by id" if units[0] else "records")
+        assert ledger.account(account).unit == ("persons by id" if unit else "records")
         assert ledger.account(account).to_dict()["unit"] == ledger.account(account).receipts[1].unit
     with pytest.raises(LedgerError, match="'a' protects persons by id, and this release records"):
         fitted("a", None)
-    with pytest.raises(DeclarationError, match="unit"):
-        ledger.charge("a", Budget(0.1), unit="")
-
-
-def test_a_total_is_declared_once(ledger: Ledger) -> None:
-    ledger.charge("trial", Budget(0.5))
-    assert len(ledger.declare("trial", Budget(1.0, 1e-6)).receipts) == 1
-    for total, others in (
-        (Budget(2.0, 1e-6), {}),
-        (Budget(1.0), {}),
-        (Budget(1.0, 1e-6), {"composition": "pld"}),
-        (Budget(1.0, 1e-6), {"relation": "replace-one-keep-treatment"}),
-    ):
-        with pytest.raises(LedgerError, match="declared once"):
-            ledger.declare("trial", total, **others)
-    with pytest.raises(DeclarationError, match="composition"):
-        ledger.declare("other", Budget(1.0), composition="advanced")
-
-
-def test_four_processes_share_one_total(ledger: Ledger) -> None:
-    context = multiprocessing.get_context("spawn")
-    result = context.Queue()
-    arguments = (str(ledger.path), result)
-    processes = [context.Process(target=charge_until_refused, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()  # what each has put fits into the pipe
-    assert [process.exitcode for process in processes] == [0] * 4
-    numbers = [number for _ in processes for number in result.get()]
-    account = ledger.account("trial")
-    assert sorted(numbers) == sorted(one.number for one in account.receipts)
-    assert len(set(numbers)) == 100
-    assert account.spent.left_epsilon == 0.0
 
 
 def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
@@ -224,33 +208,20 @@ def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refuse
     assert ledger.account("trial").receipts == ()
 
 
-@pytest.mark.parametrize(("book", "name"), [(None, "trial"), ("ledger.db", "trial"), (Ledger("a"), None)])
-def test_a_ledger_needs_a_data_set(book: object, name: object) -> None:
-    with pytest.raises(DeclarationError, match="go together"):
-        model(book, name).fit(*DATA)
-
-
 @pytest.mark.parametrize("first", ["uniform", "ipw_private"])
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
 def test_the_curve_of_a_plan_proves_its_guarantee(first: str, arithmetic: str) -> None:
-    budget = Budget(0.8, 1e-6)
-    plan = (
-        model(None, None)
-        .set_params(budget=budget, first_stage=first, calibration="renyi", arithmetic=arithmetic)
-        .plan(300, 2)
-    )
+    budget, own = Budget(0.8, 1e-6), model(None, None, calibration="renyi", arithmetic=arithmetic)
+    plan = own.set_params(budget=budget, first_stage=first).plan(300, 2)
     assert plan.guarantee == budget
     proven = renyi_epsilon(plan.curve.orders, plan.curve.divergences, budget.delta)
     assert proven == pytest.approx(0.8, rel=1e-6)
     assert proven <= 0.8
     # every part of the plan counts
-    alone = plan.main.calibration.curve()
+    alone = plan.main.calibration.curve().divergences
     spends = plan.main.precision is not None or plan.step("propensity") is not None
-    assert all(
-        (one > other) is spends
-        for one, other in zip(plan.curve.divergences, alone.divergences, strict=True)
-        if other < math.inf
-    )
+    pairs = zip(plan.curve.divergences, alone, strict=True)
+    assert {one > other for one, other in pairs if other < math.inf} == {spends}
 
 
 def altered(ledger: Ledger, statement: str, *values: object) -> Ledger:
@@ -271,27 +242,19 @@ def test_files_that_are_no_ledger(tmp_path: Path, ledger: Ledger) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to look at\n" * 100)
     with pytest.raises(LedgerError, match="not a database"):
         Ledger(tmp_path / "text").declare("trial", Budget(1.0))
-    for number, (change, message) in enumerate(
-        [
-            ("PRAGMA application_id = 1", "something else"),
-            *(
-                (f"PRAGMA user_version = {k}", f"version {k}, and 3 is known")
-                for k in (0, -1, 2, 4, 2**31 - 1)
-            ),
-            *((f"UPDATE charges SET {one} = '-1'", "damaged") for one in ("epsilon", "delta")),
-            *((f"UPDATE charges SET {one}", "damaged") for one in ("epsilon = 'inf'", "delta = 'x'")),
-        ]
+    ledger.charge("trial", Budget(0.1))
+    good = ledger.path.read_bytes()
+    numbers = ("epsilon = '-1'", "delta = '-1'", "epsilon = 'inf'", "delta = 'x'")
+    for change, message in (
+        ("PRAGMA application_id = 1", "something else"),
+        *((f"PRAGMA user_version = {k}", f"version {k}, and 3 is known") for k in (0, -1, 2, 4, 2**31 - 1)),
+        *((f"UPDATE charges SET {one}", "damaged") for one in numbers),
     ):
-        other = Ledger(tmp_path / str(number))
-        other.declare("trial", Budget(1.0))
-        other.charge("trial", Budget(0.1))
-        before = altered(other, change).path.read_bytes()
+        ledger.path.write_bytes(good)
+        before = altered(ledger, change).path.read_bytes()
         with pytest.raises(LedgerError, match=message):
-            other.charge("trial", Budget(0.1))
-        assert other.path.read_bytes() == before
-    for path in ("", "a\0b", None, 3):
-        with pytest.raises(DeclarationError, match="path of a file"):
-            Ledger(path)
+            ledger.charge("trial", Budget(0.1))
+        assert ledger.path.read_bytes() == before
 
 
 def test_curves_are_read_back_to_the_last_bit_and_a_damaged_one_stops_the_ledger(ledger: Ledger) -> None:
@@ -335,22 +298,19 @@ def test_who_waits_says_so(ledger, monkeypatch):
     """And a ledger that stays locked is not charged."""
     monkeypatch.setattr(store, "_SILENCE", 0.01)
     told = []
-    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other, warnings.catch_warnings():
-        other.execute("BEGIN IMMEDIATE")
-
-        def heard(message, *place, **more):
-            told.append(str(message))
-            other.execute("ROLLBACK")
-
-        monkeypatch.setattr(warnings, "showwarning", heard)
-        warnings.simplefilter("always")
-        ledger.charge("trial", Budget(0.5))
-    assert told == [f"{ledger.path}: the ledger is in use: waiting up to 60 seconds"]
-    assert ledger.account("trial").spent.epsilon == 0.5
-    monkeypatch.undo()
-    monkeypatch.setattr(store, "_SILENCE", 0.01)
-    monkeypatch.setattr(store, "_PATIENCE", 0.01)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            patch.setattr(
+                warnings,
+                "showwarning",
+                lambda text, *_, **__: (told.append(str(text)), other.execute("ROLLBACK")),
+            )
+            warnings.simplefilter("always")
+            ledger.charge("trial", Budget(0.5))
+        assert told == [f"{ledger.path}: the ledger is in use: waiting up to 60 seconds"]
+        assert ledger.account("trial").spent.epsilon == 0.5
+        monkeypatch.setattr(store, "_PATIENCE", 0.01)
         other.execute("BEGIN IMMEDIATE")
         with pytest.warns(RuntimeWarning, match="waiting"), pytest.raises(LedgerError, match="locked"):
             ledger.charge("trial", Budget(0.5))

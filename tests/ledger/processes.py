@@ -1,9 +1,9 @@
-"""A command that is killed at points spread over its run; run as a script by test_killed.py.
+"""Processes that are killed, and some that charge one ledger at once; run as a script by test_killed.py.
 
-Arguments: folder, number of points, number of commands. A point is a call: of a function of this package,
-or of any built-in one, such as the writes to files and the statements to the ledger. Half of the points lie
-after the charge began. Every process is forked here, where all is imported. Prints one JSON line for each
-point.
+Arguments: folder, number of points, number of commands. At a point of its run a command is killed. A point is
+a call: of a function of this package, or of any built-in one, such as the writes to files and the statements
+to the ledger. Half of the points lie after the charge began. Every process is forked here, where all is
+imported. Prints one JSON line for the charges of four processes, and one for each point.
 """
 
 import contextlib
@@ -16,19 +16,15 @@ from typing import Any
 
 from dp2erm_cvx import Budget
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import Dp2ermError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.release.reading import read_release_file
-from tests.command_line import run as in_this_process
-from tests.command_line import write_files
+from tests.command_line import done, write_files
 
 _DECLARED = "data.csv --treatment a --outcome y --domain domain.toml --epsilon 1"
 _CHARGED = f"{_DECLARED} --ledger book.db --dataset trial --output out.json"
-COMMANDS = (
-    f"fit {_CHARGED} --program uniform --second-stage arm_means",
-    f"effect {_CHARGED}",
-    f"rule {_CHARGED}",
-)
+COMMANDS = (f"fit {_CHARGED} --program uniform --second-stage arm_means", f"effect {_CHARGED}")
+COMMANDS += (f"rule {_CHARGED}",)
 #: Seconds after which a rerun counts as hanging.
 PATIENCE = 3600
 
@@ -75,6 +71,33 @@ def forked(words: str, calls: Calls | None) -> int:
         os._exit(code)
 
 
+def charged(folder: Path) -> dict[str, Any]:
+    """Charges of each of four processes, until the total is used up, and what the ledger holds."""
+    book = Ledger(folder / "shared.db")
+    book.declare("trial", Budget(1.0))
+    children = []
+    for k in range(4):
+        children.append(os.fork())
+        if not children[-1]:
+            numbers, code = [], 1
+            try:
+                while True:
+                    numbers.append(book.charge("trial", Budget(0.04)).number)
+            except LedgerError as refused:  # nobody is refused for having come at the same time
+                (folder / str(k)).write_text(json.dumps(numbers))
+                code = 0 if "does not fit" in str(refused) else 1
+            finally:
+                os._exit(code)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    account = book.account("trial")
+    return {
+        "codes": codes,
+        "numbers": [json.loads((folder / str(k)).read_text()) for k in range(4)],
+        "kept": [one.number for one in account.receipts],
+        "left": account.spent.left_epsilon,
+    }
+
+
 def shown() -> dict[str, Any]:
     """What is on disk: the charges, and the output: whole, torn or none."""
     output = "none"
@@ -85,13 +108,8 @@ def shown() -> dict[str, Any]:
         except Dp2ermError:
             output = "torn"
     charges = len(Ledger("book.db").account("trial").receipts)
-    told = Path("stdout").read_text()
-    return {
-        "charges": charges,
-        "output": output,
-        "told": bool(told.strip()),
-        "stderr": Path("stderr").read_text(),
-    }
+    told, error = (Path(name).read_text() for name in ("stdout", "stderr"))
+    return {"charges": charges, "output": output, "told": bool(told.strip()), "stderr": error}
 
 
 def points(calls: int, charge: int, number: int) -> list[int]:
@@ -112,14 +130,14 @@ def fresh(folder: Path) -> Any:
 
 
 def run(folder: Path, number: int, commands: int) -> None:
+    print(json.dumps(charged(folder)))
     for place, words in enumerate(COMMANDS[:commands]):
         with fresh(folder / f"{place}-warm"):
-            in_this_process(*words.split())  # imports, and what reading it keeps, as all others have them
+            done(*words.split())  # imports, and what reading it keeps, as all others have them
             read_release_file("out.json")
         with fresh(folder / f"{place}-whole"):
-            code = forked(words, Calls())
+            assert forked(words, Calls()) == 0
             calls, charge = map(int, Path("calls").read_text().split())
-            print(json.dumps({"command": words, "calls": calls, "charge": charge, "code": code, **shown()}))
         share = number // commands + (place < number % commands)
         for point in points(calls, charge, share):
             with fresh(folder / f"{place}-{point}"):
