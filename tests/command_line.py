@@ -1,6 +1,7 @@
 """A folder with data and a domain, and one good command line, for the tests of the command line."""
 
 import csv
+import json
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -39,6 +40,16 @@ def done(*words, **kwargs):
     result = run(*words, **kwargs)
     assert result.exit_code == 0, result.output
     return result
+
+
+def shown(*words, **kwargs):
+    """What a command that ends well prints, in one line."""
+    return " ".join(done(*words, **kwargs).stdout.split())
+
+
+def facts(*words, **kwargs):
+    """What a command that ends well says in JSON."""
+    return json.loads(done(*words, "--json", **kwargs).stdout)
 
 
 def refused(*words, **kwargs):
