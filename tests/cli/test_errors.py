@@ -3,25 +3,28 @@
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from tests.command_line import FIT, run
 
+INTERNAL = "internal error: RuntimeError; run with DP2ERM_DEBUG=1 for the traceback"
 
-def test_unexpected_errors_show_no_values_and_an_interrupt_ends_with_130(folder, monkeypatch):
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [(RuntimeError("secret 42"), 70, INTERNAL), (KeyboardInterrupt(), 130, "\nerror: interrupted")],
+)
+def test_unexpected_errors_show_no_values(folder, monkeypatch, raised, code, told):
     def fail(self, *args):
         raise raised
 
-    raised = RuntimeError("secret 42")
     monkeypatch.setattr(PrivateTwoStageERM, "fit_announced", fail)
     result = run(*FIT)
-    assert result.exit_code == 70
-    assert result.stderr == "internal error: RuntimeError; run with DP2ERM_DEBUG=1 for the traceback\n"
-    assert "secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr
-    raised = KeyboardInterrupt
-    assert run(*FIT).exit_code == 130
+    assert (result.exit_code, result.stderr) == (code, f"{told}\n")
+    assert ("secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr) is (code == 70)
 
 
 def test_a_stream_without_unicode_is_no_error(folder):
