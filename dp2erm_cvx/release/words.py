@@ -200,7 +200,7 @@ def largest_guess(guarantee: Guarantee) -> str:
 
 
 def gaps(release: Any) -> str:
-    """What a record may lack that does not count for it; nothing where every record counts."""
+    """Cells without which a record does not count, in words; nothing where every record counts."""
     if (book := release.public.codebook) is None or release.goal == "weighted":
         return ""
     return "treatment" if book.outcome in book.missing else "treatment or outcome"
