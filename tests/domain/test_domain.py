@@ -99,14 +99,14 @@ def test_scaling_centering_and_clipping_by_hand() -> None:
         ({"treatment_cost": float("nan")}, "treatment_cost = nan: must be a finite number"),
         ({"intercept": -0.5}, "intercept = -0.5: must be at least 0"),
         ({"intercept": 2.0}, "intercept = 2.0: must be below covariate_bound = 2, which counts it"),
-        ({"arm_floor": 0}, "arm_floor = 0: must be at least 1"),
-        ({"arm_floor": 2.5}, "arm_floor = 2.5: must be a whole number"),
-        ({"arm_floor": "many"}, "arm_floor = 'many': must be a number"),
-        ({"arm_floor": True}, "arm_floor = True: must be a number"),
+        *(({"arm_floor": 0}, "must be at least 1"), ({"arm_floor": 2.5}, "must be a whole number")),
+        *(({"arm_floor": wrong}, f"arm_floor = {wrong!r}: must be a number") for wrong in ("many", True)),
         ({"relation": "add-one"}, "'add-one': must be one of replace-one, replace-one-keep-treatment"),
-        ({"ranges": 5}, r"ranges = 5: must have one entry per covariate"),
-        ({"ranges": "ab"}, r"ranges = 'ab': must have one entry per covariate"),
-        ({"ranges": []}, "ranges: declare at least one covariate"),
+        *(
+            ({"ranges": wrong}, f"ranges = {wrong!r}: must have one entry per covariate")
+            for wrong in (5, "ab")
+        ),
+        ({"ranges": []}, "declare at least one covariate"),
         ({"ranges": {"age": 3}}, r"ranges\[age\] = 3: must be a pair"),
         ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
         ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),

@@ -130,35 +130,26 @@ PUBLIC = (0.1, 0.2, 0.3, 0.4)
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
 PAPER = EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
 OWN = itr(theta_set=L1Ball(1.0), regularizer=UserRegularizer(lambda theta: cp.norm(theta, 1)))
-COUNTED = {"arithmetic": "counted"}
+COUNTED, PURE = {"arithmetic": "counted"}, Budget(1.0)
 REFUSED = [
     *(
         row
         for study in (effect, rule)
         for row in of(
             study,
-            ({"shares": 1}, "is no setting"),
-            ({"cap": 1.0}, "cap"),
-            ({"propensity": 1.0}, "propensity"),
-            ({"propensity": "forest"}, "propensity"),
-            ({"propensity": "cells"}, "propensity"),
+            *(({"shares": 1}, "is no setting"), ({"cap": 1.0}, "cap"), ({"slope": math.nan}, "slope")),
+            *(({"propensity": wrong}, "propensity") for wrong in (1.0, "forest", "cells")),
+            *(({"center_share": 0.0}, "center_share"), ({"mean_share": 1.0}, "mean_share")),
+            *(({"split": 1.0}, "split"), ({"norm_bound": 0.0}, "norm_bound")),
             ({"center_share": 0.95, "propensity_share": 0.2}, "leave nothing"),
-            ({"center_share": 0.0}, "center_share"),
-            ({"slope": math.nan}, "slope"),
-            ({"split": 1.0}, "split"),
-            ({"mean_share": 1.0}, "mean_share"),
             ({"spread_share": 0.9}, "leave nothing"),
-            ({"norm_bound": 0.0}, "norm_bound"),
         )
     ),
     *of(
         effect,
-        ({"rows": "lines"}, "rows"),
-        ({"rows": None}, "one of the two"),
-        ({"cells": CUTS, "rows": "mix"}, "one of the two"),
+        *(({"rows": "lines"}, "rows"), ({"first_fit": 0.0}, "first_fit"), ({"arms": "both"}, "arms")),
+        *(({"rows": None}, "one of the two"), ({"cells": CUTS, "rows": "mix"}, "one of the two")),
         ({"cells": CUTS, "propensity": "logistic"}, "propensity"),
-        ({"first_fit": 0.0}, "first_fit"),
-        ({"arms": "both"}, "arms"),
         ({"center_share": 0.9, "rate_share": 0.1}, "leave nothing"),
     ),
     *(
@@ -168,14 +159,12 @@ REFUSED = [
     ),
     *of(
         rule,
-        ({"balance": "nearest"}, "balance"),
-        ({"propensity": (0.1, 0.2)}, "4 public coefficients"),
-        ({"propensity": (0.1, 0.2, 0.3, math.inf)}, "propensity"),
+        *(({"propensity": wrong}, "4 public coefficients") for wrong in ((0.1, 0.2), PUBLIC * 2)),
+        *(({"balance": "nearest"}, "balance"), ({"propensity": (*PUBLIC[1:], math.inf)}, "propensity")),
+        *(({"center_norm": -1.0}, "center_norm"), ({"norm": math.inf}, "norm")),
         ({"propensity": PUBLIC, "spread_share": 0.1}, "spread_share would move those"),
         ({"response_bound": 0.0}, "response_bound"),
         ({"response_bound": 1.0, "propensity": None}, "needs a propensity"),
-        ({"center_norm": -1.0}, "center_norm"),
-        ({"norm": math.inf}, "norm"),
     ),
     *((rule, {"expected": wrong}, DeclarationError, "expected") for wrong in ("confounding", ("skewness",))),
     *(
@@ -184,27 +173,28 @@ REFUSED = [
             ({"first": MMD(cap=5.0), "calibration": "paper"}, "false under replace-one"),
             ({"first": PAPER, "domain": Domain(2.0, 1.0), "calibration": "paper"}, "arm_floor"),
             ({"first": MMD(), "domain": Domain(2.0, 1.0)}, "arm_floor"),
-            ({"first": MMD(cap=1.5, ridge=1e-3)}, "cap"),
+            *(
+                ({"first": MMD(cap=1.5, ridge=1e-3)}, "cap"),
+                ({"calibration": "renyi", "budget": PURE}, "delta"),
+            ),
             ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, "regul"),
             ({"second": arm_means(), "calibration": "output"}, "use plug_in_ate"),
             ({"first": ipw_private(radius=math.inf, trim=math.inf)}, "finite radius or trim"),
-            ({"calibration": "renyi", "budget": Budget(1.0)}, "delta"),
-            (COUNTED | {"calibration": "paper"}, "paper's calibrations"),
-            (COUNTED | {"second": OWN}, "itr does not state"),
+            *(
+                (COUNTED | {"calibration": "paper"}, "paper's calibrations"),
+                (COUNTED | {"second": OWN}, "itr does"),
+            ),
         )
     ),
     *(
         (weights, changes, DeclarationError, said)
         for changes, said in (
-            ({"split": 0.5, "calibration": "renyi"}, "split = 0.5"),
-            ({"split": 0.5, "calibration": "auto"}, "split = 0.5"),
-            ({"calibration": "best"}, "must be one of"),
-            ({"noise": "laplace"}, "noise"),
-            ({"tolerance": -0.1}, "tolerance"),
-            ({"arithmetic": "exact"}, "auto, counted, assumed"),
+            *(({"split": 0.5, "calibration": one}, "split = 0.5") for one in ("renyi", "auto")),
+            *(({"calibration": "best"}, "must be one of"), ({"noise": "laplace"}, "noise")),
+            *(({"tolerance": -0.1}, "tolerance"), ({"arithmetic": "exact"}, "auto, counted, assumed")),
             *(
-                (COUNTED | {"numerical_share": share}, "numerical_share")
-                for share in (0.0, 1.0, -0.1, math.nan, "x")
+                (COUNTED | {"numerical_share": one}, "numerical_share")
+                for one in (0.0, 1.0, -0.1, math.nan, "x")
             ),
         )
     ),

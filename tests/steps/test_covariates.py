@@ -14,8 +14,7 @@ from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
-from dp2erm_cvx.plan.effect_error import nuisance_error
+from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
@@ -306,55 +305,6 @@ def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch
     # planted: arms by their inverse rates, which no public number bounds at 1
     monkeypatch.setattr(Arms, "weights", lambda self, rate, ratio: (1.0 / (1.0 - rate), 1.0 / rate))
     assert max(outside(name, extreme) for extreme in EXTREME) > 1.0
-
-
-def placed(n, widths, epsilon):
-    """The plan of these ranges, in standard deviations, and what it releases and hands on without noise."""
-    rng, k = np.random.default_rng(6), len(widths) + 1
-    domain = Domain(math.sqrt(k), 6.0, ranges=[*((-width, width) for width in widths), (0.0, 1.0)])
-    plan = make_plan(EffectStudy(Universe(domain, n, k), Budget(epsilon), residual_scale=1.0))
-    x = np.column_stack([rng.standard_normal((n, k - 1)), rng.random(n) < 0.2])
-    records, released = plan.study.start.domain.records(x, np.zeros(n), np.zeros(n)), {}
-    for step in (plan.step("mean"), plan.step("spread")):
-        released[step.name] = exact(step, records, released)
-        records = step.mapped(records, released)
-    return plan.step("spread"), released, records.covariates
-
-
-def test_numbers_whose_squares_may_be_noise_are_narrow_and_taken_to_be_alike():
-    step, released, covariates = placed(4000, (3.0, 60.0), 1.0)
-    assert step.narrow(released) == (1,)
-    assert np.std(covariates[:, 1]) < 0.1
-    assert step.relative_error(released)[[0, 1]] == pytest.approx([0.2, 1.0], abs=0.1)
-    # all ranges are three times too wide: one by one they would get a spread of .22 at most
-    step, released, covariates = placed(4000, (9.0,) * 4, 1.0)
-    assert step.narrow(released) == (0, 1, 2, 3)
-    assert np.std(covariates[:, :4], axis=0) == pytest.approx(np.full(4, 1.0 / 3.0), rel=0.1)
-
-
-def test_where_a_square_may_be_noise_a_propensity_leaves_more(monkeypatch):
-    plan, released = numbers("box", epsilon=200.0)
-    square = np.array([400 * 2.0**20 / 9.0, 0.0])
-    released |= {"spread": square, "center": np.array([0.0, 0.0, 0.0, 0.4])}
-    assert plan.step("spread").narrow(released) == (1,)
-    fixed = np.zeros((1, 2)), np.full((1, 2), 0.2), np.zeros((1, 2))
-    monkeypatch.setattr(effect_error, "remaining", lambda *args: fixed)
-    bias = nuisance_error(plan, released, 1.0).bias
-    monkeypatch.setattr(effect_error, "doubt", lambda *args: np.zeros(1))
-    # of all that stays, which effects that vary add to as well
-    assert 2.5 < bias / nuisance_error(plan, released, 1.0).bias < math.hypot(1.0, 1.0 / 0.3)
-
-
-def test_records_go_on_to_fill_a_declared_ball():
-    """Two thirds lie at its border; of the guess alone they would keep 70 % of their lengths."""
-    domain, X = Domain(1.2, 6.0), np.random.default_rng(3).uniform(-1.0, 1.0, (4000, 5))
-    shares = {"mean_share": None}
-    study = EffectStudy(Universe(domain, 4000, 5), Budget(4.0), residual_scale=1.0, declared=shares)
-    step, records = make_plan(study).step("spread"), domain.records(X, np.zeros(4000), np.zeros(4000))
-    assert len(step.numbers) == 5
-    mapped = step.mapped(records, {"spread": exact(step, records)})
-    before, after = (np.mean(np.linalg.norm(one.covariates, axis=1)) for one in (records, mapped))
-    assert after == pytest.approx(before, rel=0.03)
 
 
 def test_log_odds_beyond_a_cap_are_those_of_numbers_and_levels():
