@@ -11,6 +11,7 @@ from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, Private
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
+from dp2erm_cvx.design.simulation import design_candidates
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from tests.command_line import done, run
@@ -174,6 +175,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     for name in ("rule", "weights"):
         assert result.row(name).value == pytest.approx(2.0, abs=0.3)  # everybody is treated
     assert result.confounded_by == pytest.approx(0.0, abs=0.1)
+    monkeypatch.setattr("dp2erm_cvx.design.result.design_candidates", lambda one: design_candidates(one, 1))
     frame.to_csv("pilot.csv", index=False)
     text = 'outcome_column = "y"\noutcome_bound = 10\n[treatment]\ncolumn = "arm"\ntreated = "drug"\n'
     with open("d.toml", "w", encoding="utf-8") as file:
@@ -190,16 +192,14 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     ("match", "changes"),
     [
         *(("at least one candidate", {"models": none}) for none in ({}, [])),
-        ("must be a dict", {"models": "itr"}),
+        *(("must be a dict", {"models": "itr"}), ("tune_privately", {"public": records()})),
         ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}),
         ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
         ("releases a rule", {"models": [candidate()], "goal": "effect"}),
         *(("name of a candidate", {"models": {name: candidate()}}) for name in ("", 3)),
         ("different domains", {"models": [candidate(), candidate(domain=Domain(2.0, 1.0))]}),
         ("another domain", {"models": [candidate(domain=Domain(2.0, 1.0))]}),
-        ("must be a Domain", {"models": [candidate(domain="clinic")]}),
-        ("tune_privately", {"public": records()}),
-        ("holdout=0.3", {"n": 1000}),
+        *(("must be a Domain", {"models": [candidate(domain="clinic")]}), ("holdout=0.3", {"n": 1000})),
         *(("holdout", {"holdout": wrong}) for wrong in (1.0, 1e-9, math.inf)),
         ("score", {"score": "value"}),
         *((f"score returned = {one}", {"score": lambda *_, one=one: one}) for one in (math.nan, None)),
