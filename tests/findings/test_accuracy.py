@@ -1,6 +1,7 @@
 """What rules reach in the simulated scenarios, and where noise or accuracy was given away."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -55,22 +56,30 @@ def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
 
 
 # The simulated scenarios: what the printed calibration can reach, and how strong simple baselines are.
-def reached(model, seeds):
-    """Mean accuracy_in_a_set over datasets of 400 records."""
-    test, result = simulate("linear", 10_000, rng=12345), []
-    for seed in seeds:
-        data = simulate("linear", 400, rng=seed).dataset
+@cache
+def linear(n, seed):
+    return simulate("linear", n, rng=seed)
+
+
+def reached(model, datasets, n=400):
+    """Mean accuracy of a rule over datasets of n records."""
+    test, result = linear(10_000, 12345), []
+    for seed in range(datasets):
+        data = linear(n, seed).dataset
         if isinstance(model, PrivateTwoStageERM):
             model.set_params(seed=seed)
         result.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
     return float(np.mean(result))
 
 
-def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper", replicates=40):
-    """Uniform weights, so the smallest noise of all: W1 = 2, W2 = sqrt 2; M = sqrt 10, n = 400."""
-    domain, rule = Domain(math.sqrt(10), outcome_bound), itr(theta_set=theta_set)
-    declared = domain, Budget(epsilon), Uniform(), rule
-    return reached(PrivateTwoStageERM(*declared, calibration=calibration), range(replicates))
+def unweighted(domain, rule, epsilon, **declared):
+    """The smallest noise of all: W1 = 2, W2 = sqrt 2."""
+    return PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule, **declared)
+
+
+def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper"):
+    domain = Domain(math.sqrt(10), outcome_bound)
+    return reached(unweighted(domain, itr(theta_set=theta_set), epsilon, calibration=calibration), 40)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def test_no_setting_of_a_grid_is_better(epsilon, ball, best):
 
 def test_uniform_weights_are_a_strong_baseline():
     model = TwoStageERM(Domain(math.sqrt(10), 30.0), Uniform(), itr(theta_set=L2Ball(100.0)))
-    assert reached(model, range(10)) == pytest.approx(0.98, abs=0.01)
+    assert reached(model, 10) == pytest.approx(0.98, abs=0.01)
 
 
 @pytest.mark.parametrize(("n", "replicates", "result"), [(400, 10, 0.52), (100_000, 1, 0.54)])
@@ -121,26 +130,12 @@ def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n
 
 
 # Where this package took more noise, or less accuracy, than it had to: a ball, a split, a composition.
-def accuracy_unweighted(domain, rule, n, epsilon, **declared):
-    """Of rules at weights 1 in the linear scenario, over twelve datasets."""
-    test, result = simulate("linear", 10_000, rng=12345), []
-    for seed in range(12):
-        data = simulate("linear", n, rng=seed).dataset
-        model = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule, seed=seed, **declared)
-        result.append(test.accuracy(model.fit(data.X, data.a, data.y).predict(test.dataset.X)))
-    return float(np.mean(result))
-
-
 @pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), (5.0, 0.89, 0.955)])
 def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
-    domain, rules = Domain(1.0, 2.0), [itr(theta_set=ball(4.0)) for ball in (L1Ball, L2Ball)]
-    one, other = (
-        PrivateTwoStageERM(domain, Budget(epsilon), "uniform", rule).plan(400, 10).main.calibration
-        for rule in rules
-    )
+    models = [unweighted(Domain(1.0, 2.0), itr(theta_set=ball(4.0)), epsilon) for ball in (L1Ball, L2Ball)]
+    one, other = (model.plan(400, 10).main.calibration for model in models)
     assert one == other
-    result = [accuracy_unweighted(domain, rule, 400, epsilon) for rule in rules]
-    assert result == pytest.approx([in_l1, in_l2], abs=0.01)
+    assert [reached(model, 12) for model in models] == pytest.approx([in_l1, in_l2], abs=0.01)
 
 
 def split_by_the_utility_bound(loss, n, budget):
@@ -159,12 +154,12 @@ def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients
     loss = rule.resolve(domain).loss_constants(Universe(domain, n, 10))
     before = split_by_the_utility_bound(loss, n, Budget(1.0))
     assert before == 0.99
-    plan = PrivateTwoStageERM(domain, Budget(1.0), "uniform", rule).plan(n, 10).main.calibration
+    plan = unweighted(domain, rule, 1.0).plan(n, 10).main.calibration
     wasteful = calibrate(Objective(uniform_weights(n), loss, n), Budget(1.0), split=before)
     # a fifth of the noise is saved, for about ten times the ridge
     assert plan.scale < 1.3 * wasteful.scale
     assert wasteful.gamma > 9 * plan.gamma
-    result = [accuracy_unweighted(domain, rule, n, 1.0, **declared) for declared in ({"split": before}, {})]
+    result = [reached(unweighted(domain, rule, 1.0, **how), 12, n) for how in ({"split": before}, {})]
     assert result == pytest.approx([0.967, 0.978], abs=0.005)
 
 

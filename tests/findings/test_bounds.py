@@ -132,16 +132,6 @@ def test_the_movement_does_not_fall_with_the_ridge_as_the_printed_bound_does():
     assert printed_norm_bound(40, 1e6, 3.0) < 1e-3 * min(moved)
 
 
-def test_it_is_refused_where_it_is_false_and_offered_where_it_is_true():
-    program = MMD(ridge=1.0, cap=5.0)
-    with pytest.raises(CalibrationError, match="false under replace"):
-        program.stability(Universe(Domain(1.0, 1.0, arm_floor=20), 100, 2), BoundFamily.PAPER)
-    keep = Domain(1.0, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    bound = program.stability(Universe(keep, 100, 2), BoundFamily.PAPER)
-    assert bound.relations == frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
-    assert bound == usable(100, paper_kernel_balancing(100, 1.0, 100.0, 5.0))
-
-
 # The dual of entropy balancing at ridge 0 is constant along a line: concave, not strictly.
 def test_dual_is_flat_along_the_arm_constants():
     rng = np.random.default_rng(3)
@@ -192,10 +182,13 @@ def test_programs(program, domain, reason):
 def test_and_what_it_grants():
     keep = Domain(1.0, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     for program, domain in (
-        (MMD(cap=5.0), keep),
+        (MMD(ridge=1.0, cap=5.0), keep),
         (EntropyBalancing(**PRINTED), FLOOR),
         (ipw_logistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
         bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
+        if isinstance(program, MMD):  # true where treatments are kept
+            assert bound.relations == frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
+            assert bound == usable(100, paper_kernel_balancing(100, 1.0, 100.0, 5.0))
         assert 2.0 < bound.V <= 4 * 100 * (1 + 1e-9)
         assert "2602.12604" in bound.theorem

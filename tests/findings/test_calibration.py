@@ -52,12 +52,8 @@ def test_statement_ii_is_false_for_a_loss_with_constant_gradient():
     assert math.exp(printed) * there + DELTA == pytest.approx(0.00489, abs=1e-5)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 17.0, 88.0])
-def test_its_noise_is_private_all_the_same_for_every_usual_epsilon(epsilon):
-    assert calibrated(epsilon).private
-
-
-def test_and_is_refused_beyond():
+def test_its_noise_is_private_all_the_same_for_every_usual_epsilon_and_refused_beyond():
+    assert all(calibrated(epsilon).private for epsilon in (0.1, 1.0, 5.0, 17.0, 88.0))
     with pytest.raises(CalibrationError, match="not certified at epsilon = 89"):
         calibrated(89.0)
     assert calibrated(89.0, corrected=True).private
@@ -144,12 +140,8 @@ def worst_loss(curvature):
     return float(np.max(np.abs(loss)))
 
 
-def test_the_declared_epsilon_is_exceeded():
-    assert worst_loss(0.25 * NORM) > 3.5 > EPSILON
-
-
-def test_it_is_kept_with_the_square():
-    assert worst_loss(0.25 * NORM**2) <= EPSILON
+def test_the_declared_epsilon_is_exceeded_and_kept_with_the_square():
+    assert worst_loss(0.25 * NORM**2) <= EPSILON < 3.5 < worst_loss(0.25 * NORM)
 
 
 # Composition: the printed baseline does not follow from its corollary; Theorem 9 repairs and sharpens it.
