@@ -55,12 +55,11 @@ def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
     # a test of level .05 has the power of the trade-off curve
     power = laws[0].sf(laws[1].isf(0.05))
     assert power == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.05) + result.found))
-    of_mu = audit_additive(lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(mu=1.0))
-    assert of_mu.exceeds
-    assert math.isnan(of_mu.epsilon_found)
-    assert not audit_additive(
-        lambda d: noisy_sum(d, 1.0, Noise.GAUSSIAN), FIRST, SECOND, Declared(mu=1.0)
-    ).exceeds
+    for scale in (sigma, 1.0):
+        gaussian = partial(noisy_sum, scale=scale, noise=Noise.GAUSSIAN)
+        of_mu = audit_additive(gaussian, FIRST, SECOND, Declared(mu=1.0))
+        assert of_mu.exceeds == (scale < 1.0)
+        assert math.isnan(of_mu.epsilon_found)
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 3.0])
@@ -189,15 +188,35 @@ def test_a_search_reaches_the_sensitivity_and_finds_half_the_noise():
         assert of_mu.exceeds == (scale < 2.0)
 
 
-def test_what_is_no_declaration_is_refused():
-    both, beside, below = {"epsilon": 1.0, "mu": 1.0}, {"mu": 1.0, "delta": 0.1}, {"epsilon": -1.0}
-    either = "declare epsilon or mu"
-    for wrong, text in ((both, either), ({}, either), (beside, "delta goes with"), (below, "epsilon = -1")):
-        with pytest.raises(DeclarationError, match=text):
-            Declared(**wrong)
+def test_what_is_declared_is_written_and_is_a_gaussian_mu():
     assert str(Declared(mu=0.5)) == "mu = 0.5"
     result = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0
     assert math.erf(result / math.sqrt(8.0)) == pytest.approx(0.1, rel=1e-12)
+
+
+MU = Declared(mu=1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Declared(epsilon=1.0, mu=1.0), "declare epsilon or mu"),
+        (lambda: Declared(), "declare epsilon or mu"),
+        (lambda: Declared(mu=1.0, delta=0.1), "delta goes with"),
+        (lambda: Declared(epsilon=-1.0), "epsilon = -1"),
+        (lambda: audit_additive(noisy_sum, FIRST, SECOND, MU), "needs Gaussian noise"),
+        (
+            lambda: audit_additive(partial(noisy_sum, noise=Noise.GAUSSIAN), FIRST, SECOND, ONE),
+            "needs pure noise",
+        ),
+        (lambda: Noised(0.0, 1.0, Noise.BOX), "must be gamma or gaussian"),
+        (lambda: Noised(0.0, 0.0), "positive scale"),
+        (lambda: Noised(0.0, 1.0, sensitivity=math.nan), "sensitivity = nan"),
+    ],
+)
+def test_what_is_no_declaration_and_no_noise_is_refused(call, words):
+    with pytest.raises(DeclarationError, match=words):
+        call()
 
 
 def test_what_follows_a_rare_release_is_no_counterexample():
@@ -215,19 +234,9 @@ def test_values_that_are_not_finite_are_compared():
     def says(value):
         yield Noised(value, 1.0, Noise.GAUSSIAN)
 
-    declared = Declared(mu=1.0)
-    assert audit_additive(says, math.inf, math.nan, declared).exceeds
-    assert audit_additive(says, math.inf, -math.inf, declared).exceeds
-    assert not audit_additive(says, math.nan, math.nan, declared).exceeds
-    for noise, of, said in ((Noise.GAMMA, declared, "Gaussian"), (Noise.GAUSSIAN, ONE, "pure")):
-        with pytest.raises(DeclarationError, match=f"needs {said} noise"):
-            audit_additive(partial(noisy_sum, noise=noise), FIRST, SECOND, of)
-    with pytest.raises(DeclarationError, match="must be gamma or gaussian"):
-        Noised(0.0, 1.0, Noise.BOX)
-    with pytest.raises(DeclarationError, match="positive scale"):
-        Noised(0.0, 0.0)
-    with pytest.raises(DeclarationError, match="sensitivity = nan"):
-        Noised(0.0, 1.0, sensitivity=math.nan)
+    assert audit_additive(says, math.inf, math.nan, MU).exceeds
+    assert audit_additive(says, math.inf, -math.inf, MU).exceeds
+    assert not audit_additive(says, math.nan, math.nan, MU).exceeds
 
 
 DOCS = Path(__file__).parents[2] / "docs/experiments"
