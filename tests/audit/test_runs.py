@@ -84,20 +84,6 @@ def test_the_bound_is_wrong_as_rarely_as_it_says(name, risk):
         assert wrong > 0.02  # not by being far too low
 
 
-def test_no_counts_exceed_the_ceiling():
-    counts = np.arange(61)
-    p, q = 0.01 ** (1 / 60), 1 - 0.01 ** (1 / 60)
-    for bound, most in (
-        (CountBound(60, 0.01, 0.05), math.log((p - 0.05) / q)),
-        (CountBound(60, 0.01, None), stats.norm.ppf(p) - stats.norm.ppf(q)),
-    ):
-        assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
-        assert bound.ceiling == pytest.approx(most, rel=1e-6)
-        # never seen on one side, or always on the other: nothing follows
-        assert np.all(bound(np.zeros(61), counts) == 0.0)
-        assert np.all(bound(counts, np.full(61, 60)) == 0.0)
-
-
 def gaussian(scale):
     return lambda x, rng: x + scale * rng.standard_normal()
 
@@ -388,24 +374,6 @@ def test_who_keeps_the_word_is_not_flagged():
     assert not result.exceeds
     # though the search finds a pair on which much is lost of what may be
     assert result.audit.epsilon_low > 0.4
-
-
-def test_pairs_stay_in_the_domain_and_its_relation():
-    domain = Domain(2.0, 3.0, arm_floor=8, relation="replace-one-keep-treatment", outcome_center=5.0)
-    seen = []
-
-    def watched(dataset, rng):
-        seen.append(dataset)
-        return rng.normal()
-
-    result = search(watched, universe=Universe(domain, 20, 3), evaluations=12)
-    for X, a, y in seen[::97]:
-        assert X.shape == (20, 3)
-        assert np.all(np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-12))
-        assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
-        assert 8 <= a.sum() <= 12
-    assert (result.first[1] == result.second[1]).all()
-    assert result.counts["screened"] >= 12
 
 
 COUNTEREXAMPLES = Path(__file__).parents[2] / "docs/experiments/counterexamples"

@@ -81,6 +81,9 @@ KEPT = {
     "mix": (effect(rows="mix", first_fit=0.3, propensity=0.5), FLIP, 0.2),
     "cells": (effect(**CELLS), FLIP, 0.2),
     "weighted effect": (effect(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(5)), 0.6),
+    # a neighbor has another weight as well
+    "effect, lighter": (effect(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(0)), 0),
+    "effect, beyond": (effect(domain=SAMPLED), weighted(OPPOSED, weights(0), weights(45, 45)), 0),
     "rule": (rule(), OPPOSED, 0.999),
     # a factor of 1, and full slopes in center and rule
     "rule, turned": (rule(0.3, 0.1), OPPOSED, 0.89),

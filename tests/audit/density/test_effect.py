@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import loss_at_zero, whole
-from tests.audit.density.released import SAMPLED, N, effect, rule, weighted, weights
+from tests.audit.density.released import SAMPLED, N, effect, rule, weights
 from tests.audit.pairs import changed_record, lone, neighbors, of_persons
 
 RANGED = replace(SAMPLED, ranges={"x": (-1.0, 1.0)})
@@ -59,10 +59,7 @@ def test_integers_move_by_their_share_at_most(model, least):
     assert all(share > (least if name in ("score", "value") else 0.98) for name, share in worst.items())
 
 
-def test_a_neighbor_has_another_weight_as_well():
-    pair = changed_record((1, 1, 1), (1, 1, -1), (1, 1, 1))
-    for own in ((weights(5), weights(0)), (weights(0), weights(45, 45))):
-        assert 0.0 < loss_at_zero(effect(domain=SAMPLED), weighted(pair, *own)) <= 1.0
+def test_no_pairs_are_drawn_with_sampling_weights():
     with pytest.raises(DeclarationError, match="pairs are drawn without any"):
         search_density(PrivateEffect(SAMPLED, Budget(1.0)), N, 1)
 
