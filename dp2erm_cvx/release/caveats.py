@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.display import digits_of
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
-from dp2erm_cvx.release.interval import e_value, nearer_limit
+from dp2erm_cvx.release.interval import e_value
 from dp2erm_cvx.release.words import ESTIMANDS, gaps
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
         ends = (_LOG_RATIO * one / scale for one in (release.estimate, low, high))
         estimate, low, high = (math.exp(min(max(one, -300.0), 300.0)) for one in ends)
         of = "effect in standard deviations of residuals, as an approximate risk ratio"
-    limit = e_value(max(nearer_limit(low, high, 1.0), 1e-300))
+    limit = e_value(low, max(high, 1e-300))
     yield (
         f"E-value of the {of}: {e_value(estimate):.3g}, of the nearer limit {limit:.3g}. A confounder that "
         "was not measured needs risk ratios of that size with treatment and outcome both to explain it away."

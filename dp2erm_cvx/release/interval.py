@@ -176,20 +176,17 @@ def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     return math.sqrt(min(max(variance, 0.0), noise.bound**2))
 
 
-def e_value(ratio: float) -> float:
+def e_value(low: float, high: float | None = None) -> float:
     """``RR + sqrt(RR (RR - 1))`` of a risk ratio, or of its inverse if that is larger.
 
     The least risk ratio that an unmeasured confounder has with both treatment and outcome, given covariates,
-    if it alone explains the ratio. VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
+    if it alone explains the ratio ``low``; with ``high``, the end of that interval nearer to 1, or 1 in it.
+    VanderWeele and Ding, Ann. Intern. Med. 167 (2017) 268.
 
-    Raises DeclarationError unless ``ratio > 0``.
+    Raises DeclarationError unless the ratio is above 0.
     """
+    ratio = low if high is None else min(max(1.0, low), high)
     if not ratio > 0.0:
         raise DeclarationError(f"ratio = {brief(ratio)}: must be above 0")
     larger = max(ratio, 1.0 / ratio)
     return larger + math.sqrt(larger * (larger - 1.0))
-
-
-def nearer_limit(low: float, high: float, null: float) -> float:
-    """The end of an interval on the side of ``null``, or that itself where the interval holds it."""
-    return min(max(null, low), high)

@@ -18,7 +18,6 @@ from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.release.units import coefficients, decisions
 from dp2erm_cvx.release.words import (
     ESTIMANDS,
-    arm_tables,
     calibrated,
     clips,
     compared,
@@ -215,7 +214,7 @@ def _effect(release: EffectRelease) -> Story:
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
         use=(_OF_GROUPS,) if release.groups else (),
-        details=(*_risks(release), *arm_tables(release), *_groups(release), *_ranges(release)),
+        details=(*_risks(release), *_arms(release), *_groups(release), *_ranges(release)),
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
         spans=tuple(spans),
@@ -250,6 +249,26 @@ def _risks(release: EffectRelease) -> Iterator[str]:
             "unbounded" if end is None else f"{end:.3g}" for end in (ratio.interval.low, ratio.interval.high)
         )
         yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % CI {ends})"
+
+
+def _arms(release: EffectRelease) -> Iterator[Block]:
+    """The mean outcomes of more than two arms, and their contrasts."""
+    if release.arms is None:
+        return
+    level, shares = f"{100 * release.interval.level:g} % CI", "share, with noise"
+    if not isinstance(release.settings["propensity"], str):
+        shares = "public share"
+    table = grid("arm", shares, "risk" if release.is_risk else "mean outcome", level)
+    for one in release.arms.means:
+        mean = signed(one.estimate, one.interval.half_width).lstrip("+")
+        table.add_row(one.level, f"{100.0 * one.share:.0f} %", mean, interval_text(one.interval))
+    yield table
+    table = grid("arm", "less", "effect", level, "all together", left=2)
+    for each in release.arms.contrasts:
+        effect = signed(each.estimate, each.interval.half_width)
+        ends = interval_text(each.interval), interval_text(each.joint)
+        table.add_row(each.level, each.against, effect, *ends)
+    yield table
 
 
 def _groups(release: EffectRelease) -> Iterator[Block]:

@@ -17,7 +17,6 @@ from dp2erm_cvx.steps.step import RELEASED
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.interval import EffectInterval
 
@@ -366,26 +365,6 @@ def _listed(settings: Any, before: str = "") -> str:
     return before + ", ".join(
         f"{k} = {v:.6g}" if type(v) is float else f"{k} = {v}" for k, v in items.items()
     )
-
-
-def arm_tables(release: EffectRelease) -> Iterator[Block]:
-    """The mean outcomes of more than two arms, and their contrasts."""
-    if release.arms is None:
-        return
-    level, shares = f"{100 * release.interval.level:g} % CI", "share, with noise"
-    if not isinstance(release.settings["propensity"], str):
-        shares = "public share"
-    table = grid("arm", shares, "risk" if release.is_risk else "mean outcome", level)
-    for one in release.arms.means:
-        mean = signed(one.estimate, one.interval.half_width).lstrip("+")
-        table.add_row(one.level, f"{100.0 * one.share:.0f} %", mean, interval_text(one.interval))
-    yield table
-    table = grid("arm", "less", "effect", level, "all together", left=2)
-    for each in release.arms.contrasts:
-        effect = signed(each.estimate, each.interval.half_width)
-        ends = interval_text(each.interval), interval_text(each.joint)
-        table.add_row(each.level, each.against, effect, *ends)
-    yield table
 
 
 def signed(number: float, half: float | None) -> str:

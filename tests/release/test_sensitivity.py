@@ -10,7 +10,7 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import sensitivity, tipping_point
 from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
-from dp2erm_cvx.release.interval import e_value, nearer_limit
+from dp2erm_cvx.release.interval import e_value
 from dp2erm_cvx.release.verify import verify
 
 
@@ -36,10 +36,10 @@ def told(release):
 def test_e_values_of_published_examples():
     """VanderWeele and Ding: breast feeding 3.9 (1.8, 8.7), and a protective .80 (.71, .91)."""
     assert e_value(3.9) == pytest.approx(7.26, abs=5e-3)
-    assert e_value(nearer_limit(1.8, 8.7, 1.0)) == pytest.approx(3.0, abs=5e-3)
+    assert e_value(1.8, 8.7) == pytest.approx(3.0, abs=5e-3)
     assert e_value(0.8) == pytest.approx(1.81, abs=5e-3)
-    assert e_value(nearer_limit(0.71, 0.91, 1.0)) == pytest.approx(1.43, abs=5e-3)
-    assert e_value(1.0) == e_value(nearer_limit(0.9, 1.2, 1.0)) == 1.0
+    assert e_value(0.71, 0.91) == pytest.approx(1.43, abs=5e-3)
+    assert e_value(1.0) == e_value(0.9, 1.2) == 1.0
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(DeclarationError, match="ratio"):
             e_value(wrong)
