@@ -16,15 +16,11 @@ CONSTANTS = Constants(1.0, 2.0, arm_floor=0.25)
 IPW = {"program": "ipw_logistic", "settings": {"ridge": 1.0, "radius": 1.0}}
 
 
+SLOW = [("sharp", "gaussian"), ("auto", "gaussian"), ("saturating", "gamma")]
+
+
 @pytest.mark.parametrize(
-    ("family", "noise"),
-    [
-        ("sharp", "gamma"),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in (("sharp", "gaussian"), ("auto", "gaussian"), ("saturating", "gamma"))
-        ),
-    ],
+    ("family", "noise"), [("sharp", "gamma"), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
 )
 def test_theta_has_the_law_of_a_release(family, noise):
     data, domain = simulate("linear", 120, rng=0).dataset, CONSTANTS.domain(120)

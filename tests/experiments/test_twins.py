@@ -1,6 +1,5 @@
 """Twins: the file as it stands, outcomes as declared, and the study on a stand-in of the same schema."""
 
-import csv
 import dataclasses
 import gzip
 import hashlib
@@ -24,33 +23,32 @@ REAL = os.environ.get("DP2ERM_TWINS")
 LINEAR = Outcomes(n_important=4, treat_share=0.3, outcome_scale=2.0, seed=1)
 
 
-def written(path, n=700, seed=0, change=None):
-    """A file with the columns, codes and stray quotes of the real one; its digest."""
-    rng = np.random.default_rng(seed)
-    columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins_data.RISKS}
-    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins_data.AMOUNTS.items()}
-    columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins_data.LEVELS.items()}
-    columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
-    if change is not None:
+@pytest.fixture
+def written(tmp_path):
+    """Writes a file with the columns, codes and stray quotes of the real one: (path, digest)."""
+
+    def write(n=700, change=lambda columns: None):
+        rng, path, text = np.random.default_rng(0), tmp_path / "stand-in.csv.gz", io.StringIO()
+        columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins_data.RISKS}
+        columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins_data.AMOUNTS.items()}
+        columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins_data.LEVELS.items()}
+        columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
         change(columns)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([f"'{name}'" for name in columns])
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    content = gzip.compress(text.getvalue().encode(), mtime=0)
-    path.write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
+        pd.DataFrame(columns).rename(columns="'{}'".format).to_csv(text, index=False)
+        path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+        return path, hashlib.sha256(path.read_bytes()).hexdigest()
+
+    return write
 
 
-def test_columns_are_mapped_by_public_rules(tmp_path):
-    path = tmp_path / "stand-in.csv.gz"
-
+def test_columns_are_mapped_by_public_rules(written):
     def change(columns):
         columns["herpes"][:3] = 1, 2, 8
         columns["cigar"][:2] = 0, 98
         columns["adequacy"][:3] = 1, 2, 3
 
-    result = read_twins(path, sha256=written(path, change=change))
+    path, digest = written(change=change)
+    result = read_twins(path, sha256=digest)
     assert (result.X.shape, result.X.min(), result.X.max()) == ((700, 39), 0.0, 1.0)
     column = dict(zip(result.columns, result.X.T, strict=True))
     assert column["herpes"][:3].tolist() == [1.0, 0.0, 0.0]
@@ -59,16 +57,15 @@ def test_columns_are_mapped_by_public_rules(tmp_path):
     assert np.all(sum(column[f"pldel={level}"] for level in range(1, 6)) == 1.0)
 
 
-def test_files_that_are_not_it_are_refused(tmp_path):
-    path = tmp_path / "stand-in.csv.gz"
-    for change, sha256, message in (
-        (None, SHA256, "sha256"),
-        (lambda c: c.pop("gestat"), None, "not the Twins table"),
-        (lambda c: c.update(dmage=np.full(700, "?")), None, "not the Twins table"),
+def test_files_that_are_not_it_are_refused(written, tmp_path):
+    for change, message in (
+        (lambda c: c.pop("gestat"), "not the Twins table"),
+        (lambda c: c.update(dmage=np.full(700, "?")), "not the Twins table"),
+        (lambda c: None, "sha256"),
     ):
-        digest = written(path, change=change)
+        path, digest = written(change=change)
         with pytest.raises(DataError, match=message):
-            read_twins(path, sha256=sha256 or digest)
+            read_twins(path, sha256=SHA256 if message == "sha256" else digest)
     path.write_bytes(b"no gzip")
     for other, message in ((path, "not the Twins table"), (tmp_path / "none.gz", "cannot be read")):
         with pytest.raises(DataError, match=message):
@@ -91,9 +88,8 @@ def test_outcomes_are_as_declared(propensity, omega):
     again = made.draw(X, np.random.default_rng(2))
     assert np.array_equal(again.contrast, drawn.contrast)
     assert not np.array_equal(again.dataset.a, a)
-    assert not np.allclose(
-        dataclasses.replace(made, seed=2).draw(X, np.random.default_rng(1)).contrast, drawn.contrast
-    )
+    other = dataclasses.replace(made, seed=2).draw(X, np.random.default_rng(1))
+    assert not np.allclose(other.contrast, drawn.contrast)
     if omega == 0.0:
         fit, *_ = np.linalg.lstsq(np.column_stack([X, np.ones(4000)]), drawn.contrast)
         used = np.abs(fit[:-1]) > 1e-8
@@ -103,9 +99,8 @@ def test_outcomes_are_as_declared(propensity, omega):
 
 
 @pytest.mark.slow
-def test_the_study_runs_on_a_stand_in(tmp_path):
-    path = tmp_path / "stand-in.csv.gz"
-    digest = written(path, n=1500)
+def test_the_study_runs_on_a_stand_in(written):
+    path, digest = written(n=1500)
     design = twins.FULL | twins.VARIANTS["quick"] | {"data": str(path), "sha256": digest}
     places = product(design["forms"], design["schemes"], (*design["families"], "non-private"))
     tuned = twins.tuned(design, "linear", "IPW", "sharp")
@@ -124,18 +119,17 @@ def test_the_study_runs_on_a_stand_in(tmp_path):
         twins.pools(design | {"sha256": SHA256}, "linear")
 
 
-def test_pairs_of_whom_one_is_seen(tmp_path):
+def test_pairs_of_whom_one_is_seen(written):
     """On a stand-in with deaths that gestation prevents, and a tenth of the heavier saved."""
-    path, rng = tmp_path / "stand-in.csv.gz", np.random.default_rng(9)
+    rng = np.random.default_rng(9)
 
     def change(columns):
         lighter = rng.random(1500) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
         heavier = lighter & (rng.random(1500) < 0.9)
         columns["outcome(t=0)"], columns["outcome(t=1)"] = (np.where(d, 5, 9999) for d in (lighter, heavier))
 
-    digest = written(path, n=1500, change=change)
-    known = read_twins(path, sha256=digest)
-    one = twins_population(path, sha256=digest)
+    path, digest = written(n=1500, change=change)
+    known, one = read_twins(path, sha256=digest), twins_population(path, digest)
     gain = known.deaths[:, 1] - known.deaths[:, 0]
     assert one.effect == np.mean(gain) < -0.03
     drawn = one.draw(100_000, np.random.default_rng(0))
