@@ -232,79 +232,61 @@ def squares(theta, records):
 
 
 CHANGES, RIDGE = "its set of theta changes with the records", "records.n * R(theta)"
-#: What is declared, and what the refusal says.
-WRONG = {
-    "concave": (of_margin(lambda s: -cp.exp(s)), "not convex by DCP: -exp(s)"),
-    "no DCP": (of_margin(lambda s: cp.log(1 + cp.exp(-s))), "log(1 + exp(s)) is logistic(s)"),
-    "no curve": (of_margin(cp.abs), "abs(s): no curve is known"),
-    "a flat loss": (of_margin(lambda s: -s), "no curvature"),
-    "no ridge": (of_margin(cp.logistic, ridge=-1.0), "ridge = -1.0"),
-    "no formula": (of_margin(cp.logistic, ridge="M +"), "is no formula"),
-    "a formula of bits": (of_margin(cp.logistic, ridge="1 << 2"), r"a formula has numbers, M"),
-    "a formula of texts": (of_margin(cp.logistic, ridge="'1' + '2'"), r"a formula has numbers, M"),
-    "a formula without end": (of_margin(cp.logistic, ridge="9**9**9"), "is no finite number"),
-    "a weight without a slope": (of_margin(cp.logistic, cp.sqrt), "no curve is known"),
-    "a strange parameter": (
-        of_theta(lambda v, r: cp.sum(cp.square(cp.Parameter(r.n, name="q") - r.x @ v))),
-        "parameter q has no public set",
-    ),
-    "a product in a margin": (
-        of_theta(lambda v, r: cp.sum(cp.logistic(cp.multiply(r.y, r.x @ v)))),
-        "one number per record",
-    ),
-    "a matrix of ones": (
-        of_theta(lambda v, r: cp.sum(cp.square(np.ones((r.n, r.n)) @ (r.x @ v)))),
-        "one number per record",
-    ),
-    "a norm of all residuals": (of_theta(lambda v, r: cp.norm(residual(v, r))), "no sum over records"),
-    "a set without 0": (of_theta(squares, lambda v, r: [cp.norm(v - 2) <= 1]), "no set that is read"),
-    "a set of data": (of_theta(squares, lambda v, r: [cp.norm(v) <= cp.sum(r.y)]), "no set that is read"),
-    "a set of powers": (of_theta(squares, lambda v, r: [cp.power(v, 3) <= 1]), "no set that is read"),
-    "a set that grows": (of_theta(squares, lambda v, r: [cp.norm(v) <= r.n / 4]), CHANGES),
-    "a set that shrinks": (of_theta(squares, lambda v, r: [cp.abs(v) <= 1 / v.size]), CHANGES),
-    "a ridge by columns": (of_theta(lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v)), RIDGE),
-    "a ridge that n does not multiply": (of_theta(lambda v, r: squares(v, r) + cp.sum_squares(v)), RIDGE),
-    "unknown records": (of_theta(lambda v, r: cp.sum_squares(r.z - r.x @ v)), "records have no 'z'"),
-    "two losses of two margins": (
-        of_theta(lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v))),
-        "here are 2",
-    ),
-    "weights without convexity": (of_weights(lambda w, r: cp.norm(r.signed.T @ w)), "no strong convexity"),
-    "weights in a set of data": (
-        of_weights(lambda w, r: cp.sum_squares(w), lambda w, r: [r.signed.T @ w == 0]),
-        "depends on the data",
-    ),
-    "a sum of weights": (
-        of_weights(lambda w, r: cp.sum_squares(w - 1), lambda w, r: [cp.mean(w) == 1]),
+NO_SET, READ = "no set that is read", "one number per record"
+#: By what an author declares: the part that is wrong, and what the refusal says.
+OF_MARGIN = [
+    ((lambda s: -cp.exp(s),), {}, "not convex by DCP: -exp(s)"),
+    ((lambda s: cp.log(1 + cp.exp(-s)),), {}, "log(1 + exp(s)) is logistic(s)"),
+    ((cp.abs,), {}, "abs(s): no curve is known"),
+    ((lambda s: -s,), {}, "no curvature"),
+    ((cp.logistic, cp.sqrt), {}, "no curve is known"),
+    ((cp.logistic, lambda s: "s"), {}, "returns (loss, log weight)"),
+    ((cp.logistic,), {"ridge": -1.0}, "ridge = -1.0"),
+    ((cp.logistic,), {"ridge": "M +"}, "is no formula"),
+    ((cp.logistic,), {"ridge": "1 << 2"}, "a formula has numbers, M"),
+    ((cp.logistic,), {"ridge": "'1' + '2'"}, "a formula has numbers, M"),
+    ((cp.logistic,), {"ridge": "9**9**9"}, "is no finite number"),
+]
+OF_THETA = [
+    ((lambda v, r: cp.sum_squares(cp.Parameter(r.n, name="q") - r.x @ v),), "parameter q has no public set"),
+    ((lambda v, r: cp.sum(cp.logistic(cp.multiply(r.y, r.x @ v))),), READ),
+    ((lambda v, r: cp.sum(cp.square(np.ones((r.n, r.n)) @ (r.x @ v))),), READ),
+    ((lambda v, r: cp.norm(residual(v, r)),), "no sum over records"),
+    ((lambda v, r: cp.sum_squares(r.z - r.x @ v),), "records have no 'z'"),
+    ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "here are 2"),
+    ((lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v),), RIDGE),
+    ((lambda v, r: squares(v, r) + cp.sum_squares(v),), RIDGE),
+    ((lambda v, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ v),), "1.0: must be Ball(r)"),
+    ((lambda v, r: cp.sum_squares(r.y - r.by_arm() @ v),), "one entry for every column of records.x"),
+    ((squares, lambda v, r: [cp.norm(v - 2) <= 1]), NO_SET),  # without 0
+    ((squares, lambda v, r: [cp.norm(v) <= cp.sum(r.y)]), NO_SET),
+    ((squares, lambda v, r: [cp.power(v, 3) <= 1]), NO_SET),
+    ((squares, lambda v, r: [cp.norm(v) <= r.n / 4]), CHANGES),
+    ((squares, lambda v, r: [cp.abs(v) <= 1 / v.size]), CHANGES),
+]
+OF_WEIGHTS = [
+    ((lambda w, r: cp.norm(r.signed.T @ w),), "no strong convexity"),
+    ((lambda w, r: cp.sum_squares(w), lambda w, r: [r.signed.T @ w == 0]), "depends on the data"),
+    (
+        (lambda w, r: cp.sum_squares(w), lambda w, r: [cp.mean(w) == 1]),
         "the sum of the weights is n by itself",
     ),
-    "data that are not used": (
-        of_weights(lambda w, r: cp.sum_squares(w - 1) + 0.0 * len(r.x.shape)),
-        "'x' is asked for and no part",
-    ),
-    "no settings": (lambda: scheme.separable(of_margin), "as in @scheme.separable(ridge=1.0)"),
-    "no ridge at all": (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
-    "no interval": (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
-    "no norm": (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
-    "rows without a set": (
-        of_theta(lambda theta, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ theta)),
-        "'z' is within 1.0: must be Ball(r)",
-    ),
-    "a word for a weight": (of_margin(cp.logistic, lambda s: "s"), "returns (loss, log weight)"),
-    "rows of another width": (
-        of_theta(lambda theta, r: cp.sum_squares(r.y - r.by_arm() @ theta)),
-        "theta has one entry for every column of records.x",
-    ),
-    "a setting that nobody declares": (
-        lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin),
-        "must be a keyword of the decorator",
-    ),
-}
+    ((lambda w, r: cp.sum_squares(w - 1) + 0.0 * len(r.x.shape),), "'x' is asked for and no part"),
+]
+WRONG = [
+    *((of_margin(*parts, **settings), why) for parts, settings, why in OF_MARGIN),
+    *((of_theta(*parts), why) for parts, why in OF_THETA),
+    *((of_weights(*parts), why) for parts, why in OF_WEIGHTS),
+    (lambda: scheme.separable(of_margin), "as in @scheme.separable(ridge=1.0)"),
+    (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
+    (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
+    (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
+    (lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin), "must be a keyword of the decorator"),
+]
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_declaration_is_refused_in_one_line(case):
-    declare, why = WRONG[case]
+@pytest.mark.parametrize(("declare", "why"), WRONG, ids=[why for _, why in WRONG])
+def test_a_wrong_declaration_is_refused_in_one_line(declare, why):
     with pytest.raises(DeclarationError) as caught:
         declare()
     assert why in str(caught.value)

@@ -1,22 +1,33 @@
-"""Weights and second stages against closed forms, moments, CVXPY and other people's regressions."""
+"""Weights and second stages against closed forms, moments, CVXPY and other people's regressions; kernels."""
 
+import json
 import math
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 from sklearn.linear_model import Lasso, LinearRegression
 
-from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx.audit import SearchPlan, audit_stability
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.program import Moments, WholeSpace
+from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, kernel_stage
+from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve import certify, solve
+from tests.audit.stability.reference import reference_program
+from tests.command_line import run as command
 from tests.helpers import declared_solution, make_records, make_weights
 from tests.stability.movement import Pair, movement
 
@@ -117,9 +128,6 @@ def test_hard_weights_balance_every_mean_exactly(arm_mass, balance):
         np.testing.assert_allclose(means, g.mean(axis=0), atol=1e-11)
 
 
-DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0, arm_floor=5)
-
-
 def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> None:
     q, p = np.random.default_rng(1).uniform(0.2, 3.0, 200), cp.Variable(200)
     program = EntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(RECORDS.domain)
@@ -169,7 +177,7 @@ def test_the_trimmed_bound_is_not_the_untrimmed_one_with_a_smaller_weight() -> N
 
 PAPER = {"ridge": 1.0, "radius": 1.0, "scaling": "paper", "arm_mass": "proportional"}
 UNEVEN = (1.0,) * 39 + (2.0,)
-UNIVERSE = Universe(DOMAIN, 40, 2)
+UNIVERSE = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)
 
 
 def test_what_no_theorem_covers_is_refused() -> None:
@@ -196,3 +204,175 @@ def test_a_base_measure_widens_the_printed_bound() -> None:
     bounds = [one.stability(UNIVERSE, BoundFamily.PAPER).V for one in (uneven, even)]
     assert bounds[0] >= bounds[1]
     assert uneven.printed_bound(UNIVERSE).W1 == pytest.approx(printed.W1, rel=1e-9)
+
+
+FLOORED = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
+Matching = programs()["kernel_mean_matching"]
+
+
+def test_a_signed_kernel_gets_the_signed_constants() -> None:
+    C, lam = 1.5**2, 100.0
+    expected = stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam, signed=True)).V
+    assert PooledMMD(kernel=Linear()).stability(Universe(FLOORED, 100, 2)).V == expected
+    assert expected > stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam)).V
+    per_arm = MMD(kernel=Linear(), ridge=5.0).stability(Universe(FLOORED, 100, 2)).V
+    assert per_arm == stability.kernel_balancing(100, stability.KernelConstants(C, 500.0, signed=True), 20).V
+
+
+def test_kernels_that_no_theorem_covers_are_refused() -> None:
+    keep = Domain(1.5, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    here, without_floor = Universe(FLOORED, 100, 2), Universe(Domain(1.0, 1.0), 100, 2)
+    for program, universe, family, told in (
+        (MMD(), without_floor, BoundFamily.SHARP, "arm_floor"),
+        (Matching(), without_floor, BoundFamily.SHARP, "arm_floor"),
+        (MMD(cap=1.5), here, BoundFamily.SHARP, "cap"),
+        (MMD(cap=50.0), here, BoundFamily.PAPER, "replace-one"),
+    ):
+        with pytest.raises(CalibrationError, match=told):
+            program.stability(universe, family)
+    kept = Universe(keep, 100, 2)
+    assert MMD(cap=50.0).stability(kept, BoundFamily.PAPER).relations == {keep.relation}
+    assert MMD().stability(kept).V <= MMD().stability(here).V
+
+
+def test_a_long_solve_is_told_from_n_alone() -> None:
+    assert PooledMMD().cost(Universe(FLOORED, 2000, 2)) is None
+    many = {4000: ("n = 4,000", "takes 0.8 GB", "32 seconds"), 20_000: ("19.2 GB", "4,000 seconds")}
+    for n, told in many.items():
+        assert all(word in (PooledMMD().cost(Universe(FLOORED, n, 2)) or "") for word in told)
+    # no Gram matrix is formed where features are few
+    assert PooledMMD(kernel=Linear()).cost(Universe(FLOORED, 20_000, 2)) is None
+    assert ipw_logistic().cost(Universe(FLOORED, 20_000, 2)) is None
+    words = ["fit", "--program", "mmd_pooled", "--plan", "4000", "--covariate-bound", "1", "--epsilon", "1"]
+    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--covariates", "x1,x2"]
+    result = CliRunner().invoke(main, words)
+    assert result.stderr.count("note: mmd_pooled at n = ") == 1
+    assert result.exit_code == 0
+
+
+WITH_CONSTANT = Domain(1.5, 2.0, intercept=1.0)
+
+
+def shifted(n, seed=0):
+    """A curved outcome; sources around -0.4, targets around 0.4."""
+    rng = np.random.default_rng(seed)
+    x = np.clip(np.concatenate([rng.normal(-0.4, 0.35, n), rng.normal(0.4, 0.25, n)]), -1, 1)
+    y = np.where(x > 0, 2.0 * x, -0.5 * x) + 0.1 * rng.normal(size=2 * n)
+    return x[:, None], y
+
+
+def test_a_counted_target_has_no_weight_and_needs_a_floor():
+    X, y = shifted(60)
+    a = np.repeat([0, 1], 60)
+    w = solve(Matching().instance(WITH_CONSTANT.records(X, a, y))).value
+    assert np.all(w[a == 1] == 0)
+    assert w[a == 0].sum() == pytest.approx(120)
+    floor = Domain(1.5, 2.0, intercept=1.0, arm_floor=50)
+    counted = Matching().stability(Universe(floor, 120, 2)).V
+    public = Matching(target=PublicSample([[0.0]])).stability(Universe(WITH_CONSTANT, 120, 2)).V
+    assert public < counted < 240
+
+
+def test_the_command_takes_the_target_from_a_file(tmp_path):
+    X, y = shifted(200)
+    pd.DataFrame({"x": X[:200, 0], "a": 0, "y": y[:200]}).to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"other": 1.0, "x": X[200:, 0]}).to_csv(tmp_path / "target.csv", index=False)
+    ran = command(
+        "fit", str(tmp_path / "data.csv"), "--treatment", "a", "--outcome", "y", "--covariates", "x",
+        "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json", "--yes",
+        "--program", "kernel_mean_matching", "--set", f"target={tmp_path / 'target.csv'}",
+        "--second-stage", "itr_huber", "--second-set", "threshold=0.5", "--yes",
+    )  # fmt: skip
+    assert ran.exit_code == 0, ran.stderr
+    release = json.loads(ran.stdout)
+    assert release["declared"]["first"]["settings"]["target"]["rows"] == 200
+    assert release["declared"]["second"]["settings"]["threshold"] == 0.5
+
+
+SIMULATED = Domain(math.sqrt(10), 8.0, arm_floor=20)
+
+
+def simulated(n):
+    data = simulate("linear", n, rng=1).dataset
+    return SIMULATED.records(data.X, data.a, data.y)
+
+
+@pytest.mark.parametrize("kernel", [RandomFourier(1.0, 20, 3), Linear()])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("mmd", {"ridge": 1.0}),
+        ("mmd", {"ridge": 1e-4, "alpha": 0.2}),
+        ("mmd", {"ridge": 1e-3, "cap": 1.5, "alpha": 1.0}),
+        ("mmd_pooled", {"ridge": 1e-4}),
+        ("mmd_pooled", {"ridge": 0.1, "alpha": 0.0}),
+    ],
+)
+def test_features_and_gram_matrix_give_the_same_weights(name, settings, kernel, monkeypatch):
+    ends, given = [], simulated(200)
+    for dense, model in ((0, FactoredKernelModel), (10**6, KernelModel)):
+        monkeypatch.setattr(kernel_stage, "DENSE", dense)
+        ends.append(reference_program(name, kernel=kernel, **settings).instance(given))
+        assert type(ends[-1].model) is model
+    one, other = (solve(end, tolerance=1e-6) for end in ends)
+    declared = solve(ends[0], solver="clarabel", polish=False, throw=False)
+    for another in (other, declared):
+        apart = np.sum(np.abs(one.value - another.value))
+        assert apart <= one.certificate.output_radius + another.certificate.output_radius
+    assert one.certificate.relative_radius <= 1e-6
+    # the judge of either finds how wrong another point is
+    v = ends[1].model.start()
+    for instance, exact in zip(ends, (other, one), strict=True):
+        judged = certify(instance, v)
+        assert np.sum(np.abs(instance.model.output(v) - exact.value)) <= judged.output_radius + 1e-6
+
+
+def test_random_features_are_a_kernel_that_approximates_the_gaussian_one():
+    X = simulated(50).covariates
+    kernel = RandomFourier(1.5, 4000, 7)
+    K = kernel.cross(X, X)
+    assert np.max(np.abs(K - Gaussian(1.5).cross(X, X))) < 0.08
+    np.testing.assert_allclose(np.diag(K), 1.0, atol=1e-12)
+    assert np.linalg.eigvalsh(K)[0] > -1e-10
+    assert np.array_equal(K, RandomFourier(1.5, 4000, 7).cross(X, X))
+    assert not np.allclose(K, RandomFourier(1.5, 4000, 8).cross(X, X))
+    assert kernel.signed
+    np.testing.assert_allclose(kernel.features(X) @ kernel.features(X).T, K)
+
+
+@pytest.mark.parametrize("name", ["mmd", "mmd_pooled"])
+def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
+    domain = Domain(1.0, 1.0, arm_floor=25)
+    program = reference_program(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(1000))
+    assert not result.violations
+    assert result.verdict("sharp").ratio > 0.1
+    unsigned = reference_program(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V
+    assert result.verdict("sharp").claim.bound > unsigned
+
+
+def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypatch):
+    monkeypatch.setattr(kernel_stage, "_memory", lambda: 1e9)
+    assert kernel_stage.COPIES * 8 * 4000**2 < 1e9
+    given, many, too_many = simulated(5000), RandomFourier(1.0, 2000), RandomFourier(1.0, 100)
+    for kernel in (Gaussian(), many):
+        with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):
+            reference_program("mmd", kernel=kernel).instance(given)
+    # before any record is read
+    for n, kernel, told in (
+        (5000, Gaussian(), "RandomFourier"),
+        (5000, many, "a Gram matrix"),
+        (10**6, too_many, "of 200 features"),
+    ):
+        model = PrivateTwoStageERM(
+            SIMULATED, Budget(1.0), reference_program("mmd", kernel=kernel, ridge=10.0)
+        )
+        with pytest.raises(DeclarationError, match=told):
+            model.plan(n, 10)
+    assert solve(reference_program("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
+
+
+def test_parameters_that_are_none():
+    for wrong in ({"bandwidth": 0.0}, {"frequencies": 0}, {"frequencies": 1.5}, {"seed": -1}):
+        with pytest.raises(DeclarationError):
+            RandomFourier(**wrong)
