@@ -1,34 +1,23 @@
 """Rules for every registered program, and the settings it is tried at.
 
 A new program joins by one entry of :data:`SETTINGS`; ``test_every_program`` fails for a program without
-one. Where a declaration has variables other than the model's own point, :data:`LIFTS` says how to fill them.
+one. Where a declaration has variables other than the model's own point, :func:`lift` says how to fill them.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import conformance
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    Box,
-    ClosedFormWeights,
-    FirstStage,
-    Gaussian,
-    Instance,
-    L1Ball,
-    Moments,
-    Program,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Box, ClosedFormWeights, FirstStage, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import Solution
 from tests.helpers import make_domain, make_records
 from tests.unchanged.cases import SETTINGS as PROGRAMS
 
@@ -78,75 +67,53 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "plug_in_ate": _SMALL,
 }
 
+_FAR = [{"ridge": 0.01, "radius": 1e6}, {"ridge": 0.01, "radius": 1e-6}, {"ridge": 1e6}]
+_DENSE = [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}]
 #: Settings at the ends of what may be declared, on which a certified solve is still expected.
 EXTREMES: Mapping[str, list[dict[str, Any]]] = {
     "ipw_randomized": [{"propensity": 1e-6}, {"propensity": 0.5, "trim": 1.001}],
     "ipw_known": [{"coefficient": (0.0, 40.0, 0.0, -40.0)}, {"coefficient": (0.0, 400.0, 0.0, 0.0)}],
     "ipw_logistic": [
-        {"ridge": 1e-6},
-        {"ridge": 1e-2, "radius": 1e6},
-        {"ridge": 1e-2, "radius": 1e-6},
-        {"ridge": 1e6},
-        {"ridge": 0.0, "radius": 0.5},
-        {"ridge": 1e-3, "trim": 1.001},
+        {"ridge": 1e-6}, *_FAR, {"ridge": 0.0, "radius": 0.5}, {"ridge": 1e-3, "trim": 1.001},
     ],
     "entropy_balancing": [
-        {"ridge": 1e-4, "balance": Moments(2)},
-        {"ridge": 0.01, "radius": 1e6},
-        {"ridge": 0.01, "radius": 1e-6},
-        {"ridge": 1e6},
-        {"ridge": 0.1, "constant": 1e-3},
+        {"ridge": 1e-4, "balance": Moments(2)}, *_FAR, {"ridge": 0.1, "constant": 1e-3},
     ],
-    "entropy_balancing_primal": [
-        {"ridge": 0.01, "radius": 1e6},
-        {"ridge": 0.01, "radius": 1e-6},
-        {"ridge": 1e6},
-    ],
+    "entropy_balancing_primal": _FAR,
     "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
     "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],
     "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4}, {"constant": 1e-3}],
-    "kernel_mean_matching": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
-    "mmd": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
-    "mmd_pooled": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
+    **dict.fromkeys(("kernel_mean_matching", "mmd", "mmd_pooled"), _DENSE),
     "itr": [
-        {"theta_set": L1Ball(1e6)},
-        {"theta_set": L1Ball(1e-3)},
-        {"theta_set": L2Ball(1e-3)},
-        {"theta_set": Box(1e-3)},
-        {"regularizer": ElasticNet(l1=1e3)},
-        {"regularizer": ElasticNet(l2=1e6)},
+        {"theta_set": L1Ball(1e6)}, {"theta_set": L1Ball(1e-3)}, {"theta_set": L2Ball(1e-3)},
+        {"theta_set": Box(1e-3)}, {"regularizer": ElasticNet(l1=1e3)}, {"regularizer": ElasticNet(l2=1e6)},
     ],
-}
+}  # fmt: skip
 
 
-def cases() -> list[tuple[str, dict[str, Any]]]:
+def cases():
     """Every registered program at every representative setting; KeyError for a program without an entry."""
     return [(name, settings) for name in programs() for settings in SETTINGS[name]]
 
 
-def lies_between(settings: Mapping[str, Any]) -> bool:
+def lies_between(settings):
     """True if a set is paired with part of a penalty, where another setting pairs it with the whole."""
-    return isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace)) and settings.get(
-        "regularizer"
-    ) in (*_NETS[:3],)
+    paired = isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace))
+    return paired and settings.get("regularizer") in (*_NETS[:3],)
 
 
-def build(name: str, settings: Mapping[str, Any]) -> Program:
+def build(name, settings):
     """A program by name."""
     return programs()[name](**settings)
 
 
-def label(case: object) -> str:
+def label(case):
     """A short test id."""
-    if isinstance(case, dict):
-        return ",".join(f"{key}={_short(value)}" for key, value in case.items()) or "default"
-    return str(case)
-
-
-def _short(value: object) -> str:
-    described = value.describe() if hasattr(value, "describe") else value
-    return str(described).replace(" ", "")[:40]
+    if not isinstance(case, dict):
+        return str(case)
+    told = {key: value.describe() if hasattr(value, "describe") else value for key, value in case.items()}
+    return ",".join(f"{key}={str(one).replace(' ', '')[:40]}" for key, one in told.items()) or "default"
 
 
 def edge_records() -> dict[str, Records]:
@@ -154,74 +121,54 @@ def edge_records() -> dict[str, Records]:
     return conformance.edge_records(make_domain(P))
 
 
-def _weights(instance: Instance, solution: Solution) -> dict[str, Array]:
-    return {"weights": solution.value}
-
-
-def _entropy_primal(instance: Instance, solution: Solution) -> dict[str, Array]:
+def lift(instance, solution):
+    """Values of the declared variables at a solution; None stands for ``point`` in the only variable."""
+    program, weights = instance.program, {"weights": solution.value}
+    if program.name != "entropy_balancing_primal":
+        other = isinstance(program, ClosedFormWeights) or program.name.endswith("_hard")
+        return weights if other else None
     residual = (
         np.asarray(instance.data["B"]).T @ solution.value / len(solution.value) - instance.data["target"]
     )
-    program: Any = instance.program
     if math.isinf(program.radius):
-        return {"weights": solution.value, "near": residual}
-    length, limit = float(np.linalg.norm(residual)), program.ridge * program.radius
-    near = residual * min(1.0, limit / length)
-    return {"weights": solution.value, "near": near, "far": residual - near}
+        return weights | {"near": residual}
+    near = residual * min(1.0, program.ridge * program.radius / float(np.linalg.norm(residual)))
+    return weights | {"near": near, "far": residual - near}
 
 
-#: Values of the declared variables at a solution, where they are not the model's own point.
-LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
-    "entropy_balancing_hard": _weights,
-    "entropy_balancing_primal": _entropy_primal,
-    "stable_balancing_hard": _weights,
-}
-
-
-def lift(instance: Instance, solution: Solution) -> dict[str, Array] | None:
-    """Values of the declared variables at a solution; None stands for ``point`` in the only variable."""
-    if isinstance(instance.program, ClosedFormWeights):
-        return _weights(instance, solution)
-    if instance.program.name in LIFTS:
-        return LIFTS[instance.program.name](instance, solution)
-    return None
-
-
-def declared_at(instance: Instance, values: dict[str, Array] | Array) -> tuple[Compiled, float, float]:
+def declared_at(instance, values):
     """The declaration with its variables set: (compiled, objective, largest violation)."""
     compiled = Compiled(instance.program.declare, instance.data)
     compiled.load(instance.data)
-    variables = compiled.declaration.variables
+    variables, constraints = compiled.declaration.variables, compiled.declaration.constraints.values()
     if not isinstance(values, dict):
-        point, model = values, cast("Any", instance.composite)
+        point, model = values, instance.composite
         values = {name: model.margins(point) if name == "margins" else point for name in variables}
     assert values.keys() == variables.keys()
     for name, value in values.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
             variables[name].save_value(value)
-    violation = max(
-        (float(np.max(c.violation())) for c in compiled.declaration.constraints.values()), default=0.0
-    )
+    violation = max((float(np.max(c.violation())) for c in constraints), default=0.0)
     return compiled, float(compiled.problem.objective.value), violation
 
 
-def check_weights(program: Program, weights: Array, n: int) -> None:
+def check_weights(program, weights, n):
     """Nonnegative with sum n, as every theorem assumes."""
     if isinstance(program, FirstStage):
         assert weights.shape == (n,)
         assert np.all(np.isfinite(weights))
         assert np.all(weights >= 0)
-        assert math.fsum(weights) == math.fsum([n]) or abs(math.fsum(weights) / n - 1) < 1e-13
+        assert abs(math.fsum(weights) / n - 1) < 1e-13
 
 
-def solver_names(instance: Instance) -> list[str]:
+def solver_names(instance):
     """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
     is_qp = Compiled(instance.program.declare, instance.data).problem.is_qp()
     own = [] if instance.model is None else ["newton", "projected_gradient"]
     return ["clarabel", "scs", *(["osqp"] if is_qp else []), *own]
 
 
-def standard_records(n: int = 60, seed: int = 0) -> Records:
+def standard_records(n=60, seed=0):
     """The records most checks use: both arms well filled."""
     return make_records(n, P, seed)

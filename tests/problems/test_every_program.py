@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
@@ -87,14 +88,9 @@ def test_solvers_agree_within_their_certificates(name, settings, monkeypatch):
 @every_case
 def test_declared_objective_is_least_at_the_certified_point(name, settings):
     instance = bind(build(name, settings), standard_records())
-    own = "clarabel" if instance.model is None else "newton"
-    solution = solve(instance, solver=own)
-    lifted = lift(instance, solution)
-    values = solution.point if lifted is None else lifted
-    _, objective, violation = declared_at(instance, values)
+    solution = solve(instance, solver="clarabel" if instance.model is None else "newton")
+    compiled, objective, violation = declared_at(instance, lift(instance, solution) or solution.point)
     assert violation <= 1e-7
-    compiled = Compiled(instance.program.declare, instance.data)
-    compiled.load(instance.data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # inaccurate is good enough for the tolerance below
         optimum = compiled.problem.solve(solver=Clarabel().cvxpy_name, **Clarabel().options())
@@ -109,31 +105,25 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
     primal = ("entropy_balancing_hard", "entropy_balancing_primal", "stable_balancing_hard")
     if instance.model is None or isinstance(program, ClosedFormWeights) or name in primal:
         pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
-    rng = np.random.default_rng(3)
-    zero = np.zeros(instance.model.dimension)
+    model, rng = instance.model, np.random.default_rng(3)
+    zero = np.zeros(model.dimension)
     at_zero = declared_at(instance, zero)[1]
     for scale in (1e-3, 1.0):
-        point = scale * rng.normal(size=instance.model.dimension)
+        point = scale * rng.normal(size=model.dimension)
         compiled, objective, _ = declared_at(instance, point)
         gradients = compiled.problem.objective.args[0].grad
-        flat = {
-            key: _dense(gradients[v]).ravel() if v in gradients else np.zeros(v.size)
-            for key, v in compiled.declaration.variables.items()
-        }
+        flat = {}
+        for key, variable in compiled.declaration.variables.items():
+            own = gradients.get(variable, np.zeros(variable.size))
+            flat[key] = np.ravel(own.toarray() if scipy.sparse.issparse(own) else own)
         # margins are an affine map of theta
         inner = np.asarray(instance.data["Z"]).T @ flat.pop("margins") if "margins" in flat else 0.0
         (own,) = flat.values()
-        declared = own + inner
-        model = instance.model.gradient(point) + instance.model.penalty.l1 * np.sign(point)
-        np.testing.assert_allclose(declared, model, rtol=1e-9, atol=1e-9 * np.linalg.norm(model))
+        expected = model.gradient(point) + model.penalty.l1 * np.sign(point)
+        np.testing.assert_allclose(own + inner, expected, rtol=1e-9, atol=1e-9 * np.linalg.norm(expected))
         # and the values, up to the constant that a declaration may drop
-        difference = instance.model.value(point) + instance.model.penalty.value(point)
-        difference -= instance.model.value(zero)
+        difference = model.value(point) + model.penalty.value(point) - model.value(zero)
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
-
-
-def _dense(gradient):
-    return np.asarray(gradient.todense() if hasattr(gradient, "todense") else gradient)
 
 
 @every_case
