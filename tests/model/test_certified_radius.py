@@ -1,4 +1,4 @@
-"""Public radii that solves are sure to be certified to, iterations that suffice, and where V is at its cap."""
+"""Public radii that solves are sure to reach, the iterations that suffice, and where V is at its cap."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty, Sizes
-from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
@@ -103,20 +103,6 @@ def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
     ]
     assert max(ratios) <= 0.5
     assert np.sum(np.array(ratios) > 1e-4) >= 17
-
-
-@pytest.mark.parametrize("theta_set", [None, L2Ball(3.0), Box(2.0), WholeSpace()], ids=str)
-def test_the_promise_grows_with_the_noise_and_falls_with_the_ridge(theta_set):
-    universe = Universe(Domain(2.0, 3.0), 100, 3)
-    program = PROGRAMS["itr"](theta_set=theta_set)
-    by_noise = [program.certified_radius(universe, 0.1, b) for b in (0.0, 1.0, 1e3, 1e6)]
-    assert by_noise == sorted(by_noise)
-    assert by_noise[0] < by_noise[-1]
-    by_ridge = [program.certified_radius(universe, g, 10.0) for g in (1e-6, 1e-3, 1.0, 1e3)]
-    assert by_ridge == sorted(by_ridge, reverse=True)
-    private = PROGRAMS["ipw_private"]()
-    by_ridge = [private.certified_radius(universe, g, 10.0) for g in (0.0, 1e-3, 1.0, 1e3)]
-    assert by_ridge == sorted(by_ridge, reverse=True)
 
 
 def test_no_promise_where_none_is_known():
@@ -235,13 +221,8 @@ def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
         assert result.certified
 
 
-MORE = (
-    "overlap",
-    "inverse_probability_tilting",
-    "energy_balancing",
-    "stable_balancing",
-    "kernel_mean_matching",
-)
+MORE = ["overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing"]
+MORE.append("kernel_mean_matching")
 
 
 def paper_balancing(rng, domain, n):
@@ -261,12 +242,9 @@ def test_every_dataset_is_certified_within_the_reach(name) -> None:
         domain, columns = records.domain, records.X.shape[1]
         made = paper_balancing(rng, domain, n) if name == "paper" else None
         program = made or first_stage(rng, name, domain, columns, least=-5)
-        reach = program.certified_error(Universe(domain, n, p))
+        reach, solver = program.certified_error(Universe(domain, n, p)), private_solver("newton")
         if reach <= 1e-6:
-            tolerance = 1e-9 + reach
-            result = solve(
-                program.instance(records), solver=private_solver("newton"), tolerance=tolerance, throw=False
-            )
+            result = solve(program.instance(records), solver=solver, tolerance=1e-9 + reach, throw=False)
             ratios.append(result.certificate.relative_radius / reach)
     assert 1e-3 < max(ratios) <= 1.0
 
@@ -333,28 +311,22 @@ def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkey
     assert closest > 0.3
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, cls in first_stages().items() if cls.relations and name != "ipw_private"]
-)
-def test_ordinary_settings_are_far_within_the_tolerance(name, monkeypatch) -> None:
+def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch) -> None:
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
     monkeypatch.setattr(kernel_stage, "_memory", lambda: math.inf)
     domain = Domain(2.0, 1.0, arm_floor=50)
-    settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
-    program = PROGRAMS[name](**settings).resolve(domain)
-    for n in (100, 4000, 100_000):
-        assert program.certified_error(Universe(domain, n, 10)) < 1e-8
+    for name in [name for name, cls in first_stages().items() if cls.relations and name != "ipw_private"]:
+        settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
+        program = PROGRAMS[name](**settings).resolve(domain)
+        for n in (100, 4000, 100_000):
+            assert program.certified_error(Universe(domain, n, 10)) < 1e-8, name
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        EntropyBalancing(ridge=1e-7, radius=3.0, trim=5.0),
-        EntropyBalancing(ridge=1e-8, radius=0.1, trim=5.0),
-        EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1),
-        ipw_logistic(ridge=1e-12, radius=1.0),
-    ],
-)
+UNSURE = [EntropyBalancing(ridge=ridge, radius=R, trim=5.0) for ridge, R in ((1e-7, 3.0), (1e-8, 0.1))]
+UNSURE.append(EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1))
+
+
+@pytest.mark.parametrize("first", [*UNSURE, ipw_logistic(ridge=1e-12, radius=1.0)])
 def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first) -> None:
     model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), first, "arm_means")
     plan = model.plan(60, 2)

@@ -52,17 +52,6 @@ def every(programs, name="program"):
     return pytest.mark.parametrize(name, programs, ids=lambda one: one.name)
 
 
-@every(FIRST)
-def test_solvers_agree_within_their_certificates(program):
-    bound = program().instance(records())
-    reference = solve(bound, solver="clarabel")
-    for name in ["scs"] if bound.model is None else ["scs", "newton"]:
-        result = solve(bound, solver=name)
-        apart = float(np.sum(np.abs(result.value - reference.value)))
-        assert apart <= result.certificate.output_radius + reference.certificate.output_radius
-    assert np.sum(reference.value) == pytest.approx(N)
-
-
 @pytest.mark.filterwarnings("ignore:You are solving a parameterized problem")
 @every(SECOND)
 def test_theta_is_that_of_the_problem_as_it_is_declared(program):
@@ -86,7 +75,7 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
 def test_weights_move_by_no_more_than_their_bound(program):
     bound = program().stability(Universe(DOMAIN, 40, P))
     rng, worst = np.random.default_rng(1), 0.0
-    for seed in range(4):
+    for seed in range(2):
         data, corner = records(seed, 40), rng.choice([-1.0, 1.0], P) * 1.4 / math.sqrt(P)
         other = data.replaced(0, np.array([0.5, *corner]), 1 - data.a[0])
         one, two = (solve(program().instance(each)) for each in (data, other))

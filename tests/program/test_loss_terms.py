@@ -157,17 +157,6 @@ def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
 
 
 @every_set
-@settings(max_examples=30)
-@given(v=vectors, w=vectors, l1=st.floats(0, 3), step=st.floats(1e-3, 10))
-def test_prox_is_firmly_nonexpansive(chosen, v, w, l1, step):
-    penalty = Penalty(chosen, l1)
-    other = np.resize(w, len(v))
-    first, second = penalty.prox(v, step), penalty.prox(other, step)
-    move = first - second
-    assert move @ move <= move @ (v - other) + 1e-12
-
-
-@every_set
 def test_norm_bound_is_attained(chosen):
     far = 1e100 * (np.ones(4) if isinstance(chosen, Box) else np.eye(4)[2])
     assert np.linalg.norm(chosen.project(far)) == pytest.approx(min(chosen.norm_bound(4), 1e100), rel=1e-14)
