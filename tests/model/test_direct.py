@@ -80,36 +80,26 @@ def rows(name, rng, n, p, scale=1.0):
 
 def exact_minimizer(name, floor, Z, k, near):
     """The minimizer to 33 digits, its conditions checked; Newton on the free weights of ``near``."""
-    n = len(near)
-    data, x = to_mp(Z), to_mp(near)
+    n, data, x = len(near), to_mp(Z), to_mp(near)
     low, high = mpmath.mpf(floor), mpmath.mpf(CAP)
     free = [i for i in range(n) if floor < near[i] < CAP]
-    step = mpmath.mpf(10) ** -22
 
-    def conditions(x, nu):
-        g = exact_gradient(name, x, data, mpmath.mpf(k))
-        return g, [g[i] - nu for i in free] + [mpmath.fsum(x) - n]
+    def at(values):
+        given = iter(values)
+        point = [next(given) if i in free else x[i] for i in range(n)]
+        return point, exact_gradient(name, point, data, mpmath.mpf(k))
 
-    g, _ = conditions(x, 0)
-    nu = mpmath.fsum(g[i] for i in free) / len(free)
-    for _ in range(6):
-        _, f = conditions(x, nu)
-        J = mpmath.matrix(len(f), len(f))
-        for column, i in enumerate(free):
-            y = list(x)
-            y[i] += step
-            for row, (new, old) in enumerate(zip(conditions(y, nu)[1], f, strict=True)):
-                J[row, column] = (new - old) / step
-        for row in range(len(free)):
-            J[row, len(free)] = -1
-        d = mpmath.lu_solve(J, -mpmath.matrix(f))
-        for place, i in enumerate(free):
-            x[i] += d[place]
-        nu += d[len(free)]
-    g, f = conditions(x, nu)
-    assert max(abs(v) for v in f) < mpmath.mpf(10) ** -33
+    def conditions(*values):
+        point, g = at(values)
+        return [g[i] - values[-1] for i in free] + [mpmath.fsum(point) - n]
+
+    inside = [x[i] for i in free]
+    nu = mpmath.fsum(at(inside)[1][i] for i in free) / len(free)
+    root = mpmath.findroot(conditions, [*inside, nu], tol=mpmath.mpf(10) ** -68)
+    x, g = at(root)
+    assert max(abs(v) for v in conditions(*root)) < mpmath.mpf(10) ** -33
     assert all(low <= v <= high for v in x)
-    assert all(g[i] >= nu if x[i] == low else g[i] <= nu for i in range(n) if i not in free)
+    assert all(g[i] >= root[-1] if x[i] == low else g[i] <= root[-1] for i in range(n) if i not in free)
     return x
 
 
@@ -152,15 +142,11 @@ def test_without_the_rounding_of_the_gradient_some_point_is(monkeypatch):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_gradient_is_that_of_cvxpy(name):
-    rng = np.random.default_rng(0)
-    n, p = 7, 4
-    declared, floor = PROGRAMS[name]
-    read, public, _ = program(name, n, p, 0.7)
-    Z, x = rows(name, rng, n, p), rng.uniform(0.1, 2, n)
-    w = cp.Variable(n)
-    expression = declared(w, cp.Constant(Z), 0.7)
+    rng, n, w = np.random.default_rng(0), 7, cp.Variable(7)
+    Z, x = rows(name, rng, n, 4), rng.uniform(0.1, 2, n)
+    expression = PROGRAMS[name][0](w, cp.Constant(Z), 0.7)
     w.value = x
-    model = bound_to(read, public, floor, Z)
+    model = bound_to(*program(name, n, 4, 0.7), Z)
     assert model.value(x) == pytest.approx(float(expression.value), rel=1e-12)
     assert model.gradient(x) == pytest.approx(np.ravel(expression.grad[w].toarray()), rel=1e-11, abs=1e-12)
     step = 1e-6 * np.eye(n)
@@ -180,8 +166,7 @@ def test_public_constants_cover_every_dataset_in_the_bounds(name):
         model = bound_to(read, public, floor, Z)
         x = model.penalty.set.project(rng.exponential(size=n) ** 3)
         assert model.rounding(x) <= public.error
-        eigenvalues = np.linalg.eigvalsh(model.hessian(x))
-        assert eigenvalues[-1] <= public.smoothness
+        assert np.linalg.eigvalsh(model.hessian(x))[-1] <= public.smoothness
         h, B = model.objective.diagonal(x), model.objective.half_hessian(x)
         assert np.all(h >= public.strong_convexity * (1 - 1e-12))
         assert np.linalg.norm(B, 2) ** 2 <= public.coupling * (1 + 1e-12)
@@ -276,31 +261,29 @@ def test_groups_of_equal_weights_are_judged_as_their_records(name):
         assert claim == pytest.approx(model.judged(point).one, rel=1e-4, abs=1e-9)
 
 
-NOT_READ = {
-    "another atom inside": lambda w, Z: cp.exp(cp.sum_squares(Z.T @ w)),
-    "an atom that is not known": lambda w, Z: cp.log_sum_exp(Z.T @ w),
-    "a norm of another order": lambda w, Z: cp.pnorm(Z.T @ w, 3),
-    "a function of data": lambda w, Z: cp.square(Z[0, 0]) * w[0],
-    "division by data": lambda w, Z: w[0] / Z[0, 0],
-    "not convex": lambda w, Z: -cp.sum_squares(w),
-}
-
-
-@pytest.mark.parametrize("case", NOT_READ)
-def test_what_is_not_read_is_refused_with_the_reason(case):
+@pytest.mark.parametrize(
+    "declared",
+    [
+        lambda w, Z: cp.exp(cp.sum_squares(Z.T @ w)),  # another atom inside
+        lambda w, Z: cp.log_sum_exp(Z.T @ w),  # not known
+        lambda w, Z: cp.pnorm(Z.T @ w, 3),  # of another order
+        lambda w, Z: cp.square(Z[0, 0]) * w[0],
+        lambda w, Z: w[0] / Z[0, 0],
+        lambda w, Z: -cp.sum_squares(w),
+    ],
+)
+def test_what_is_not_read_is_refused_with_the_reason(declared):
     w, Z = cp.Variable(3), cp.Parameter((3, 2), name="Z")
     with pytest.raises(ProgramError, match=r"read|data\(\)|convex"):
-        ReadObjective(NOT_READ[case](w, Z), w, {"Z": Z})
+        ReadObjective(declared(w, Z), w, {"Z": Z})
 
 
 def test_without_public_numbers_no_radius_is_stated():
-    n = 4
-    w, Z = cp.Variable(n), cp.Parameter((n, 2), name="Z")
+    w, Z = cp.Variable(4), cp.Parameter((4, 2), name="Z")
 
     def reason(declared, floor=0.0, bound=1.0):
         read = ReadObjective(declared, w, {"Z": Z})
-        vector = read.bound_vector({"Z": bound})
-        return PublicConstants.of(read, vector, floor, CAP).reason
+        return PublicConstants.of(read, read.bound_vector({"Z": bound}), floor, CAP).reason
 
     assert "strong convexity" in reason(cp.sum_squares(Z.T @ w))
     assert "floor above 0" in reason(-cp.sum(cp.entr(w)))

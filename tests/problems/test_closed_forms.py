@@ -250,20 +250,12 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
 
 
 WITH_CONSTANT = Domain(1.5, 2.0, intercept=1.0)
-
-
-def shifted(n, seed=0):
-    """A curved outcome; sources around -0.4, targets around 0.4."""
-    rng = np.random.default_rng(seed)
-    x = np.clip(np.concatenate([rng.normal(-0.4, 0.35, n), rng.normal(0.4, 0.25, n)]), -1, 1)
-    y = np.where(x > 0, 2.0 * x, -0.5 * x) + 0.1 * rng.normal(size=2 * n)
-    return x[:, None], y
+LINE = np.linspace(-1, 1, 120)
 
 
 def test_a_counted_target_has_no_weight_and_needs_a_floor():
-    X, y = shifted(60)
     a = np.repeat([0, 1], 60)
-    w = solve(Matching().instance(WITH_CONSTANT.records(X, a, y))).value
+    w = solve(Matching().instance(WITH_CONSTANT.records(LINE[:, None], a, LINE))).value
     assert np.all(w[a == 1] == 0)
     assert w[a == 0].sum() == pytest.approx(120)
     floor = Domain(1.5, 2.0, intercept=1.0, arm_floor=50)
@@ -273,9 +265,8 @@ def test_a_counted_target_has_no_weight_and_needs_a_floor():
 
 
 def test_the_command_takes_the_target_from_a_file(tmp_path):
-    X, y = shifted(200)
-    pd.DataFrame({"x": X[:200, 0], "a": 0, "y": y[:200]}).to_csv(tmp_path / "data.csv", index=False)
-    pd.DataFrame({"other": 1.0, "x": X[200:, 0]}).to_csv(tmp_path / "target.csv", index=False)
+    pd.DataFrame({"x": LINE, "a": 0, "y": LINE}).to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"other": 1.0, "x": LINE / 2}).to_csv(tmp_path / "target.csv", index=False)
     ran = command(
         "fit", str(tmp_path / "data.csv"), "--treatment", "a", "--outcome", "y", "--covariates", "x",
         "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json", "--yes",
@@ -283,9 +274,9 @@ def test_the_command_takes_the_target_from_a_file(tmp_path):
         "--second-stage", "itr_huber", "--second-set", "threshold=0.5", "--yes",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.stderr
-    release = json.loads(ran.stdout)
-    assert release["declared"]["first"]["settings"]["target"]["rows"] == 200
-    assert release["declared"]["second"]["settings"]["threshold"] == 0.5
+    declared = json.loads(ran.stdout)["declared"]
+    assert declared["first"]["settings"]["target"]["rows"] == 120
+    assert declared["second"]["settings"]["threshold"] == 0.5
 
 
 SIMULATED = Domain(math.sqrt(10), 8.0, arm_floor=20)
@@ -328,13 +319,13 @@ def test_features_and_gram_matrix_give_the_same_weights(name, settings, kernel, 
 
 def test_random_features_are_a_kernel_that_approximates_the_gaussian_one():
     X = simulated(50).covariates
-    kernel = RandomFourier(1.5, 4000, 7)
+    kernel, again, other = (RandomFourier(1.5, 4000, seed) for seed in (7, 7, 8))
     K = kernel.cross(X, X)
     assert np.max(np.abs(K - Gaussian(1.5).cross(X, X))) < 0.08
     np.testing.assert_allclose(np.diag(K), 1.0, atol=1e-12)
     assert np.linalg.eigvalsh(K)[0] > -1e-10
-    assert np.array_equal(K, RandomFourier(1.5, 4000, 7).cross(X, X))
-    assert not np.allclose(K, RandomFourier(1.5, 4000, 8).cross(X, X))
+    assert np.array_equal(K, again.cross(X, X))
+    assert not np.allclose(K, other.cross(X, X))
     assert kernel.signed
     np.testing.assert_allclose(kernel.features(X) @ kernel.features(X).T, K)
 
@@ -347,16 +338,13 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypa
         with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):
             reference_program("mmd", kernel=kernel).instance(given)
     # before any record is read
-    for n, kernel, told in (
-        (5000, Gaussian(), "RandomFourier"),
-        (5000, many, "a Gram matrix"),
-        (10**6, too_many, "of 200 features"),
-    ):
-        model = PrivateTwoStageERM(
-            SIMULATED, Budget(1.0), reference_program("mmd", kernel=kernel, ridge=10.0)
-        )
-        with pytest.raises(DeclarationError, match=told):
-            model.plan(n, 10)
+    told = {Gaussian(): "RandomFourier", many: "a Gram matrix", too_many: "of 200 features"}
+    for kernel, words in told.items():
+        program = reference_program("mmd", kernel=kernel, ridge=10.0)
+        with pytest.raises(DeclarationError, match=words):
+            PrivateTwoStageERM(SIMULATED, Budget(1.0), program).plan(
+                10**6 if kernel is too_many else 5000, 10
+            )
     assert solve(reference_program("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
 
 
