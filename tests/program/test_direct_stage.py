@@ -1,51 +1,22 @@
 """Programs that are only CVXPY as first stages: what is derived, who certifies, what a release says."""
 
-import json
 import math
 
 import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import Domain
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model import terms
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.weights import WeightsPlan
+from tests.plugins.literature import determinant, entropy
 
 DOMAIN = Domain(1.0, 1.0)
 N = 60
-
-
-@scheme(rho=1.0, cap=3.0, floor=0.05)
-def entropy(w, records, rho, cap, floor):
-    """Entropy beside the squared imbalance, on a box."""
-    imbalance = rho / records.n * cp.sum_squares(records.signed.T @ w)
-    return cp.Problem(cp.Minimize(-cp.sum(cp.entr(w)) + imbalance), [floor <= w, w <= cap])
-
-
-@entropy.bound
-def _(n, M, rho, cap):
-    # rows z of norm M: 2 rho/n <., Z'w> z moves by at most this where one row does
-    return Bound.from_gradient(4 * rho / n * M**2 * (n + cap * math.sqrt(n)), w_max=cap)
-
-
-@scheme(rho=1.0, cap=3.0, size="M**2", eigenvalue_floor=1.0)
-def determinant(w, records, rho, cap, size):
-    """Weights near 1 whose weighted covariates fill all directions."""
-    G = records.rows("products", lambda x, a, y: np.outer(x, x), Ball(size), 4)
-    information = cp.reshape(G.T @ w / records.n, (2, 2), order="F")
-    objective = cp.sum_squares(w - 1) - rho * cp.log_det(np.eye(2) + information)
-    return cp.Problem(cp.Minimize(objective), [w <= cap])
-
-
-@determinant.bound
-def _(n, M, rho, cap):
-    # d log det / d w_i = <x_i, S^-1 x_i> / n, S >= I; one record moves S by 2 cap M^2 / n
-    moved = rho * M**2 / n * (math.sqrt(n) * 2 * cap * M**2 / n + 2)
-    return Bound.from_gradient(moved, w_max=cap)
 
 
 def on_the_box(objective, rows=lambda records: records.signed):
@@ -67,15 +38,10 @@ SOME = {
 }
 
 
-def data(n=N):
-    rng = np.random.default_rng(0)
-    return rng.uniform(-1, 1, (n, 2)) / 2, np.arange(n) % 2, rng.uniform(-1, 1, n)
-
-
-UNIVERSE, RECORDS = Universe(DOMAIN, N, 2), DOMAIN.records(*data())
-PROGRAMS = {"entropy": entropy(), "determinant": determinant()} | {
-    name: on_the_box(objective) for name, objective in SOME.items()
-}
+UNIVERSE, RNG = Universe(DOMAIN, N, 2), np.random.default_rng(0)
+RECORDS = DOMAIN.records(RNG.uniform(-1, 1, (N, 2)) / 2, np.arange(N) % 2, RNG.uniform(-1, 1, N))
+PROGRAMS = {"entropy": entropy(rho=1.0), "determinant": determinant(rho=1.0)}
+PROGRAMS |= {name: on_the_box(objective) for name, objective in SOME.items()}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -147,39 +113,12 @@ def test_stated_bounds_and_the_coupled_variation_that_obeys_them():
         assert moved <= V(Bound.from_l2(float(np.linalg.norm(w - v)), largest), n)
 
 
-@pytest.mark.parametrize("program", [entropy(rho=0.1), determinant(rho=0.1)], ids=["entropy", "determinant"])
-def test_neighbors_move_by_no_more_than_stated(program):
-    bound, rng = program.stability(UNIVERSE), np.random.default_rng(2)
-    assert bound.V < 2 * N
-    X, a, y = data()
-    w = solve(program.instance(RECORDS), solver="newton").value
-    for _ in range(20):
-        Z, b = X.copy(), a.copy()
-        Z[0], b[0] = rng.choice([-1, 1], 2) / math.sqrt(2), rng.integers(2)
-        v = solve(program.instance(DOMAIN.records(Z, b, y)), solver="newton").value
-        assert np.sum(np.abs(w - v)) + 2 * min(w[0], v[0]) <= bound.V
-
-
 def test_v_is_2n_where_no_radius_is_public():
     for program, why in ((entropy(floor=0.0), "floor above 0"), (entropy(rho=1e6), "proved steps")):
         bound = program.stability(UNIVERSE)
         assert bound.V == 2 * N
         assert why in bound.assumptions[0]
         assert WeightsPlan.of(program, UNIVERSE, 1e-6, "sharp").bound.V == 2 * N
-
-
-@pytest.mark.parametrize("program", [entropy(rho=0.05), determinant(rho=5.0)], ids=["entropy", "determinant"])
-def test_a_release_stands_private_on_a_stated_bound(program):
-    X, a, y = data(200)
-    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), program, "arm_means").fit(X, a, y)
-    assert model.plan(200, 2).bound.V < 400
-    stated = json.loads(model.release_.to_json())["guarantee"]
-    assert stated["standing"] == "private"
-    assert stated["stability_theorem"] == "stated bound"
-    assert any("what the author of the program states" in one for one in stated["assumptions"])
-    weights = model.private_workings_.weights
-    assert weights.certified
-    assert np.ptp(weights.value) > 1e-4
 
 
 def test_curvature_and_box_are_those_of_the_columns_there_are():
