@@ -246,7 +246,8 @@ def _expected(result: DesignResult, n: int) -> bool:
         flipped = math.atan2(noise, spread or 0.0) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
     assert isinstance(plan.study, EffectStudy)
-    return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.request.net_effect)
+    error = plan.study.error_at(request.filled.treated)
+    return 4.0 * math.sqrt(error) < abs(request.net_effect)
 
 
 #: What a part of the scenario is, for readers.

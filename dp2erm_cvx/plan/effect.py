@@ -120,6 +120,10 @@ class EffectStudy(Pipeline):
     @property
     def predicted_error(self) -> float:
         """The mean squared error that the settings in force are predicted to have."""
+        return self.error_at(0.5)
+
+    def error_at(self, treated: float) -> float:
+        """The same where this share is treated, if an arm is then smaller than is guessed anyway."""
         universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
             return arms_error(self, settings, self.budget.epsilon)
@@ -129,7 +133,8 @@ class EffectStudy(Pipeline):
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
-        groups, rate = max(len(universe.domain.groups), 1), defaults.smaller_arm(settings.known)
+        groups = max(len(universe.domain.groups), 1)
+        rate = min(treated, 1.0 - treated, defaults.smaller_arm(settings.known))
         rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
         kind, k = SCORES[self.estimand], universe.n_features
         request = defaults.Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)

@@ -245,6 +245,18 @@ def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, required):
     assert required_records(result, 1, lambda *_: None) == required
 
 
+def test_rare_treatments_need_more_records(monkeypatch):
+    """A third was taken to be treated: intervals were twice as wide as wanted where so few are."""
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
+    holding, known = DesignRow("default").of_effect(trials(0), 0.1), {}
+    for treated in (0.5, 0.1, 0.9):
+        asked = request(scenario=DesignScenario(effect=0.6, treated=treated), replicates=20)
+        known[treated] = required_records(DesignResult(asked, (holding,), holding, 0.0), 1, lambda *_: None)
+    assert {how for _, how in known.values()} == {"predicted"}
+    assert known[0.1] == known[0.9]
+    assert known[0.1][0] > 1.5 * known[0.5][0]
+
+
 def test_the_default_is_simulated_where_weights_come_first():
     asked, rows = request(goal="rule", n=200, scenario=DesignScenario(effect_spread=4.0)), []
     for name, wrong in (("constant", 0.5), ("weights", 0.45)):
