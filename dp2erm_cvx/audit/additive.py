@@ -58,7 +58,8 @@ class Noised:
     order
         Of that norm: 2, or 1 for independent Laplace noise on every entry.
 
-    Raises DeclarationError for another noise, a scale that is no positive number, a sensitivity that is none.
+    Raises DeclarationError for another noise or order, a scale that is no positive number, a sensitivity that
+    is none.
     """
 
     value: float | Array
@@ -70,6 +71,8 @@ class Noised:
     def __post_init__(self) -> None:
         if self.noise not in (Noise.GAMMA, Noise.GAUSSIAN):
             raise DeclarationError(f"noise = {self.noise!s}: must be gamma or gaussian")
+        if self.order not in ((1, 2) if self.noise is Noise.GAMMA else (2,)):
+            raise DeclarationError(f"order = {self.order}: must be 2, or 1 for Laplace noise")
         if not 0.0 < self.scale < math.inf:
             raise DeclarationError("scale: the noise of a stage must have a positive scale")
         if self.sensitivity is not None and not self.sensitivity >= 0.0:

@@ -58,7 +58,7 @@ class Declared:
     @property
     def number(self) -> float:
         """Its value."""
-        return self.epsilon if self.epsilon is not None else self.mu or 0.0
+        return float(getattr(self, self.name))
 
     @property
     def gaussian_mu(self) -> float:
@@ -215,11 +215,14 @@ _KINDS = 20
 
 def in_words(first: Columns, second: Columns) -> list[dict[str, Any]]:
     """A pair whose first record, or person, changes: what it has before and after, and the others."""
-    ends = [np.column_stack([X, a, y]) for X, a, y, *_ in (first, second)]
+    ends = [np.column_stack(end[:3]) for end in (first, second)]
     own = [end[3] == 0 if len(end) > 3 else np.arange(len(end[1])) == 0 for end in (first, second)]
     rows, counts = np.unique(ends[0][~own[0]], axis=0, return_counts=True)
-    listed = [("first only", 1, row) for row in ends[0][own[0]]]
-    listed += [("second only", 1, row) for row in ends[1][own[1]]]
+    listed = [
+        (f"{name} only", 1, row)
+        for name, end, mine in zip(_DATASETS, ends, own, strict=True)
+        for row in end[mine]
+    ]
     if len(rows) + 2 <= _KINDS:  # where all records differ, the arrays alone hold them
         listed += [("both", int(count), row) for row, count in zip(rows, counts, strict=True)]
     return [
@@ -245,11 +248,11 @@ def differing_units(first: Columns, second: Columns) -> int:
     """How many rows differ, or persons where a fourth column names them."""
     if len(first) == 3:
         return int(differing_rows(first, second).sum())
-    lists = []
-    for X, a, y, person in (first, second):
-        rows = np.column_stack([X, a, y])
-        lists.append(Counter(rows[person == one].tobytes() for one in np.unique(person)))
-    return max((lists[0] - lists[1]).total(), (lists[1] - lists[0]).total())
+    mine, theirs = (
+        Counter(np.column_stack(rows)[person == number].tobytes() for number in np.unique(person))
+        for *rows, person in (first, second)
+    )
+    return max((mine - theirs).total(), (theirs - mine).total())
 
 
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:

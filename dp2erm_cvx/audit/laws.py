@@ -200,11 +200,7 @@ class ObjectiveLaw:
         return self.place(self.at_noise(simulate_noise(self.calibration, 1, rng)[0]))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
-        """Typical outputs, those of no noise, those far out, and what they lead to.
-
-        Gamma and box noise are worst where both noises point along the difference of the gradients: every
-        start is followed by the points that this asks for at its theta.
-        """
+        """Typical outputs, those of no noise, those far out, and what they lead to."""
         assert isinstance(other, ObjectiveLaw)
         points = [law.at_noise(np.zeros(self.model.dimension)) for law in (self, other)]
         for law in (self, other):
@@ -214,6 +210,7 @@ class ObjectiveLaw:
             reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
             for direction in rng.standard_normal((count, self.model.dimension))
         ]
+        # gamma and box noise are worst where both noises point along the difference of the gradients
         for u in list(points):
             place = self.place(u)
             # just inside Theta, where the search among regular points has to begin

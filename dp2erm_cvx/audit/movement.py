@@ -118,6 +118,8 @@ class Interval:
     def apart(self, other: Interval) -> float:
         """How far the middles lie apart, over what both allow: at most 1 where both hold one value."""
         widths = (self.high - self.low) + (other.high - other.low)
+        if math.isinf(widths):  # an unknown end is anywhere
+            return 0.0
         return abs((self.low + self.high) - (other.low + other.high)) / max(widths, 1e-300)
 
 
@@ -157,7 +159,7 @@ class Movement(Reading):
         and each weight by itself.
         """
         n, error = self.n, _error(self.n, self.radius + radius)
-        each = max(self.radius, radius) * (1 + 1e-9)
+        each = float(np.maximum(self.radius, radius)) * (1 + 1e-9)
         moved, norm, (product, both, heaviest) = float(sums[0]), float(np.sqrt(sums[1])), map(float, largest)
         common = max(moved - abs(ends[0] - ends[1]), 0.0)
         differ = int(sums[2]) if error <= self.least else 0
@@ -175,7 +177,7 @@ class Movement(Reading):
                 np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
                 np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
             ),
-            Quantity.LARGEST: _around(max(self.heaviest, heaviest), each),
+            Quantity.LARGEST: _around(float(np.maximum(self.heaviest, heaviest)), each),
         }
 
 

@@ -60,7 +60,7 @@ def chance_of_pair(distance: float, log_density: float, draws: int, dimension: i
     volume = dimension / 2 * math.log(math.pi) - float(gammaln(dimension / 2 + 1))
     volume += dimension * math.log(distance)
     pairs = math.log(ways * draws * (draws - 1) / 2)
-    return math.exp(min(0.0, volume + log_density + pairs))
+    return math.exp(min(volume + log_density + pairs, 0.0))  # what is no number stays none
 
 
 #: Directions are tested along the diagonals of coordinate pairs, too, up to this many coordinates.
@@ -89,7 +89,7 @@ class NoiseAudit(Shown):
     @property
     def alarm(self) -> bool:
         """True if a p-value is below its share of ``level``."""
-        return min(self.p_values.values()) < self.level / len(self.p_values)
+        return not np.min(list(self.p_values.values())) >= self.level / len(self.p_values)
 
     def __str__(self) -> str:
         values = ", ".join(f"{name} {value:.2g}" for name, value in self.p_values.items())

@@ -119,9 +119,8 @@ class Pairs:
     ) -> tuple[Pairs | None, int]:
         """Where datasets of two kinds of records change fastest with their numbers; the distances it took.
 
-        Two neighbors on the way from one kind to the other move an output at least as much, on average, as
-        its ends do: a threshold that no random pair meets lies between two datasets that random draws meet.
-        Of two halves the search goes on in that whose ends are farther apart.
+        A threshold that no random pair meets lies between two datasets that random draws meet. Of two halves
+        the search goes on in that whose ends are farther apart.
         """
         n, domain, twice = universe.n_samples, universe.domain, [0, 1, 0, 1]
         X, a, y = self.X[0, twice], self.a[0, twice], self.y[0, twice]
@@ -133,19 +132,15 @@ class Pairs:
             """The dataset with ``count`` records of the second kind, and the one with one more."""
             return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
 
-        def dataset(count: int) -> Columns:
-            return neighbors(min(count, n - 1)).raw(domain)[count > n - 1]
-
         counts = [count for count in range(n) if neighbors(count).admissible(domain)]
         if not counts:
             return None, 0
         low, high, taken = counts[0], counts[-1] + 1, 0
         while high - low > 1:
             middle = (low + high) // 2
-            center = dataset(middle)
-            left, right = distance(dataset(low), center), distance(center, dataset(high))
-            low, high = (low, middle) if left > right else (middle, high)
-            taken += 2
+            ends = [neighbors(min(count, n - 1)).raw(domain)[count > n - 1] for count in (low, middle, high)]
+            nearer = distance(ends[0], ends[1]) > distance(ends[1], ends[2])
+            low, high, taken = (low, middle, taken + 2) if nearer else (middle, high, taken + 2)
         return neighbors(low), taken
 
     def by_groups(self, groups: list[NDArray[np.int64]], rng: np.random.Generator) -> Pairs:
@@ -285,18 +280,10 @@ def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw
 
 
 def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
-    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none.
-
-    Covariates are in one to four clusters, or all different: on the sphere, on a line, at its ends, at 0, on
-    the side of their arm. Arms are random, nearly empty, or separated by a direction. Extreme outcomes follow
-    the arm, agree, or alternate; the changed record jumps to its antipode, stays, or leaves 0. It often has
-    opposite outcomes, or is far from all others.
-    """
-    domain = universe.domain
-    for _ in range(_TRIES):
-        if (pair := _drawn(universe, rng)).admissible(domain):
-            break
-    else:
+    """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none."""
+    domain, drawn = universe.domain, (_drawn(universe, rng) for _ in range(_TRIES))
+    pair = next((pair for pair in drawn if pair.admissible(domain)), None)
+    if pair is None:
         size = universe.n_samples
         raise DeclarationError(f"arm_floor = {domain.arm_floor}: no pair of {size} records was found")
     X, a, y, order = pair.kinds()

@@ -130,13 +130,9 @@ class Base:
         return inside, Replacements(self.records, index, new.X, new.a)
 
     def propose(self, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
-        """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
-
-        "each" takes the records in turn and sends each to the far end of a coefficient with the other
-        treatment; "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners
-        or random. The records that points are made of are read in one pass.
-        """
+        """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before."""
         drawn = [_drawn(self, strategy, chunk * size + k, rng) for k in range(size)]
+        # the records that points are made of are read in one pass
         rows = self.records.at(np.array([source for _, source, _ in drawn], dtype=np.int64)).covariates
         return [
             Replacement(j, point(row), arm, strategy, self.index)
@@ -146,10 +142,7 @@ class Base:
     def ascend(
         self, start: Replacement, step: float, solves: int, rng: np.random.Generator
     ) -> tuple[Replacement, int]:
-        """Where an evolution strategy on the covariates of the changed record ends, and the solves it took.
-
-        ``step`` is its first one, in radii of the ball.
-        """
+        """Where an evolution strategy on the covariates of the record ends, and the solves it took."""
         domain = self.universe.domain
 
         def placed(u: Array) -> list[Replacement]:
@@ -176,9 +169,9 @@ _Drawn = tuple[tuple[int, int], int, Callable[[Array], Array]]
 
 def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> _Drawn:
     n, d = base.records.n_samples, base.universe.n_features
-    a, r, by_weight = base.arms, base.universe.domain.features_bound, base.by_weight
-    heavy = by_weight[-1 - int(rng.integers(max(1, n // 20)))]
-    light = by_weight[int(rng.integers(max(1, n // 20)))]
+    a, r, some = base.arms, base.universe.domain.features_bound, max(1, n // 20)
+    heavy = base.by_weight[-1 - int(rng.integers(some))]
+    light = base.by_weight[int(rng.integers(some))]
     j = int(rng.choice([heavy, light, rng.integers(n)]))
     arm = int(rng.integers(0, 2)) if base.universe.flips else int(a[j])
     u = base.directions[int(rng.integers(len(base.directions)))]
@@ -193,10 +186,9 @@ def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> 
         point = base.pool[k]
     elif strategy == "flips":
         return (j, 1 - int(a[j])), j, np.copy
-    elif strategy == "each":
-        j = number % n
+    elif strategy == "each":  # in turn, to the far end of a coefficient, with the other treatment
+        j, sign = number % n, -1 if base.universe.flips else 1
         arm = 1 - int(a[j]) if base.universe.flips else int(a[j])
-        sign = (2 * int(a[j]) - 1) * (2 * arm - 1)
         return (j, arm), j, lambda row: (r if sign * float(row @ u) < 0 else -r) * u
     elif rng.random() < 0.3:
         point = rng.choice([-1.0, 1.0], d) * r / np.sqrt(d)

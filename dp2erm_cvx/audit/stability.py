@@ -202,19 +202,17 @@ def audit_stability(
     search = SearchPlan(seconds=60.0) if search is None else search
     domain = universe.domain if isinstance(universe, Universe) else universe
     program, began = program.resolve(domain), time.perf_counter()
-    source: Any = (
-        None
-        if data is None
-        else records_of(data, domain)
-        if not callable(data)
-        else (lambda rng: records_of(data(rng), domain))
-    )
+    source: Any = data
+    if callable(data):
+        source = lambda rng: records_of(data(rng), domain)  # noqa: E731
+    elif data is not None:
+        source = records_of(data, domain)
     example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
     universe = _universe(universe, example)
     claims, refused = claims_of(program, universe) if bounds is None else (_claims(bounds), {})
     blocked = isinstance(example, RecordBlocks)
     if blocked:
-        _refuse_whole(program, universe, search, strategies)
+        _refuse_whole(program, universe, search.workers, "ascent" in (strategies or ()))
     few = universe.n_samples <= LARGEST_DECLARED and not blocked
     known = (*STRATEGIES, BASE) if data is not None else (BASE,)
     if strategies is None:
@@ -263,21 +261,17 @@ def records_of(data: Data, domain: Domain) -> Records:
             raise DeclarationError("the records were mapped into another domain")
         return data
     if isinstance(data, BlockedDataset):
-        return data.declared(domain).records(lambda part: domain.records(part.X, part.a, part.y), domain)
-    held = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
-    return domain.records(held.X, held.a, held.y)
+        data = data.declared(domain)
+    held = data if isinstance(data, Dataset | BlockedDataset) else Dataset.from_arrays(*data)
+    return held.records(lambda part: domain.records(part.X, part.a, part.y), domain)
 
 
 def _hashed(records: Records) -> bytes:
-    digest = hashlib.sha256()
-    for part in (records.X, records.a, records.y):
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
+    parts = (np.ascontiguousarray(part).tobytes() for part in (records.X, records.a, records.y))
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
-def _refuse_whole(
-    program: FirstStage, universe: Universe, search: SearchPlan, strategies: str | Sequence[str] | None
-) -> None:
+def _refuse_whole(program: FirstStage, universe: Universe, workers: int, ascent: bool) -> None:
     """Raise ProgramError for a program, or DeclarationError for what else, that needs all records at once."""
     if not program.takes_blocks(universe):
         size = size_text(8 * universe.n_samples * (universe.n_features + 2))
@@ -285,37 +279,35 @@ def _refuse_whole(
             f"{program.name} needs all records in memory at once, {size} of them and more to work on, and "
             "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
         )
-    if "ascent" in (strategies or ()):
+    if ascent:
         raise DeclarationError("search = 'ascent': passes over all blocks for every few: leave it out")
-    if search.workers != 1:
+    if workers != 1:
         raise DeclarationError("workers: those of the engine pass over the blocks; leave one to the search")
 
 
 def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
     """The universe that the data belong to or that is declared. Raises DeclarationError."""
-    domain = declared.domain if isinstance(declared, Universe) else declared
+    universe = declared if isinstance(declared, Universe) else None
     if example is not None:
-        own = Universe(domain, example.n_samples, example.n_features)
-        if isinstance(declared, Universe) and declared != own:
+        own = Universe(example.domain, example.n_samples, example.n_features)
+        if universe not in (None, own):
             size = f"{own.n_samples} records, {own.n_features} covariates"
             raise DeclarationError(f"universe = {declared}: the data have {size}")
         return own
-    if not isinstance(declared, Universe):
+    if universe is None:
         raise DeclarationError("n_samples: needed where no data are given: declare a Universe")
-    if 2 * (domain.arm_floor or 0) > declared.n_samples:
-        raise DeclarationError(
-            f"arm_floor = {domain.arm_floor:g}: {declared.n_samples} records cannot hold two such arms"
-        )
-    return declared
+    n, floor = universe.n_samples, universe.domain.arm_floor or 0
+    if 2 * floor > n:
+        raise DeclarationError(f"arm_floor = {floor:g}: {n} records cannot hold two such arms")
+    return universe
 
 
 def _again(pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
     name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
-    claim, saved, origin = None, None, f"{pair.kind} audit"
-    if pair.kind == "stability":
-        claim = Claim(**pair.facts["claim"])
-        saved, origin = Interval(**pair.facts["movement"]), str(pair.facts["origin"])
+    origin, ours = str(pair.facts.get("origin", f"{pair.kind} audit")), pair.kind == "stability"
+    claim = Claim(**pair.facts["claim"]) if ours else None
+    saved = Interval(**pair.facts["movement"]) if ours else None
 
     def again() -> Verdict:
         known = {setting: rebuilt(value) for setting, value in settings.items()}

@@ -135,11 +135,9 @@ class Surrogate:
                 place = int(rng.integers(CLUSTERS + 2))
                 a[0, place] = 1 - a[0, place]
             chosen.append((Pairs.admitted(universe, X, a, count), 0.1))
-        climbs, left = [], budget - spent
-        free = [_free(universe, start) for start, _ in chosen]
-        for (first, _), (_, step) in zip(free, chosen, strict=True):
-            climbs.append((first, step, min(evaluations, left)))
-            left -= climbs[-1][2]
+        free, rooms = [_free(universe, start) for start, _ in chosen], evaluations * np.arange(len(chosen))
+        rooms = np.clip(budget - spent - rooms, 0, evaluations).tolist()
+        climbs = [(u, step, room) for (u, _), (_, step), room in zip(free, chosen, rooms, strict=True)]
 
         def heights(points: list[tuple[int, Array]]) -> list[Array]:
             moved = self.movements(Pairs.joined([free[k][1](u) for k, u in points]))[quantity]

@@ -335,6 +335,8 @@ def short_audit(subject: Subject) -> Judgment:
     if audit.violations:
         worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
         return failed(f"{worst.claim.quantity.value} reaches {worst.ratio:.4g} times what is declared")
+    if not audit.check.disagreement <= 1.0:
+        return failed(f"a certificate of two solvers is wrong: {audit.check}")
     seen = f"{audit.scouted + audit.resolved:,} neighbors at n = {_AUDITED}"
     # the largest weight reaches its bound more easily, and sets no noise alone
     moved = next(one for one in audit.verdicts if one.claim.quantity is not Quantity.LARGEST)

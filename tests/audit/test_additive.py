@@ -210,6 +210,9 @@ MU = Declared(mu=1.0)
             "needs pure noise",
         ),
         (lambda: Noised(0.0, 1.0, Noise.BOX), "must be gamma or gaussian"),
+        # of another norm the loss would be that of no noise
+        *((partial(Noised, 0.0, 1.0, Noise.GAMMA, order=order), "order = ") for order in (3, math.inf)),
+        (lambda: Noised(0.0, 1.0, Noise.GAUSSIAN, order=1), "order = 1"),
         (lambda: Noised(0.0, 0.0), "positive scale"),
         (lambda: Noised(0.0, 1.0, sensitivity=math.nan), "sensitivity = nan"),
     ],

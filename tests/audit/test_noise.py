@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.audit import audit_noise, audit_repeats
+from dp2erm_cvx.audit import NoiseAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.noise import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
@@ -196,3 +196,8 @@ def test_what_cannot_be_audited_is_refused():
     for value in ([1.0], [math.nan, 1.0], [[1.0, 2.0]]):
         with pytest.raises(DeclarationError, match="finite vector"):
             audit_noise(lambda value=value: value, law(), size=20)
+
+
+def test_what_is_no_number_is_an_alarm():
+    assert math.isnan(chance_of_pair(math.nan, 0.0, 10, 2, 1))
+    assert NoiseAudit({"repeats": 0.5, "radius": math.nan}, 1.0, 10, 10, 1e-3).alarm

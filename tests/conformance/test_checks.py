@@ -3,11 +3,12 @@
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
+from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, movement
 from dp2erm_cvx.conformance import (
     TEMPLATES,
     CheckStatus,
@@ -177,3 +178,18 @@ def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]
     assert f": V at most {shares[Quantity.V]:.0%} of its bound " in result
+
+
+@pytest.mark.parametrize("off", [0.5, float("nan")])
+def test_solvers_that_disagree_beyond_their_certificates_are_a_failure(off, monkeypatch):
+    right = movement.solve
+
+    def wrong(instance, *, solver, **settings):
+        solution = right(instance, solver=solver, **settings)
+        shift = off if solver == "clarabel" else 0.0
+        return SimpleNamespace(value=solution.value + shift, certificate=solution.certificate)
+
+    monkeypatch.setattr(movement, "solve", wrong)
+    result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), LEAST))
+    assert result.status is CheckStatus.FAILED
+    assert "a certificate of two solvers is wrong" in result.detail
