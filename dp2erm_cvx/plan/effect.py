@@ -123,7 +123,7 @@ class EffectStudy(Pipeline):
         return self.error_at(0.5)
 
     def error_at(self, treated: float) -> float:
-        """The same where this share is treated, if an arm is then smaller than is guessed anyway."""
+        """Predicted mean squared error where so large a share is treated; arms are at most as is guessed."""
         universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
             return arms_error(self, settings, self.budget.epsilon)
