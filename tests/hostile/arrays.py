@@ -86,13 +86,12 @@ UNIVERSE: Mapping[str, tuple[float, Draw]] = {
     "relation": (0.2, one_of("replace-one", "replace-one-keep-treatment", "nope")),
 }
 #: How a release is asked for.
+SOLVERS = ("newton", "clarabel", "scs", "projected_gradient", "osqp", "nope")
 OPTIONS: Mapping[str, Draw] = {
     "calibration": one_of(*("sharp",) * 6, "paper", "paper-corrected", "renyi", "output", "auto", "nope"),
     "noise": one_of(*("gamma",) * 12, *("gaussian",) * 6, "nope", None),
     "split": of(None, None, 0.5, 0.01, 0.99),
-    "solver": one_of(
-        *("first_certified",) * 12, "newton", "clarabel", "scs", "projected_gradient", "osqp", "nope"
-    ),
+    "solver": one_of(*("first_certified",) * 12, *SOLVERS),
     "tolerance": of(1e-6, 1e-6, 1e-6, 1e-6, 1e-7, wild=0.03),
     "arithmetic": one_of(*("auto",) * 8, "counted", "assumed", "nope"),
     "numerical_share": of(0.005, 0.005, 0.5, 1e-6, wild=0.03),
@@ -105,7 +104,6 @@ RULES = (
     lambda effect, x: np.nan,
     lambda effect, x: np.inf if effect > 0 else -np.inf,
     lambda effect, x: np.ones((2, 3)),
-    lambda effect, x: True,
     lambda effect, x: -1.0,
 )
 
@@ -119,43 +117,35 @@ def stage(rng: Generator, known: Mapping[str, Any], n: int, columns: int) -> Any
     """A program by name or at random settings, or what is none; of a rule now and then one's own choices."""
     if happens(rng, 0.06):
         return pick(rng, ("itr", "uniform", "itr", "uniform", "nope", None, 3))
-    name = pick(rng, known)
+    made = known[name := pick(rng, known)]
     if happens(rng, 0.3):
         return name
-    declared = {field.name for field in dataclasses.fields(known[name])} & SETTINGS.keys()
-    drawn = [
-        one for one in SETTINGS if one in declared and happens(rng, 0.5 if one != "base_measure" else 0.1)
-    ]
-    program = known[name](**{one: SETTINGS[one](rng, n, columns) for one in drawn})
-    return (
-        with_choices(program, pick(rng, RULES)) if happens(rng, 0.15) and "features" in declared else program
-    )
-
-
-def with_choices(program: Any, rule: Any) -> Any:
-    """The same second stage with a rule of an author's own."""
-    members = {"treats": staticmethod(rule), "name": "of_an_author", "_made": True}
-    made = type("OfAnAuthor", (type(program),), {"__module__": __name__, **members})
-    settings = {field.name: getattr(program, field.name) for field in dataclasses.fields(program)}
-    return dataclasses.dataclass(frozen=True)(made)(**settings)
+    declared = [field.name for field in dataclasses.fields(made) if field.name in SETTINGS]
+    drawn = [one for one in declared if happens(rng, 0.1 if one == "base_measure" else 0.5)]
+    settings = {one: SETTINGS[one](rng, n, columns) for one in drawn}
+    if happens(rng, 0.15) and "features" in declared:
+        members = {"treats": staticmethod(pick(rng, RULES)), "name": "of_an_author", "_made": True}
+        own = type("OfAnAuthor", (made,), {"__module__": __name__, **members})
+        made = dataclasses.dataclass(frozen=True)(own)
+    return made(**settings)
 
 
 def covariates(rng: Generator, n: int, p: int) -> np.ndarray:
     X = rng.uniform(-1, 1, (n, p))
-    shape = pick(rng, ("plain", "constant", "duplicates", "scaled", "separated", "cells", "zero"))
-    if shape == "constant":
-        X[:, int(rng.integers(p))] = pick(rng, (0.0, 1.0, *HUGE, *TINY))
-    elif shape == "duplicates":
-        X[:] = X[0]
-    elif shape == "scaled":
-        X *= np.array([pick(rng, (1.0, *HUGE[:-1], *TINY)) for _ in range(p)])
-    elif shape == "cells":
-        for _ in range(int(rng.integers(1, 4))):
-            X[rng.integers(n), rng.integers(p)] = pick(rng, (*HUGE, *TINY, -1e300, 0.0))
-    elif shape == "zero":
-        X[:] = 0.0
-    elif shape == "separated":
-        X[:, 0] = np.sort(X[:, 0])
+    ends, column = (*HUGE, *TINY), int(rng.integers(p))
+    match pick(rng, ("plain", "constant", "duplicates", "scaled", "separated", "cells", "zero")):
+        case "constant":
+            X[:, column] = pick(rng, (0.0, 1.0, *ends))
+        case "duplicates":
+            X[:] = X[0]
+        case "scaled":
+            X *= np.array([pick(rng, (1.0, *HUGE[:-1], *TINY)) for _ in range(p)])
+        case "cells":
+            X[rng.integers(n), column] = pick(rng, (*ends, -1e300, 0.0))
+        case "zero":
+            X[:] = 0.0
+        case "separated":
+            X[:, 0] = np.sort(X[:, 0])
     return X
 
 
@@ -173,7 +163,7 @@ def outcomes(rng: Generator, n: int) -> Any:
 
 
 def with_cell(rng: Generator, values: np.ndarray, cell: Any) -> np.ndarray:
-    values = values.astype(object if not isinstance(cell, float) else np.float64)
+    values = values.astype(np.float64 if isinstance(cell, float) else object)
     values.flat[int(rng.integers(values.size))] = cell
     return values
 
