@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import FIT, done, run
+from tests.command_line import FIT, done, facts, run, shown
 from tests.ledger.model import spent
 
 CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial"]
@@ -16,29 +16,25 @@ CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial"]
 
 def test_commands(folder: Path) -> None:
     Path("b.db").unlink()
-    declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "1.5", "--declare-delta", "1e-6"]
-    assert run(*declare).exit_code == 0
+    done("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "1.5", "--declare-delta", "1e-6")
     charged = done(*CHARGED, "--json")
     assert json.loads(charged.stdout)["private"] is True
     assert "charged to 'trial': epsilon = 1, delta = 0" in charged.stderr
-    seeded = run(*CHARGED, "--seed", "1")
-    assert "nothing is charged" in seeded.stderr
+    assert "nothing is charged" in done(*CHARGED, "--seed", "1").stderr
     refused = run(*CHARGED, "--output", "out.json")
-    assert refused.exit_code == 2
-    assert refused.stdout == ""
+    assert (refused.exit_code, refused.stdout, Path("out.json").exists()) == (2, "", False)
     assert refused.stderr.splitlines()[-1].startswith("error: data set 'trial': epsilon = 1")
-    assert not Path("out.json").exists()
-    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    (account,) = facts("ledger", "b.db")
     assert account["total"] == {"epsilon": 1.5, "delta": 1e-6}
     figures = {"epsilon": 1.0, "delta": 0.0, "left_epsilon": 0.5, "left_delta": 1e-6}
     assert account["spent"] == figures | {"composition": "basic", "relation": "replace-one"}
     assert [one["budget"]["epsilon"] for one in account["receipts"]] == [1.0]
     assert (account["relation"], account["composition"]) == ("replace-one", "basic")
-    shown = " ".join(run("ledger", "b.db", "--dataset", "trial").stdout.split())
-    assert "trial: 1 release, neighbors: replace-one, protected: records" in shown
-    assert account["receipts"][0]["number"] in shown
+    told = shown("ledger", "b.db", "--dataset", "trial")
+    assert "trial: 1 release, neighbors: replace-one, protected: records" in told
+    assert account["receipts"][0]["number"] in told
     for row in ("total 1.5 1e-06", "spent (basic composition) 1 0", "left 0.5 1e-06"):
-        assert row in shown
+        assert row in told
 
 
 @pytest.mark.parametrize(
@@ -76,11 +72,7 @@ def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: 
 def test_the_commands_of_the_page_run(folder: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/ledger.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```sh\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
-    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
-    assert [command[:2] for command in commands] == [["dp2erm", "ledger"], ["dp2erm", "fit"]] + 3 * [
-        ["dp2erm", "ledger"]
-    ]
-    for command in commands:
-        result = done(*command[1:])
-    (account,) = json.loads(result.stdout)
+    commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+    assert [command[0] for command in commands] == ["ledger", "fit", "ledger", "ledger", "ledger"]
+    (account,) = json.loads([done(*command).stdout for command in commands][-1])
     assert account["spent"]["left_epsilon"] == 2.0

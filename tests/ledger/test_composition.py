@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget
 from dp2erm_cvx.calibration import RenyiCalibration, calibrate_renyi
-from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.errors import LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, Spent
 from dp2erm_cvx.ledger.ledger import Receipt, fits, spent
 from dp2erm_cvx.privacy import RenyiCurve
@@ -41,13 +41,10 @@ def test_figures_of_pure_releases_are_tight_and_safe(epsilon: float, count: int,
     assert optimal_delta(epsilon, count, figures.epsilon) <= 1e-6
     assert optimal_delta(epsilon, count, tight * figures.epsilon) > 1e-6
     assert figures.left_epsilon == pytest.approx(total.epsilon - figures.epsilon)
-    # one by one, as distributions that differ in the last digit, they cost the same
-    apart = [release(epsilon * (1.0 - k * 2.0**-52)) for k in range(count)]
-    assert (
-        way is Composition.RENYI
-        or count > 60
-        or (spent(apart, total, way).epsilon == pytest.approx(figures.epsilon, rel=1e-3))
-    )
+    if way is Composition.PLD and count == 60:
+        # one by one, as distributions that differ in the last digit, they cost the same
+        apart = [release(epsilon * (1.0 - k * 2.0**-52)) for k in range(count)]
+        assert spent(apart, total, way).epsilon == pytest.approx(figures.epsilon, rel=1e-3)
 
 
 def test_loss_distributions_count_every_delta() -> None:
@@ -94,26 +91,24 @@ def renyi(releases: list[Receipt], total: Budget) -> Spent:
 
 
 def test_two_releases_of_theorem_7_cost_less_together(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.db")
+    ledger, curve = Ledger(tmp_path / "ledger.db"), calibrated().curve()
     ledger.declare("trial", Budget(2.0, 2e-6), composition="renyi")
     ledger.declare("plain", Budget(2.0, 2e-6))
-    for name in ("trial", "plain"):
-        for _ in range(2):
-            ledger.charge(name, ONE, curve=calibrated().curve())
+    for name in ("trial", "plain") * 2:
+        ledger.charge(name, ONE, curve=curve)
     composed, basic = ledger.account("trial").spent, ledger.account("plain").spent
     assert basic.epsilon == 2.0
     assert (composed.composition, composed.epsilon) == (Composition.RENYI, pytest.approx(1.3286, abs=1e-4))
     assert composed.left_epsilon == pytest.approx(2.0 - composed.epsilon)
     with pytest.raises(LedgerError, match=r"left of epsilon = 2, delta = 2e-06 \(basic composition"):
-        ledger.charge("plain", ONE, curve=calibrated().curve())
-    ledger.charge("trial", ONE, curve=calibrated().curve())
+        ledger.charge("plain", ONE, curve=curve)
+    ledger.charge("trial", ONE, curve=curve)
     # without its curve the same release would have been one of basic composition
     with pytest.raises(LedgerError, match=r"\(renyi composition, neighbors: replace-one\)"):
         ledger.charge("trial", ONE)
-    assert [one.curve for one in ledger.account("trial").receipts] == [calibrated().curve()] * 3
-    assert [one["curve"] for one in ledger.account("trial").to_dict()["receipts"]] == [True] * 3
-    with pytest.raises(DeclarationError, match="must be a RenyiCurve"):
-        ledger.charge("trial", ONE, curve={"orders": [2.0]})
+    account = ledger.account("trial")
+    assert [one.curve for one in account.receipts] == [curve] * 3
+    assert [one["curve"] for one in account.to_dict()["receipts"]] == [True] * 3
 
 
 def test_one_release_costs_its_own_budget() -> None:
