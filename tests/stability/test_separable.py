@@ -16,7 +16,7 @@ from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, Cur
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, minimizer_norm, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
-from tests.stability.movement import DISK, INF, Pair, four_clusters, ipw, movement, solved
+from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,10 @@ def test_formula(n, ridge, radius):
 
 
 @pytest.mark.parametrize(("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)])
-def test_covers_the_logistic_case_and_is_no_sharper_than_theorem_22(n, ridge, radius):
+def test_no_sharper_than_theorem_22_in_the_logistic_case(n, ridge, radius):
     D = logistic_diameter(radius)
-    bound = separable(n, ridge, D, D, radius, radius)
-    assert bound.V >= logistic_propensity(n, 1.0, ridge, radius).V * (1 - 1e-6)
-    shape = (0.8, 0.8, 0.3, 0.02, 0.4, 0.7, 0.4)
-    alone = Pair.of([((1, 0.998, 0.058), n - 1)], (0, 0.998, 0.058), (1, -0.59, -0.288))
-    for pair in (four_clusters(n, shape), alone):
-        assert movement(ipw(ridge, radius), pair) <= bound.V
+    sharp = logistic_propensity(n, 1.0, ridge, radius)
+    assert separable(n, ridge, D, D, radius, radius).V >= sharp.V * (1 - 1e-6)
 
 
 def test_degenerate_constants():
@@ -69,25 +65,6 @@ def test_a_slope_beyond_floating_point_bounds_no_weight():
 
 
 MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", number=0.0)))
-
-
-@pytest.mark.parametrize(
-    ("n", "ridge", "radius", "V", "w_max"),
-    [
-        (400, 0.1, math.inf, 14.4, 5.04),
-        (400, 0.01, math.inf, 94.6, 25.7),
-        (400, 0.01, 2.0, 31.6, 7.3),
-        (1000, 0.003, math.inf, 279, 68),
-        (4000, 0.01, math.inf, 102.2, 28.7),
-        (4000, 0.003, math.inf, 297, 75),
-        (40000, 0.001, math.inf, 800, 194),
-    ],
-)
-def test_overlap_weights_move_by_no_more_than_the_inverse_of_their_ridge(n, ridge, radius, V, w_max):
-    result = margin_movement(n, ridge, 1.0, LOGISTIC, OVERLAP, radius=radius).bound
-    assert 0.98 * V <= result.V <= V
-    assert result.w_max <= w_max
-    assert "22" in result.theorem
 
 
 def test_units_of_the_rows_change_nothing():
@@ -164,32 +141,24 @@ def test_bounded_in_n_and_of_order_root_ridge():
     assert small / large == pytest.approx(10.0, rel=0.05)
 
 
-@pytest.mark.parametrize("margin", [0.5, 1.0, 2.0, 6.0])
-def test_the_variance_constant_against_a_dense_grid(margin):
-    """The weights of its worst law sit on the ends of their interval."""
+@pytest.mark.parametrize("margin", [0.5, 2.0, 6.0])
+def test_the_variance_constant_against_a_dense_grid_and_random_laws(margin):
+    """The weights of its worst law sit on the ends of their interval; others have no more."""
     axis = np.linspace(0, 1, 151)
     Q, alpha, beta = np.meshgrid(axis, axis, axis, indexing="ij", sparse=True)
     low, high = 1 + math.exp(-margin), 1 + math.exp(margin)
-    g = [f * (f - 1) for f in (low, high)]
-    second = Q * (1 - Q) ** 2 * (g[0] + alpha * (g[1] - g[0])) + (1 - Q) * Q**2 * (
-        g[0] + beta * (g[1] - g[0])
-    )
+    g, g_high = (f * (f - 1) for f in (low, high))
+    A, B = (g + share * (g_high - g) for share in (alpha, beta))
     mean = Q * alpha + (1 - Q) * beta
-    dense = np.max(4 * second * ((1 - mean) / low + mean / high))
+    dense = np.max(4 * (Q * (1 - Q) ** 2 * A + (1 - Q) * Q**2 * B) * ((1 - mean) / low + mean / high))
     assert dense <= variance(margin) <= dense * 1.002
-
-
-@pytest.mark.parametrize("trim", [INF, 2.5])
-def test_the_variance_constant_against_random_laws(trim):
-    # laws with interior atoms: that the ends are worst is not assumed here
     rng = np.random.default_rng(5)
-    for margin in (0.5, 1.0, 2.0, 4.0):
+    for trim in (INF, 2.5):
         most = variance(margin, trim)
         for _ in range(200):
             raw = 1 + np.exp(rng.uniform(-margin, margin, 6))
             f, g = np.minimum(raw, trim), np.where(raw < trim, raw * (raw - 1), 0.0)
-            q = rng.dirichlet(np.full(6, 0.5))
-            in_A = rng.integers(0, 2, 6).astype(bool)
+            q, in_A = rng.dirichlet(np.full(6, 0.5)), rng.integers(0, 2, 6).astype(bool)
             c = np.where(in_A, 1 - q[in_A].sum(), -q[in_A].sum())
             assert 4 * (q @ (g * c**2)) * (q @ (1 / f)) <= most
 
