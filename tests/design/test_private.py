@@ -49,20 +49,26 @@ def choose(models, ledger, data=None, **changes):
     return tune_privately(models, *(data or records()), ledger=ledger, **given)
 
 
-def test_one_charge_covers_everything(ledger):
+def test_one_charge_covers_everything_and_what_is_published_holds_no_score(ledger):
     given = {"itr": candidate(0.5), "means": candidate(0.75, "arm_means")}
     result = choose(given, ledger, split=0.25)
     (receipt,) = ledger.account("trial").receipts
     assert receipt == result.receipt
-    assert receipt.budget == Budget(1.25)
-    assert receipt.note == "tuning: 2 candidates"
-    assert (result.guarantee.epsilon, result.guarantee.delta) == (1.25, 0.0)
-    assert result.private
-    assert (result.n_fitted, result.n_scored) == (100, 300)
+    assert (receipt.budget, receipt.note) == (Budget(1.25), "tuning: 2 candidates")
+    assert (result.guarantee.epsilon, result.guarantee.delta, result.private) == (1.25, 0.0, True)
+    assert (result.n_fitted, result.n_scored, result.release.n_samples) == (100, 300, 100)
     assert [(one["name"], one["epsilon"]) for one in result.candidates] == [("itr", 0.5), ("means", 0.75)]
-    assert result.release.n_samples == 100
     assert result.release.guarantee == result.guarantee == result.model.release_.guarantee
     assert all(not hasattr(model, "release_") for model in given.values())
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert (plain["private"], plain["best"] in given) == (True, True)
+    assert Release.from_json(json.dumps(plain["release"])) == result.release
+    assert set(plain["selection"]) == {"epsilon", "scale", "resolution", "propensity", "sampler"}
+    assert plain["selection"]["sampler"] == "OpenDP make_noisy_max"
+    # 2 B / (epsilon m) with B = M' / p
+    assert result.selection["scale"] == pytest.approx(2 * 2.0 / (0.5 * 300))
+    assert result.selection["resolution"] == pytest.approx(result.selection["scale"] * math.log(2 / 0.05))
+    assert str(records()[2][0]) not in repr(result)
 
 
 def test_groups_and_other_columns_are_refused_before_the_charge(ledger):
@@ -94,31 +100,7 @@ def test_the_total_is_the_larger_part_and_deltas_add_up(ledger, score, total):
     assert choose(given, ledger).receipt.budget == Budget(1.0, 2e-6)
 
 
-def test_what_is_published_is_complete_and_holds_no_score(ledger):
-    result = choose({"itr": candidate(), "means": candidate(second="arm_means")}, ledger)
-    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert plain["private"] is True
-    assert plain["best"] in ("itr", "means")
-    assert Release.from_json(json.dumps(plain["release"])) == result.release
-    assert set(plain["selection"]) == {"epsilon", "scale", "resolution", "propensity", "sampler"}
-    assert plain["selection"]["sampler"] == "OpenDP make_noisy_max"
-    # 2 B / (epsilon m) with B = M' / p
-    assert result.selection["scale"] == pytest.approx(2 * 2.0 / (0.5 * 200))
-    assert result.selection["resolution"] == pytest.approx(result.selection["scale"] * math.log(2 / 0.05))
-    assert str(records()[2][0]) not in repr(result)
-
-
-def test_nothing_runs_where_the_ledger_refuses(ledger, monkeypatch):
-    monkeypatch.setattr(private, "fitted", lambda *_: pytest.fail("a candidate was fitted"))
-    monkeypatch.setattr(private, "_divided", lambda *_: pytest.fail("something was drawn"))
-    with pytest.raises(LedgerError, match="does not fit"):
-        choose([candidate(1.5), candidate(0.6)], ledger)
-    with pytest.raises(LedgerError, match="no declared total"):
-        choose([candidate()], ledger, dataset="another")
-    assert ledger.account("trial").receipts == ()
-
-
-def test_the_charge_comes_first_and_stays(ledger, monkeypatch):
+def test_nothing_runs_before_a_charge_that_the_ledger_takes_and_keeps(ledger, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -126,7 +108,13 @@ def test_the_charge_comes_first_and_stays(ledger, monkeypatch):
         assert len(ledger.account("trial").receipts) == 1
         raise Killed
 
+    monkeypatch.setattr(private, "fitted", lambda *_: pytest.fail("a candidate was fitted"))
     monkeypatch.setattr(private, "_divided", killed)
+    with pytest.raises(LedgerError, match="does not fit"):
+        choose([candidate(1.5), candidate(0.6)], ledger)
+    with pytest.raises(LedgerError, match="no declared total"):
+        choose([candidate()], ledger, dataset="another")
+    assert ledger.account("trial").receipts == ()
     with pytest.raises(Killed):
         choose([candidate()], ledger)
     assert ledger.account("trial").spent.epsilon == 0.5
@@ -162,27 +150,18 @@ def test_candidates_see_a_random_part_and_scores_the_other(ledger, monkeypatch):
     assert not np.array_equal(fits[0].private_workings_.noise, fits[1].private_workings_.noise)
 
 
-def test_a_clear_winner_is_chosen():
+def test_a_seeded_choice_is_repeatable_not_private_and_free_and_a_clear_winner_is_chosen(ledger):
     # constant rules against the one that treats where treatment helps
-    given = {"means": candidate(50.0, "arm_means"), "itr": candidate(50.0)}
-    won = 0
+    given, won = {"means": candidate(50.0, "arm_means"), "itr": candidate(50.0)}, 0
     for seed in range(8):
-        with pytest.warns(UserWarning, match="not private"):
-            result = choose(given, None, records(400, seed), seed=seed, score_budget=Budget(1.0))
-        won += result.best == "itr"
+        with pytest.warns(UserWarning, match="not private: nothing is charged"):
+            first, again = (choose(given, ledger, records(400, seed), seed=seed) for _ in range(2))
+        assert first == again
+        assert first.release.theta == again.release.theta
+        assert (first.private, first.to_dict()["private"], first.receipt) == (False, False, None)
+        assert first.guarantee.standing is Standing.NOT_PRIVATE
+        won += first.best == "itr"
     assert won >= 7
-
-
-def test_seeded_is_repeatable_not_private_and_free(ledger):
-    given = {"itr": candidate(), "means": candidate(second="arm_means")}
-    with pytest.warns(UserWarning, match="nothing is charged"):
-        first, again = (choose(given, ledger, seed=7) for _ in range(2))
-    assert first == again
-    assert first.release.theta == again.release.theta
-    assert not first.private
-    assert first.guarantee.standing is Standing.NOT_PRIVATE
-    assert first.to_dict()["private"] is False
-    assert first.receipt is None
     assert ledger.account("trial").receipts == ()
 
 
@@ -273,7 +252,6 @@ def test_scales_of_any_size(source, epsilon):
         selection_scale(SENSITIVITY, 5e-324)
 
 
-NARROW = Domain(1.0, 2.0)
 RECORDS = [(a, y) for a in (0, 1) for y in (-2.0, -0.7, 0.0, 2.0)]
 RULES = np.array(list(product((0, 1), repeat=2)))
 

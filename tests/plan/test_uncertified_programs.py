@@ -19,12 +19,6 @@ from dp2erm_cvx.solve import OwnSolver
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
 
 
-@scheme(cap=0.5)
-def boxed(w, records, cap):
-    """Weights near 1 below a cap."""
-    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= cap])
-
-
 def near_one(*limits, objective=lambda w: cp.sum_squares(w - 1)):
     """A program with further constraints by the weights and n, or another objective."""
 
@@ -39,22 +33,23 @@ def capped(w, n):
     return w <= 5
 
 
+def entropy(w):
+    return 1e-6 * cp.sum_squares(w) - cp.sum(cp.entr(w))
+
+
+def two(w, n):
+    return cp.sum(w[:2]) <= 5
+
+
 #: What is declared, and what a refusal names.
 REFUSED = {
-    "capped entropy beside another limit": (
-        near_one(
-            capped,
-            lambda w, n: cp.sum(w[:2]) <= 5,
-            objective=lambda w: 1e-6 * cp.sum_squares(w) - cp.sum(cp.entr(w)),
-        ),
-        "second-order cone programs only",
-    ),
+    "capped entropy beside another limit": (near_one(capped, two, objective=entropy), "programs only"),
     "an atom that is not read": (
         near_one(objective=lambda w: cp.sum_squares(w) + cp.log_sum_exp(w)),
         "second-order cone programs",
     ),
-    "a box that no dataset satisfies": (boxed(), "cap of at least 1"),
-    "a box that is a little too small": (boxed(cap=0.9999), "cap of at least 1"),
+    "a box that no dataset satisfies": (near_one(lambda w, n: w <= 0.5), "cap of at least 1"),
+    "a box that is a little too small": (near_one(lambda w, n: w <= 0.9999), "cap of at least 1"),
     "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),
     "weights of at least two": (near_one(capped, lambda w, n: 2 * w >= 4), "relax its constraints"),
     "more than all on one record": (near_one(capped, lambda w, n: w[0] >= n + 1), "relax its"),
@@ -87,11 +82,14 @@ def test_what_no_dataset_certifies_is_refused_when_planned_and_charges_nothing(c
     assert not hasattr(model, "release_")
 
 
-def test_a_solver_that_does_not_apply_is_refused_as_well():
-    unread = near_one(capped, lambda w, n: cp.sum(w[:2]) <= 5)
+def test_weights_at_the_declared_solver_and_number_of_records_alone_are_enough():
     with pytest.raises(CalibrationError, match="choose another program or solver"):
-        estimator(unread, solver="newton").plan(60, 2)
-    assert estimator(unread, solver="scs").plan(60, 2).bound.V == 120
+        estimator(near_one(capped, two), solver="newton").plan(60, 2)
+    assert estimator(near_one(capped, two), solver="scs").plan(60, 2).bound.V == 120
+    of_many = near_one(lambda w, n: 2 * w <= n / 300)
+    assert estimator(of_many).plan(700, 2).bound.V == 1400
+    with pytest.raises(CalibrationError, match="relax its constraints"):
+        estimator(of_many).plan(400, 2)
 
 
 def test_a_program_without_a_hash_is_judged_as_well():
@@ -102,13 +100,6 @@ def test_a_program_without_a_hash_is_judged_as_well():
     with pytest.raises(TypeError):
         hash(unhashable())
     assert estimator(unhashable()).plan(60, 2).bound.V < 120
-
-
-def test_what_has_weights_at_the_declared_number_of_records_alone_is_planned():
-    of_many = near_one(lambda w, n: 2 * w <= n / 300)
-    assert estimator(of_many).plan(700, 2).bound.V == 1400
-    with pytest.raises(CalibrationError, match="relax its constraints"):
-        estimator(of_many).plan(400, 2)
 
 
 @scheme()
