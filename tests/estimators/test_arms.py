@@ -14,7 +14,6 @@ from dp2erm_cvx import (
     Domain,
     PrivateEffect,
     PrivateRanges,
-    PrivateRule,
     Treatment,
     registry,
 )
@@ -26,10 +25,6 @@ from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.plan.arms import _planned_fit, _room
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.caveats import sentences
-from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.reading import read_release_file
-from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import levels_apart
@@ -266,74 +261,6 @@ def test_all_arms_and_all_pairs_are_released(fitted):
     assert fitted.estimate == arms.contrasts[0].estimate
     assert math.fsum(step.epsilon for step in fitted.steps) <= 8.0
     assert [row["arm"] for row in fitted.rows()] == ["low", "high", "high"]
-
-
-def test_a_release_of_arms_is_read_again_and_verified(fitted, tmp_path):
-    path = tmp_path / "release.json"
-    path.write_text(fitted.to_json())
-    again = read_release_file(path)
-    assert isinstance(again, EffectRelease)
-    assert again == fitted
-    first = fitted.arms.contrasts[0]
-    for changed in (
-        replace(fitted.arms, contrasts=(replace(first, estimate=0.0), *fitted.arms.contrasts[1:])),
-        replace(fitted.arms, contrasts=fitted.arms.contrasts[:2]),
-    ):
-        assert not verify(replace(fitted, arms=changed)).holds
-    words = " ".join(fitted.summary().split())
-    assert "Private effects of several arms" in words
-    assert "high low" in words
-
-
-@pytest.mark.parametrize(
-    ("declared", "told"),
-    [
-        ({"levels": LEVELS, "reference": "x"}, "known: none, low, high"),
-        ({"levels": LEVELS, "rates": [0.5, 0.5]}, "must be 3 probabilities that add up to 1"),
-        ({"levels": LEVELS, "rates": [0.5, 0.4, 0.2]}, "add up to 1"),
-        ({"levels": LEVELS, "contrasts": "all"}, "must be reference or pairs"),
-        ({"levels": LEVELS, "treated": "low"}, "leave those out"),
-        ({"levels": ["a", ""]}, "none of them empty"),
-        ({"levels": ["a", "b"], "rates": [0.5, 0.5]}, "declare the propensity of the effect"),
-        ({"rates": [0.5, 0.3, 0.2]}, "must list levels"),
-    ],
-)
-def test_what_is_no_treatment_of_several_arms_is_refused(declared, told):
-    with pytest.raises(DeclarationError, match=told) as caught:
-        Treatment(**declared)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "remedy"),
-    [
-        ({"estimand": "att"}, "take 'ate'"),
-        ({"estimand": "overlap"}, "take 'ate'"),
-        ({"noise": "gaussian"}, "take 'gamma'"),
-        ({"effect_center": 1.0}, "leave it out"),
-        ({"settings": {"propensity": "logistic"}}, "take 'multinomial'"),
-        ({"settings": {"propensity": 0.5}}, "declare rates"),
-        ({"settings": {"rows": "mix"}}, "take 'common' or 'arms'"),
-        ({"settings": {"cells": {"0": [0.0]}}}, "take 'common' or 'arms'"),
-        ({"settings": {"first_fit": 0.5}}, "leave it out"),
-    ],
-)
-def test_what_is_for_two_arms_is_refused_when_planned(settings, remedy):
-    model = PrivateEffect(domain(), Budget(1.0, 1e-6), **settings)
-    with pytest.raises(DeclarationError, match=remedy) as caught:
-        model.plan(1000, 2)
-    assert "\n" not in str(caught.value)
-
-
-def test_weights_groups_and_rules_are_refused():
-    weights, sexes = {"sampling_weights": SamplingWeights("wt", 3.0)}, {"levels": {"sex": ["f", "m"]}}
-    for book, names in ((weights, ("x1", "x2")), (sexes | {"group": "sex"}, ("x1", "x2", "sex=f", "sex=m"))):
-        chosen, ranges = replace(domain().codebook, **book), dict.fromkeys(names, (-1, 1))
-        own = replace(domain(), ranges=ranges, codebook=chosen, covariate_bound=2.0)
-        with pytest.raises(DeclarationError, match="treatment of 3 levels"):
-            PrivateEffect(own, Budget(1.0)).plan(50, len(ranges))
-    with pytest.raises(DeclarationError, match="knows two arms"):
-        PrivateRule(domain(), Budget(1.0)).plan(1000, 2)
 
 
 def test_more_arms_pay_for_their_own_bounds_alone():

@@ -1,86 +1,198 @@
-"""A private effect end to end: estimate, interval, JSON, refusals, and what neighbors may never see."""
+"""A private effect end to end: what its intervals cover, what they are for, and which records it reads."""
 
+import importlib.util
+import re
 import warnings
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.base import clone
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Domain,
-    EffectRelease,
-    PrivateEffect,
-    PrivateRule,
-    PrivateTwoStageERM,
-    Treatment,
-    TwoStageERM,
-)
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, Treatment
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.step import Execution
+from tests.every_release import release_of
 
-DOMAIN = Domain(
-    covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
-)
+RANGES = {"u": (0.0, 2.0), "v": (-1.0, 1.0)}
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges=RANGES)
+#: Of an outcome of two values, and of regions.
+BINARY = replace(DOMAIN, outcome_bound=0.5, outcome_center=0.5)
+PLANE = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
+EVENT = replace(PLANE, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
+CODED = replace(DOMAIN, codebook=Codebook(Treatment("drug", "yes", "no"), "pressure"))
+SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.0)))
 
 
-def table(n=4000, seed=0, effect=1.0):
-    """Confounded by u: the naive difference is off by about .6."""
+def table(n=4000, seed=0, effect=1.0, confounded=2.0, unknown=0.0):
+    """Confounded by u, on which depends which treatments are unknown: the naive difference is off by .6."""
     rng = np.random.default_rng(seed)
     u, v = rng.uniform(0, 2, n), rng.uniform(-1, 1, n)
-    a = rng.binomial(1, 1 / (1 + np.exp(-2 * (u - 1))))
+    a = rng.binomial(1, expit(confounded * (u - 1)))
     y = u + 0.5 * v + effect * a + 0.5 * rng.standard_normal(n)
-    return pd.DataFrame({"u": u, "v": v}), a, y
+    labels = np.where(a, "yes", "no").astype(object)
+    labels[rng.random(n) < unknown * u] = ""
+    return pd.DataFrame({"u": u, "v": v}), labels if unknown else a, y
 
 
-def model(**changes):
-    settings = {"residual_scale": 0.5, "seed": 1} | changes
-    return PrivateEffect(DOMAIN, Budget(2.0), **settings)
+def events(n=8000, seed=0):
+    """Their risks are those of two logistic curves."""
+    X, a, _ = table(n, seed)
+    risks = expit(X["u"].to_numpy()[:, None] - 1 + np.array([0.0, 0.7]))
+    return X, a, np.random.default_rng([seed, 8]).binomial(1, risks[np.arange(n), a]).astype(float)
 
 
-def test_the_effect_is_found_where_the_naive_difference_is_off():
-    X, a, y = table()
-    result = model().fit(X, a, y)
-    assert abs(y[a == 1].mean() - y[a == 0].mean() - 1.0) > 0.4
-    low, high = result.interval_
-    assert low < 1.0 < high
-    assert high - low < 0.2
-    half = result.release_.interval
-    assert result.release_.target == "effect"
-    assert 0.0 < half.bias < 0.1 * (high - low)
-    assert max(half.noise_half_width, half.sampling_half_width) <= (high - low) / 2
-    assert (high - low) / 2 <= half.noise_half_width + half.sampling_half_width
+CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
+
+
+def regions(n=20_000, seed=0, event=False):
+    """Propensity and outcome by region (Lebeda, Even, Bellet and Josse): the effect is .2, naive -.14."""
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.standard_normal((2, n))
+    e, level = np.full(n, 0.5), np.full(n, 0.1)
+    e[(x1 < -0.05) & (x2 <= 0)] = 0.25
+    e[(x1 <= 0.1) & (x2 > 0)] = 0.6
+    e[(x1 > 0.1) & (x2 > 0)] = 0.75
+    level[(x1 < 0) & (x2 <= 0.05)] = 0.6
+    level[(x1 <= 0) & (x2 > 0.05)] = -0.4
+    level[(x1 > 0) & (x2 > 0)] = -0.7
+    a = rng.binomial(1, e)
+    y = np.clip(level + 0.05 * rng.standard_normal(n) + 0.2 * a, -1, 1)
+    return pd.DataFrame({"x1": x1, "x2": x2}), a, rng.binomial(1, 0.5 + 0.4 * y) if event else y
+
+
+def model(domain=DOMAIN, epsilon=2.0, **changes):
+    return PrivateEffect(domain, Budget(epsilon), **{"residual_scale": 0.5, "seed": 1} | changes)
+
+
+def of_cells(domain=PLANE, cells=CUTS, **changes):
+    scale = 0.1 if domain is PLANE else None
+    return model(domain, residual_scale=scale, settings={"cells": cells}, **changes)
+
+
+UNKNOWN, ALIKE = {"n": 20_000, "unknown": 0.3}, {"n": 20_000, "unknown": 0.3, "confounded": 0.0}
+TRIAL, CONSTANT = {"settings": {"propensity": 0.5}}, {"settings": {"propensity": "constant"}}
+RISKS = expit(np.linspace(-1, 1, 100_001)[:, None] + np.array([0.0, 0.7])).mean(axis=0)
+#: A model, its data, what its interval covers, and how long that is at most.
+TRUE = {
+    "lines": (model(), table, {}, 1.0, 0.1),
+    "trial": (model(**TRIAL), table, {"n": 3000, "confounded": 0.0}, 1.0, 0.1),
+    "risks": (model(BINARY, estimand="risks"), events, {}, RISKS[1] - RISKS[0], 0.07),
+    "unknown": (model(CODED), table, UNKNOWN, 1.0, 0.06),
+    "unknown, constant": (model(CODED, **CONSTANT), table, ALIKE, 1.0, 0.08),
+    "unknown, trial": (model(CODED, **TRIAL), table, ALIKE, 1.0, 0.05),
+    "unknown, att": (model(CODED, estimand="att"), table, UNKNOWN, 1.0, 0.07),
+    "unknown, overlap": (model(CODED, estimand="overlap"), table, UNKNOWN, 1.0, 0.06),
+    "ranges": (model(PrivateRanges(ranges={"u": (0, 2), "v": None})), table, {"n": 6000}, 1.0, 0.12),
+    "cells": (of_cells(), regions, {"n": 50_000}, 0.2, 0.003),
+    "cells, overlap": (of_cells(EVENT, estimand="overlap"), regions, {"event": True}, 0.08, 0.04),
+    "cells, risks": (of_cells(EVENT, estimand="risks"), regions, {"event": True}, 0.08, 0.04),
+}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_an_interval_covers_the_truth_and_is_short(name):
+    own, draw, how, truth, longest = TRUE[name]
+    for seed in (1, 2):
+        interval = clone(own).set_params(seed=seed).fit(*draw(seed=seed, **how)).release_.interval
+        assert interval.low < truth < interval.high
+        assert interval.half_width < longest / 2
+        assert max(interval.noise_half_width, interval.sampling_half_width) <= interval.half_width
+        assert interval.half_width <= interval.noise_half_width + interval.sampling_half_width + interval.bias
+        assert interval.bias < 0.2 * longest
+    if name in ("lines", "risks", "cells"):
+        _, a, y = draw(seed=0, **how)
+        assert abs(y[a == 1].mean() - y[a == 0].mean() - truth) > longest
+
+
+def test_cells_find_an_effect_where_lines_do_not():
+    data = regions(50_000)
+    assert abs(of_cells(cells={"x1": 61, "x2": 61}).fit(*data).effect_ - 0.2) < 0.01
+    assert model(PLANE, residual_scale=0.1).fit(*data).effect_ < 0.15
+
+
+def test_the_release_states_the_cells_and_their_noise():
+    release = of_cells().fit(*regions(4000)).release_
+    step, (cells, count, *means, share) = release.step("cells"), release.nuisances
+    assert step.scale == pytest.approx(2.0 / step.epsilon)
+    assert step.sensitivity == 2.0
+    assert len(cells.coefficient) == 4 * 64
+    assert np.sum(cells.coefficient) == pytest.approx(np.sum(count.coefficient))
+    assert np.sum(count.coefficient) == pytest.approx(4000, abs=6 * step.scale * np.sqrt(2 * 256))
+    assert [one.rows for one in means] == ["outcome of controls", "outcome of treated"]
+    assert all(0.0 <= value <= 1.0 for value in share.coefficient)
+    ends = {end for name in share.parameters for end in re.findall(r"-?[\d.]+(?= <=)|(?<=< )-?[\d.]+", name)}
+    assert {f"{cut:g}" for cuts in CUTS.values() for cut in cuts} >= ends > set()
+    assert release.settings["cells"] == {name: pytest.approx(cuts) for name, cuts in CUTS.items()}
+    assert release.settings["rows"] is None
+    assert "cells" in release.summary()
+
+
+def test_ratios_of_risks_cover_theirs():
+    release = model(BINARY, estimand="risks").fit(*events()).release_
+    odds = RISKS / (1 - RISKS)
+    truths = {"risk ratio": RISKS[1] / RISKS[0], "odds ratio": odds[1] / odds[0]}
+    assert release.risks == pytest.approx((RISKS[1], RISKS[0]), abs=0.05)
+    for ratio in release.ratios:
+        assert ratio.interval.low < truths[ratio.name] < ratio.interval.high
+
+
+def test_private_ranges_are_in_units_of_the_data():
+    X, a, y = table(6000)
+    public = PrivateRanges(ranges={"u": (0, 2), "v": None})
+    fitted = model(public).fit(X.assign(v=3e4 * np.exp(X["v"])), a, 800 * y)
+    release = fitted.release_
+    assert release.interval.low < 800 < release.interval.high
+    assert [(one.column, one.released) for one in release.ranges] == [
+        ("u", False),
+        ("v", True),
+        ("y", True),
+    ]
+    low, high = release.ranges[2].low, release.ranges[2].high
+    assert (release.ranges[0].low, release.ranges[0].high) == (0.0, 2.0)
+    assert release.outcome_unit == pytest.approx((high - low) / 2)
+    assert release.domain["outcome_bound"] == 1.0
+    assert release.standard_deviation > 300
+    assert release.step("ranges").epsilon == pytest.approx(0.2)
+    assert "a bias that the interval does not see" in " ".join(release.summary().split())
+    for change in ('"released": true', '"released": false'), ('"outcome_unit": ', '"outcome_unit": 2'):
+        with pytest.raises(DeclarationError, match="release JSON: "):
+            type(release).from_json(release.to_json().replace(*change))
+    # a neighbor has the same plan
+    X.iloc[0], y[0] = 1e300, -1e300
+    other = clone(fitted).fit(X, a, y).release_
+    assert (other.steps, other.domain) == (release.steps, release.domain)
+    assert other.settings | {"effect_center": 0} == release.settings | {"effect_center": 0}
+
+
+def test_without_opendp_nothing_is_read(monkeypatch):
+    class Unread:
+        def __array__(self, *args, **kwargs):
+            raise AssertionError("the data were read")
+
+    find = importlib.util.find_spec
+    hidden = lambda name: None if name == "opendp" else find(name)  # noqa: E731
+    monkeypatch.setattr("dp2erm_cvx.mechanism.find_spec", hidden)
+    own = model(PrivateRanges(), seed=None)
+    for call in (lambda: own.fit(Unread(), Unread(), Unread()), lambda: own.check(["u"])):
+        with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
+            call()
 
 
 def test_the_prognostic_covariates_alone_are_read():
     X, a, y = table(800)
-    other = X.assign(v=-X["v"])
-    one, two = (model(prognostic=["u"]).fit(data, a, y).release_ for data in (X, other))
+    one, two = (model(prognostic=["u"]).fit(data, a, y).release_ for data in (X, X.assign(v=-X["v"])))
     assert one == two
     assert one.columns == ("u",)
     assert all("v" not in nuisance.parameters for nuisance in one.nuisances)
-
-
-def test_a_known_propensity_spends_nothing_on_it():
-    rng = np.random.default_rng(4)
-    X, _, _ = table(3000)
-    a = rng.binomial(1, 0.5, len(X))
-    y = X["u"].to_numpy() + a + 0.5 * rng.standard_normal(len(X))
-    release = model(settings={"propensity": 0.5}).fit(X, a, y).release_
-    assert [step.step for step in release.steps] == ["spread", "center", "score"]
-    assert release.interval.low < 1.0 < release.interval.high
-
-
-SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.0)))
 
 
 def survey(seed, n=5000):
@@ -92,17 +204,12 @@ def survey(seed, n=5000):
     return X.iloc[kept].assign(wt=0.25 / rate[kept]), a[kept], y[kept]
 
 
-def weighted(**changes):
-    settings = {"residual_scale": 0.5, "seed": 1} | changes
-    return PrivateEffect(SURVEY, Budget(2.0), **settings)
-
-
 def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
     """In 4 surveys: the unweighted interval is for the sample, whose effect is 1.75."""
     covered = naive = 0
     for seed in range(4):
         X, a, y = survey(seed)
-        low, high = weighted(seed=seed).fit(X, a, y).interval_
+        low, high = model(SURVEY, seed=seed).fit(X, a, y).interval_
         covered += low < 1.5 < high
         assert high - low < 0.25
         low, high = model(seed=seed).fit(X[["u", "v"]], a, y).interval_
@@ -113,7 +220,7 @@ def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
 
 def test_a_weighted_propensity_is_declared_as_it_is_solved():
     """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
-    plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
+    plan, data = model(SURVEY, settings={"propensity": "logistic"}).prepared(*survey(3, 300))
     step = plan.step("propensity")
     records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
     noise, rows = np.array([9.0, -6.0, 3.0]), (2 * records.a - 1)[:, None] * records.X
@@ -129,41 +236,152 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
         result = solve(instance, solver=solver, polish=polish, tolerance=1e-5)
         assert result.certified
         assert result.point == pytest.approx(right, abs=1e-5)
-
-
-def test_what_takes_no_sampling_weights_refuses_them():
-    binary = replace(SURVEY, outcome_center=0.5, outcome_bound=0.5)
-    value = {"value_share": 0.2, "propensity": 0.5}
-    for refused in (
-        lambda: PrivateTwoStageERM(SURVEY, Budget(1.0)).plan(500, 2),
-        lambda: PrivateEffect(binary, Budget(1.0), estimand="risks").plan(500, 2),
-        lambda: PrivateRule(SURVEY, Budget(1.0), settings=value).plan(500, 2),
-        lambda: TwoStageERM(SURVEY).fit(*survey(0, 50)),
-    ):
-        with pytest.raises(DeclarationError, match=r"sampling_weights: .* PrivateEffect or PrivateRule"):
-            refused()
-    with pytest.raises(DataError, match="has no column 'wt'"):
-        weighted().fit(*table(100))
-    plan, data = weighted().prepared(*survey(0, 100))
     with pytest.raises(DataError, match="the dataset has none"):
         plan.run(replace(data, sampling=None), Execution("newton", 1e-6))
 
 
-def test_risks_of_a_binary_outcome():
-    X, a, _ = table(8000)
-    rng = np.random.default_rng(8)
-    p_1, p_0 = (1 / (1 + np.exp(-(X["u"].to_numpy() - 1 + shift))) for shift in (0.7, 0.0))
-    y = rng.binomial(1, np.where(a == 1, p_1, p_0))
-    binary = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5, ranges=DOMAIN.ranges)
-    declared = PrivateEffect(binary, Budget(2.0), residual_scale=0.5, estimand="risks", seed=1)
-    release = declared.fit(X, a, y).release_
-    risk_1, risk_0 = p_1.mean(), p_0.mean()
-    truths = {"risk ratio": risk_1 / risk_0, "odds ratio": risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0)}
-    assert release.interval.low < risk_1 - risk_0 < release.interval.high
-    assert np.allclose(release.risks, (risk_1, risk_0), atol=0.05)
-    for ratio in release.ratios:
-        assert ratio.interval.low < truths[ratio.name] < ratio.interval.high
-    assert EffectRelease.from_json(release.to_json()) == release
+NUISANCES = ({}, {"propensity": "constant"}, {"cells": {"u": 4, "v": 4}}, {"first_fit": 0.5}, {"rows": "mix"})
+
+
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+@pytest.mark.parametrize("settings", NUISANCES)
+def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
+    """The form of what is released follows from the declaration, not from whether there are such records."""
+    forms, own = [], model(CODED, estimand=estimand, settings=settings)
+    for unknown in (0.0, 0.2):
+        X, labels, y = table(400, unknown=unknown)
+        plan, data = own.prepared(X, labels if unknown else np.where(labels, "yes", "no"), y)
+        lost = data.sampling == 0.0
+        assert np.any(lost) == (unknown > 0.0)
+        far = np.where(lost[:, None], [1.9, 0.9], data.X), np.where(lost, 5.0, data.y)
+        other = replace(data, X=far[0], y=far[1], a=np.where(lost, 1 - data.a, data.a))
+        one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
+        assert {name: list(numbers) for name, numbers in one.items()} == {
+            name: list(numbers) for name, numbers in same.items()
+        }
+        forms.append((plan, [(name, len(numbers)) for name, numbers in one.items()]))
+    assert forms[0] == forms[1]
+
+
+@pytest.mark.parametrize(("noise", "settings"), [("gamma", {}), ("gaussian", {"cells": {"u": 4, "v": 4}})])
+def test_that_costs_no_noise_of_the_mean(noise, settings):
+    """Which form is used follows from the declaration: 0 and 1 without a codebook are as they were.
+
+    Cells and their score have Laplace noise, which is shorter than Gaussian noise at this delta.
+    """
+    changes = {"budget": Budget(1.0, 1e-6), "noise": noise, "settings": settings}
+    plain, coded = (
+        model().set_params(domain=one, **changes).plan(1000, 2).main.calibration for one in (DOMAIN, CODED)
+    )
+    assert len(plain.multipliers) == 2
+    assert coded.noise is plain.noise is Noise.GAMMA
+    # half the score over half a record
+    assert 2 * coded.scales[0] == pytest.approx(plain.scales[0], rel=1e-5)
+    assert coded.sensitivity == 4 * coded.largest**2
+
+
+def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
+    records = CODED.records(np.zeros((4, 2)), [0, 1, 0, 1], np.zeros(4), [0.3, -2.0, np.nan, 7.0])
+    assert records.counts.tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert DOMAIN.records(np.zeros((2, 2)), [0, 1], np.zeros(2), [0.0, 1.0]).sampling is None
+    with pytest.raises(DeclarationError):
+        replace(DOMAIN, codebook=3)
+
+
+@pytest.mark.parametrize("estimand", ["att", "overlap"])
+def test_an_interval_for_the_score_is_shorter_and_without_bias(estimand):
+    data = table(6000)
+    effect, score = (
+        model(estimand=estimand, interval=kind).fit(*data).release_ for kind in ("effect", "score")
+    )
+    assert (effect.target, score.target) == ("effect", "score")
+    assert score.interval.bias == 0.0 < effect.interval.bias
+    assert score.interval.half_width < effect.interval.half_width
+    assert verify(score).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("among the treated", ["the effect among the treated", "outcomes of the untreated that are linear"]),
+        ("overlap", ["for the effect where either treatment is likely", "that was released here"]),
+        (
+            "groups",
+            ["a record without treatment or outcome does not count", "of the 900 records count, noise"],
+        ),
+    ],
+)
+def test_a_release_says_what_its_interval_is_for(name, words):
+    text = " ".join(release_of(name).summary().split())
+    assert [word for word in words if word not in text] == []
+
+
+def test_overlap_weights_of_hardly_any_record_are_released_all_the_same():
+    """Noise may leave a released mean of factors below 0: refused after the charge, the budget was lost."""
+    rng, n = np.random.default_rng(0), 2000
+    book = Codebook(treatment=Treatment("a"), outcome="y", levels={"sex": ["F", "M"]})
+    domain = Domain(1.5, 3.0, ranges=book.ranges({"u": (-1, 1)}), codebook=book)
+    frame = pd.DataFrame({"u": rng.uniform(-1, 1, n), "a": rng.integers(0, 2, n), "y": rng.normal(size=n)})
+    asked = {"estimand": "overlap", "where": {"sex": "F"}, "prognostic": ["u"], "residual_scale": None}
+    factors = []
+    for seed in range(4):
+        fitted = model(domain, 1.0, seed=seed, **asked).fit(frame.assign(sex="M"), frame["a"], frame["y"])
+        factors.append(fitted.release_.released[2])
+        assert fitted.interval_ == (-np.inf, np.inf)
+    assert min(factors) < 0 < max(factors)
+
+
+def warned(public, *records):
+    """What a fit warns of before it charges."""
+    own, before = PrivateEffect(public, Budget(1.0), seed=0), []
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        own.before_charge = lambda: before.extend(str(one.message) for one in seen)
+        own.fit(*records)
+    return [text for text in before if text.endswith("(for the data holder only)")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "change", "line"),
+    [
+        ({}, lambda X, a, y: (X, a, 1.0 * (y > 0)), "outcome is 0 or 1"),
+        ({"outcome_bound": 0.1}, lambda X, a, y: (X, a, y), "values of y are clipped"),
+        ({}, lambda X, a, y: (X, 0 * a, y), "no record is a = 1"),
+        (
+            {"ranges": {"x1": (-1, 1), "x2": (50, 90)}},
+            lambda X, a, y: (X, a, y),
+            r"x2: 400 of 400 values are beyond the declared range",
+        ),
+    ],
+    ids=["event", "outcome", "arm", "range"],
+)
+def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(declared, change, line):
+    """Before the charge; what fits, or is an event that is declared, is no reason to warn."""
+    X, a, y = table(400)
+    X, y = X.to_numpy() - [1.0, 0.0], y - 1.5
+    suits = Domain(2.0, ranges={"x1": (-1, 1), "x2": (-1, 1)}, outcome_bound=4.0)
+    domain = replace(suits, **declared) if declared else replace(suits, ranges=None)
+    (text,) = warned(domain, *change(X, a, y))
+    assert line in text
+    assert warned(domain, Dataset.from_arrays(*change(X, a, y))) == [text]
+    assert not warned(suits, X, a, y)
+    assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)
+
+
+@pytest.mark.parametrize(("wide", "n"), [(3.0, 5000), (10.0, 20_000)])
+def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n):
+    """With one mean square for all, ridge took its slope: the bias was .09 and .47, and nothing said so."""
+    ranges = {"x": (-3.0 * wide, 3.0 * wide), **{f"z{j}": (-3.0, 3.0) for j in range(3)}}
+    domain, errors = Domain(2.0, 6.0, ranges=ranges), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = pd.DataFrame(rng.standard_normal((n, 4)), columns=list(ranges))
+        a = rng.random(n) < expit(X["x"])
+        y = X["x"] + 0.5 * X["z0"] + 0.5 * a + rng.standard_normal(n)
+        fitted = model(domain, 1.0, residual_scale=1.0, seed=seed).fit(X, a, y)
+        errors.append(fitted.effect_ - 0.5)
+        assert fitted.interval_[0] <= 0.5 <= fitted.interval_[1]
+    assert abs(np.mean(errors)) < 0.05
 
 
 @pytest.mark.slow
@@ -224,163 +442,3 @@ def test_an_event_is_covered_where_it_is_declared_alone(estimand):
         shares[declared] = np.mean(covered)
     assert shares[False] <= 0.4
     assert shares[True] >= 0.85
-
-
-MODELS = {
-    "effect": model(seed=None),
-    "cells": model(seed=None, settings={"cells": {"u": 4, "v": [0.0]}}),
-    "rule": PrivateRule(DOMAIN, Budget(2.0), outcome_scale=1.2),
-}
-
-
-@pytest.mark.parametrize("treated", [0, 1])
-@pytest.mark.parametrize("kind", MODELS)
-def test_no_dataset_makes_a_fit_refuse(kind, treated):
-    X, _, _ = table(200)
-    wild = X.assign(u=1e300, v=-1e300)
-    for y in (np.zeros(200), np.full(200, 1e300), np.where(np.arange(200) % 2, 1e308, -1e308)):
-        for data in (X, wild):
-            release = MODELS[kind].fit(data, np.full(200, treated), y).release_
-            assert release.private
-            assert np.all(np.isfinite(release.theta if kind == "rule" else release.estimate))
-
-
-WRONG = {"prognostic": (["w"], ["u", "u"], "u", []), "estimand": ("risks", "cate"), "level": (1.0, np.nan)}
-WRONG |= {"residual_scale": (0.0,), "effect_center": (np.inf,), "seed": (-1,), "settings": ({"unknown": 1},)}
-
-
-@pytest.mark.parametrize(("name", "wrong"), [(name, one) for name, every in WRONG.items() for one in every])
-def test_refusals(name, wrong):
-    with pytest.raises(DeclarationError):
-        model(**{name: wrong}).fit(*table(50))
-
-
-@pytest.mark.parametrize("ranges", [None, [(-1.0, 1.0)] * 3])
-def test_names_and_numbers_of_columns_that_nobody_declares_suit_some_data(ranges):
-    """The data may have them; what no data suit is refused before any are read."""
-    public = Domain(covariate_bound=1.5, outcome_bound=4.0, ranges=ranges)
-    for chosen in (["age"], ["age", 2], [2], None):
-        PrivateEffect(public, Budget(1.0), prognostic=chosen).check()
-    for wrong in ("age", ["age", "age"], [-1], *([[3]] if ranges else [])):
-        with pytest.raises(DeclarationError, match="prognostic"):
-            PrivateEffect(public, Budget(1.0), prognostic=wrong).check()
-
-
-def confounded(estimand, effect=1.0, seed=0, **changes):
-    """Effects that vary and 30 % treated; the release, and the truth in the sample, with the released h."""
-    rng, n = np.random.default_rng(seed), 6000
-    X = rng.uniform(-1.0, 1.0, (n, 3))
-    e = 1 / (1 + np.exp(1.0 - X @ [1.2, -0.8, 0.0]))
-    a, vary = rng.binomial(1, e), effect + X @ [0.5, 0.0, 0.5]
-    y = 0.3 + X @ [1.0, -0.5, 0.5] + a * vary + 0.5 * rng.standard_normal(n)
-    domain = Domain(2.0, 9.0, ranges=[(-1.0, 1.0)] * 3)
-    declared = {"residual_scale": 0.5, "seed": seed} | changes
-    return PrivateEffect(domain, Budget(1.0), estimand=estimand, **declared).fit(X, a, y).release_, vary, a
-
-
-#: Those of no further declaration, of which several tests ask the same.
-plain = cache(confounded)
-
-
-@pytest.mark.parametrize(
-    ("estimand", "words"),
-    [
-        ("att", ["the effect among the treated", "outcomes of the untreated that are linear"]),
-        ("overlap", ["for the effect where either treatment is likely", "that was released here"]),
-    ],
-)
-def test_effects_in_a_part_of_the_population_say_what_their_interval_is_for(estimand, words):
-    release, _, _ = plain(estimand)
-    text = " ".join(release.summary().split())
-    assert release.target == "effect"
-    assert all(word in text for word in words)
-    assert verify(release).holds
-    assert verify(EffectRelease.from_json(release.to_json())).holds
-    # planted: less bias than follows, and the words of the other interval
-    lied = replace(release, interval=replace(release.interval, bias=0.5 * release.interval.bias))
-    assert any(line.startswith("interval.bias") for line in verify(lied).refuted)
-    score, _, _ = confounded(estimand, interval="score")
-    assert score.target == "score"
-    assert score.interval.bias == 0.0
-    assert score.interval.high - score.interval.low < release.interval.high - release.interval.low
-    assert verify(score).holds
-    assert not verify(replace(score, target="effect")).holds
-
-
-def test_overlap_weights_of_hardly_any_record_are_released_all_the_same():
-    """Noise may leave a released mean of factors below 0: refused after the charge, the budget was lost."""
-    rng, n = np.random.default_rng(0), 2000
-    book = Codebook(treatment=Treatment("a"), outcome="y", levels={"sex": ["F", "M"]})
-    domain = Domain(1.5, 3.0, ranges=book.ranges({"u": (-1, 1)}), codebook=book)
-    frame = pd.DataFrame({"u": rng.uniform(-1, 1, n), "a": rng.integers(0, 2, n), "y": rng.normal(size=n)})
-    frame["sex"] = "M"
-    factors = []
-    for seed in range(4):
-        model = PrivateEffect(
-            domain, Budget(1.0), estimand="overlap", where={"sex": "F"}, prognostic=["u"], seed=seed
-        )
-        release = model.fit(frame, frame["a"], frame["y"]).release_
-        factors.append(release.released[2])
-        assert release.interval.low is release.interval.high is None
-    assert min(factors) < 0 < max(factors)
-
-
-@pytest.mark.parametrize(
-    ("domain", "change", "line"),
-    [
-        (
-            Domain(covariate_bound=2.0, outcome_bound=4.0),
-            lambda X, a, y: (X, a, 1.0 * (y > 0)),
-            "outcome is 0 or 1",
-        ),
-        (
-            Domain(covariate_bound=2.0, outcome_bound=0.1),
-            lambda X, a, y: (X, a, y),
-            "values of y are clipped",
-        ),
-        (Domain(covariate_bound=2.0, outcome_bound=4.0), lambda X, a, y: (X, 0 * a, y), "no record is a = 1"),
-        (
-            Domain(2.0, ranges={"x1": (-1, 1), "x2": (50, 90)}, outcome_bound=4.0),
-            lambda X, a, y: (X, a, y),
-            r"x2: 400 of 400 values are beyond the declared range",
-        ),
-    ],
-    ids=["event", "outcome", "arm", "range"],
-)
-def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(domain, change, line) -> None:
-    """Before the charge; what fits, or is an event that is declared, is no reason to warn."""
-    rng = np.random.default_rng(4)
-    X, a = rng.uniform(-1.0, 1.0, (400, 2)), rng.integers(0, 2, 400)
-    y = X[:, 0] + 0.3 * a + rng.normal(scale=0.3, size=400)
-
-    def warned(public, *records) -> list[str]:
-        """What a fit warns of before it charges."""
-        model, before = PrivateEffect(public, Budget(1.0), seed=0), []
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            model.before_charge = lambda: before.extend(str(one.message) for one in seen)
-            model.fit(*records)
-        return [text for text in before if text.endswith("(for the data holder only)")]
-
-    (text,) = warned(domain, *change(X, a, y))
-    assert line in text
-    assert warned(domain, Dataset.from_arrays(*change(X, a, y))) == [text]
-    suits = Domain(2.0, ranges={"x1": (-1, 1), "x2": (-1, 1)}, outcome_bound=4.0)
-    assert not warned(suits, X, a, y)
-    assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)
-
-
-@pytest.mark.parametrize(("wide", "n"), [(3.0, 5000), (10.0, 20_000)])
-def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n) -> None:
-    """With one mean square for all, ridge took its slope: the bias was .09 and .47, and nothing said so."""
-    ranges = {"x": (-3.0 * wide, 3.0 * wide), **{f"z{j}": (-3.0, 3.0) for j in range(3)}}
-    domain, errors = Domain(2.0, 6.0, ranges=ranges), []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        X = pd.DataFrame(rng.standard_normal((n, 4)), columns=list(ranges))
-        a = rng.random(n) < expit(X["x"])
-        y = X["x"] + 0.5 * X["z0"] + 0.5 * a + rng.standard_normal(n)
-        model = PrivateEffect(domain, Budget(1.0), residual_scale=1.0, seed=seed).fit(X, a, y)
-        errors.append(model.effect_ - 0.5)
-        assert model.interval_[0] <= 0.5 <= model.interval_[1]
-    assert abs(np.mean(errors)) < 0.05

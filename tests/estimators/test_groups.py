@@ -1,8 +1,6 @@
 """Effects among the records of one group, and in every group: exact sums, intervals, and what is refused."""
 
-import json
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +14,6 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release import Standing
-from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.steps.nuisances import LinearNuisances
@@ -79,33 +76,6 @@ def test_every_group_has_its_own_effect(prognostic):
         assert sum(one.counted for one in release.groups) == pytest.approx(5700, abs=150)
         assert release.counted == pytest.approx(sum(one.counted for one in release.groups))
         assert release.interval.low < 0.42 * 2 + 0.32 * 5 + 0.26 * 8 < release.interval.high
-
-
-@pytest.mark.parametrize(
-    "changes", [{"by": "ward"}, {"where": {"ward": "B"}}, {"by": "sex", "where": {"ward": "B"}}]
-)
-@pytest.mark.parametrize("settings", [{}, {"propensity": 0.5}])
-def test_releases_follow_from_what_they_state(changes, settings):
-    release = model(**changes, settings=settings).fit(*table(3000)).release_
-    assert EffectRelease.from_json(release.to_json()) == release
-    assert not verify(release, in_groups(DOMAIN, changes.get("where"), changes.get("by"))).refuted
-    assert not verify(release, DOMAIN).refuted  # which groups are asked for is no part of what a record is
-    plain = json.loads(release.to_json())
-    rows = release.rows()
-    assert len(rows) == 1 + len(release.groups)
-    if not release.groups:
-        return
-    told = [block for block in release.blocks() if isinstance(block, str)]
-    sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
-    assert max(len(sentence.split()) for sentence in sentences) <= 45
-    assert [row["group"] for row in rows] == [None, *(one.group for one in release.groups)]
-    plain["groups"][1]["contrast"]["estimate"] += 0.01
-    plain["groups"][1]["contrast"]["joint"]["high"] += 1.0
-    told = verify(parsed(json.dumps(plain), EffectRelease)).refuted
-    assert {line.split(":")[0] for line in told} >= {
-        "groups.1.contrast.estimate",
-        "groups.1.contrast.joint.high",
-    }
 
 
 @pytest.mark.parametrize("changes", [{"by": "ward"}, {"where": {"ward": "B"}}])
@@ -215,25 +185,6 @@ def test_a_group_without_records_has_an_unbounded_effect(wards, tmp_path):
     assert seeded not in forest_plot(private).axes[0].get_title(loc="left")
     charged = model(by="ward", where={"sex": "F"}, seed=None, ledger=book, dataset="data").fit(X, a, y)
     assert charged.receipt_.note == "effect (ate by ward, where sex is F) of drug on pressure"
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"by": "age"}, "by: 'age' has no declared levels"),
-        ({"by": "warp"}, "did you mean|known"),
-        ({"where": {"ward": "D"}}, "where: ward = 'D': must be one of 'A', 'B', 'C'"),
-        ({"where": {"age": "40"}}, "where: 'age' has no declared levels"),
-        ({"by": "ward", "where": {"ward": "A"}}, "by: 'ward' is fixed by where"),
-        ({"by": "ward", "estimand": "att"}, "only 'ate' is released by group"),
-        ({"by": "ward", "settings": {"propensity": "logistic"}}, "by: the propensity is that of every group"),
-        ({"by": "ward", "settings": {"cells": {"age": 2}}}, "by: the propensity is that of every group"),
-        ({"by": "ward", "domain": replace(DOMAIN, codebook=None)}, "need a codebook"),
-    ],
-)
-def test_what_is_refused_is_public_and_before_the_data(changes, told):
-    with pytest.raises(DeclarationError, match=told):
-        model(**changes).check()
 
 
 def test_a_record_is_in_one_group_whatever_is_handed_in():

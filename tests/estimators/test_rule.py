@@ -12,7 +12,6 @@ from scipy.special import expit
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
@@ -49,6 +48,8 @@ def test_the_rule_is_found_where_weights_1_are_wrong():
     assert [step.step for step in result.release_.steps] == named
     assert accuracy(result, X) > 0.9
     assert result.release_.flipped_share < 0.15
+    survey = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.5)))
+    assert PrivateRule(survey, Budget(2.0)).plan(30_000, 2).step("mean") is None
     # the size of the effect as well: it is v
     slopes = np.polyfit(X["v"], result.decision_function(X), 1)
     assert slopes == pytest.approx([1.0, 0.0], abs=0.35)
@@ -60,16 +61,6 @@ def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
     together = fitted.decision_function(X)
     assert together.tolist() == [fitted.decision_function(X.iloc[[i]])[0] for i in range(len(X))]
     assert fitted.decision_function(X[["v", "u"]]).tolist() == together.tolist()
-
-
-WRONG = {"outcome_scale": (0.0,), "expected": (["skewness"],), "seed": (-1,), "dataset": ("trial",)}
-WRONG |= {"settings": ({"unknown": 1}, {"propensity": (0.1, 0.2)})}
-
-
-@pytest.mark.parametrize(("name", "wrong"), [(name, one) for name, every in WRONG.items() for one in every])
-def test_refusals(name, wrong):
-    with pytest.raises(DeclarationError):
-        model(**{name: wrong}).fit(*table(50))
 
 
 def test_strata_are_of_the_released_rule_alone():
@@ -95,7 +86,6 @@ def test_a_share_of_the_budget_says_what_the_rule_is_worth():
     for gain, truth in zip(release.gains, truths, strict=True):
         assert gain.interval.low < truth < gain.interval.high
         assert gain.interval.low < gain.estimate < gain.interval.high
-    assert RuleRelease.from_json(release.to_json()) == release
     assert "treating everybody" in release.summary()
     plain = json.loads(release.to_json())
     half_open = [gain | {"interval": gain["interval"] | {"high": None}} for gain in plain["gains"]]
@@ -182,33 +172,6 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own():
         assert not verify(release).refuted
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("covariate_mean", 0), 0.3),
-        (("covariate_norm",), 0.7),
-        (("covariate_scale", 1), 1.0),
-        (("nuisances", 0, "coefficient", 1), 10.0),
-        (("nuisances", 1, "coefficient", 0), 900.0),
-        (("nuisances", 4, "coefficient", 2), 60.0),
-        (("gains", 0, "interval", "bias"), 0.0),
-        (("gains", 1, "interval", "high"), 9.0),
-    ],
-)
-def test_what_follows_from_released_numbers_is_refuted_where_it_does_not(path, value):
-    domain, X, a, y = wide()
-    release = PrivateRule(domain, Budget(2.0), seed=3, settings={"value_share": 0.3}).fit(X, a, y).release_
-    assert verify(release).holds
-    plain = json.loads(release.to_json())
-    del plain["own_units"]  # a reader refuses others than follow
-    place = plain
-    for name in path[:-1]:
-        place = place[name]
-    assert place[path[-1]] != value
-    place[path[-1]] = value
-    assert not verify(parsed(json.dumps(plain), RuleRelease)).holds
-
-
 def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared():
     """Of few events, at n = 20,000 and epsilon = 4: clips of a numeric outcome cut events alone."""
 
@@ -233,12 +196,3 @@ def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared()
             covered[declared] += gain.interval.low <= truth <= gain.interval.high
     assert covered[True] == 4
     assert covered[False] <= 3
-
-
-def test_placing_records_needs_a_mean_of_records_that_count_alike():
-    domain = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.5)))
-    refused = PrivateRule(domain, Budget(2.0), settings={"mean_share": 0.1})
-    with pytest.raises(DeclarationError, match="mean_share"):
-        refused.plan(3000, 2)
-    assert PrivateRule(domain, Budget(2.0)).plan(30_000, 2).step("mean") is None
-    assert model().plan(30_000, 2).step("mean") is not None
