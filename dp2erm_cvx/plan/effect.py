@@ -182,7 +182,8 @@ class EffectStudy(Pipeline):
         cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
         reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
-        if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
+        weighted = AverageScore | RiskScores | (TreatedScore if public is None else RiskScores)
+        if self.two_values is not None and issubclass(kind, weighted):
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
         rule = replace(rule, cap=cap, score_bound=reach)
         if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
@@ -293,11 +294,11 @@ class EffectStudy(Pipeline):
     def _event_reach(self, propensity: str | float, total: float) -> float:
         """How far the score of an outcome of two values reaches at this propensity, at a rate of one half.
 
-        That of a risk is measured from the middle of the outcome, in which it lies. ``total`` is sqrt(n)
-        epsilon.
+        That of a risk is measured from the middle of the outcome, in which it lies; for the treated residuals
+        are weighted by odds. ``total`` is sqrt(n) epsilon.
         """
-        fitted = min(max(4.0, _EVENT_REACH * total), defaults.CAP)
-        inverse = {"constant": 2.0}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
+        fitted, equal = min(max(4.0, _EVENT_REACH * total), defaults.CAP), 2.0 - (self.kind is TreatedScore)
+        inverse = {"constant": equal}.get(propensity, fitted) if isinstance(propensity, str) else 0.0
         if not isinstance(propensity, str):
             inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
         assert self.two_values is not None
