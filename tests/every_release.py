@@ -30,6 +30,7 @@ RISKS = replace(DOMAIN, outcome_bound=0.5, outcome_center=0.5)
 BOX = Domain(1.5, 1.0, intercept=0.5, coordinate_bound=[1.0, 0.8])
 SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.5)))
 RANGES = PrivateRanges(ranges={"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)})
+DRUG = Codebook(Treatment("drug", "yes", "no"), "y")
 ARMS = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
 #: A registry with spellings, wards and several rows of a person, as a study declares it.
 REGISTRY = {
@@ -71,7 +72,7 @@ RELEASES: dict[str, Any] = {
     "box noise": PrivateEffect(DOMAIN, PURE, noise="box"),
     "arithmetic assumed": PrivateEffect(DOMAIN, PURE, arithmetic="assumed", effect_center=0.4),
     "among the treated": PrivateEffect(DOMAIN, MORE, estimand="att", settings={"propensity": "logistic"}),
-    "unbounded": PrivateEffect(DOMAIN, Budget(0.01), estimand="att"),
+    "unbounded": PrivateEffect(replace(DOMAIN, codebook=DRUG), Budget(0.01), estimand="att"),
     "overlap": PrivateEffect(DOMAIN, MORE, estimand="overlap"),
     "risks": PrivateEffect(RISKS, MORE, estimand="risks"),
     "sampling weights": PrivateEffect(SURVEY, MORE, settings={"propensity": "constant"}),
@@ -116,6 +117,8 @@ def table_of(name: str) -> tuple[Any, Any, Any]:
     y = X["u"] + 0.5 * a + 0.1 * rng.standard_normal(400)
     if name == "sampling weights":
         X["wt"] = rng.uniform(0.5, 2.0, 400)
+    if name == "unbounded":
+        return X, np.array(["yes", "no", "no", "yes", ""])[a + 2 * rng.integers(0, 2, 400) + (y > 0.9)], y
     arm = np.array(["a", "b", "c"])[a + rng.integers(0, 2, 400)] if name == "arms" else a
     return X, arm, (y > 0.2).astype(float) if model.domain is RISKS else y
 
