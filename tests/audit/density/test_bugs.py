@@ -77,6 +77,10 @@ class TakenForSaturating(huber_regression):
         return replace(super().loss_constants(universe), saturation=wrong)
 
 
+def kept_curvature(plan):
+    return release(second=TakenForSaturating(slope=0.4)).plan(plan.study.universe.n_samples, 1)
+
+
 def narrow_box(plan):
     """A box of half the width of the covariate, at the scale that would do for it."""
     box = plan.main.calibration.box
@@ -185,93 +189,62 @@ def first_as(kind):
     return lambda plan: release(as_a(kind, plan.study.first), MEAN).plan(plan.study.universe.n_samples, 2)
 
 
-half = partial(weaker, scale=0.5)
-third_of_gamma = partial(weaker, gamma=1 / 3)
+def less(name="theta", **factors):
+    return partial(weaker, name=name, **factors)
+
+
+half, third_of_gamma = less(scale=0.5), less(gamma=1 / 3)
 TRIAL = RandomizedTrial(0.1)
-LOGISTIC, MOSTLY_FIRST, FLAT = (
+LOGISTIC, FIRST, FLAT = (
     ipw_private(share=share, ridge=ridge, trim=2.5)
     for share, ridge in ((0.3, 0.05), (0.8, 0.05), (0.8, 1e-6))
 )
 OVERLAP, LITTLE = (overlap_private(share=share, ridge=0.05, radius=2.0) for share in (0.9, 0.1))
 TILTING = tilting_private(share=0.9, ridge=0.05, radius=0.8, constant=0.5)
-SATURATING = release(second=saturating_regression(slope=0.1))
-BOXED = release(
-    second=saturating_regression(slope=0.1),
-    domain=Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0),
-    noise="box",
-    arithmetic="assumed",
-)
+SATURATING, BOX = saturating_regression(slope=0.1), {"noise": "box", "arithmetic": "assumed"}
+BOXED = release(second=SATURATING, domain=Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0), **BOX)
 #: One treated record among controls, its effect reversed.
 ALONE = changed_record((0, 1, 1), (0, 1, -1), (0, 0, 1), n=12)
 #: All margins are 0 but that of the changed record, on one side.
 OF_ONE, STRAIGHT = changed_record((1, 0, 1), (0, 0, 1), (0, 0, 1), n=4), drawn(heavy, 4, 1)
 #: The same on both sides, with a flip.
 OPPOSITE = tuple((np.pad(X, ((0, 0), (0, 1))), a, y) for X, a, y in changed_record((1, 0, 0), (1, 1, 0), n=5))
-BENT = changed_record((1, 0, 0), (1, 0, 1), n=6)
+TURNING, HALFWAY = drawn(heavy, 5, 2, seed=8), changed_record((1, 1, 1), (1, 0, 0.5))
+#: A record without a slope, whose curvature appears, for one with full slope and none.
+BENT, APPEARING = changed_record((1, 0, 0), (1, 0, 1), n=6), changed_record((1, 1, 0), (1, 1, 1), (1, 1, 1))
+TURNED, CURVED = (changed_record((1, 0, y), (1, 0, -1), n=6) for y in (1, 0.9))
 
 #: What is released, what is planted into its plan, and the neighbors that show it.
 PLANTED = {
     "half the noise, itr": (release(), half, drawn(aligned)),
     "half the noise, plug-in": (release(second="plug_in_ate"), half, drawn(aligned)),
     "half the noise, arm means": (release(second="arm_means"), half, drawn(lone)),
-    "hardly any gamma": (release(second="arm_means"), partial(weaker, gamma=1e-6), drawn(lone)),
+    "hardly any gamma": (release(second="arm_means"), less(gamma=1e-6), drawn(lone)),
     "bound ignored": (release(TRIAL, "plug_in_ate"), bound_ignored, ALONE),
     "output, half the noise": (release(second=MEAN, calibration="output"), half, drawn(aligned)),
     "output, bound ignored": (release(TRIAL, MEAN, calibration="output"), bound_ignored, ALONE),
     "composed, half the noise": (release(LOGISTIC, MEAN), half, STRAIGHT),
     "composed, bound ignored": (release(LOGISTIC, MEAN), bound_ignored, STRAIGHT),
     "composed, output, half the noise": (release(LOGISTIC, MEAN, calibration="output"), half, STRAIGHT),
-    "a third of the propensity noise": (
-        release(MOSTLY_FIRST, MEAN),
-        partial(weaker, name="propensity", scale=1 / 3),
-        STRAIGHT,
-    ),
-    "hardly any propensity gamma": (
-        release(replace(MOSTLY_FIRST, ridge=1e-6), MEAN),
-        partial(weaker, name="propensity", gamma=1e-6),
-        OF_ONE,
-    ),
-    "a third of the diameter": (
-        release(OVERLAP, MEAN),
-        release(as_a(ThirdOfTheDiameter, OVERLAP), MEAN),
-        OPPOSITE,
-    ),
-    "the linear term forgotten": (
-        release(TILTING, MEAN),
-        release(as_a(LinearTermForgotten, TILTING), MEAN),
-        OPPOSITE,
-    ),
-    "weights taken for constants": (
-        release(LITTLE, MEAN),
-        first_as(WeightsTakenForConstants),
-        drawn(heavy, 5, 2, seed=8),
-    ),
-    "a third of gamma": (SATURATING, third_of_gamma, BENT),
-    "a curvature that stays": (
-        release(second=huber_regression(slope=0.4)),
-        release(second=TakenForSaturating(slope=0.4)),
-        changed_record((1, 0, 0.9), (1, 0, -1), n=6),
-    ),
+    "a third of the propensity noise": (release(FIRST, MEAN), less("propensity", scale=1 / 3), STRAIGHT),
+    "hardly any propensity gamma": (release(FLAT, MEAN), less("propensity", gamma=1e-6), OF_ONE),
+    "a third of the diameter": (release(OVERLAP, MEAN), first_as(ThirdOfTheDiameter), OPPOSITE),
+    "the linear term forgotten": (release(TILTING, MEAN), first_as(LinearTermForgotten), OPPOSITE),
+    "weights taken for constants": (release(LITTLE, MEAN), first_as(WeightsTakenForConstants), TURNING),
+    "a third of gamma": (release(second=SATURATING), third_of_gamma, BENT),
+    "a curvature that stays": (release(second=huber_regression(slope=0.4)), kept_curvature, CURVED),
     "box, a third of gamma": (BOXED, third_of_gamma, BENT),
-    "a narrow box": (BOXED, narrow_box, changed_record((1, 0, 1), (1, 0, -1), n=6)),
+    "a narrow box": (BOXED, narrow_box, TURNED),
     "clip before subtraction": (effect(), scored_by(ClipBeforeSubtraction), MOVED),
     "standardized by the data": (effect(), scored_by(StandardizedByTheData), MOVED),
-    "second moment": (
-        effect((0.01, 0.01)),
-        scored_by(SecondMomentAtHalfItsScale),
-        changed_record((1, 1, 1), (1, 0, 0.5)),
-    ),
+    "second moment": (effect((0.01, 0.01)), scored_by(SecondMomentAtHalfItsScale), HALFWAY),
     "factor without cap": (effect(), scored_by(FactorWithoutCap), MOVED),
     "center of one arm": (effect(), center_of_one_arm, MOVED),
     "refit for free": (effect((0.9, 0.05), first_fit=0.5, propensity=0.5), refit_for_free, MOVED),
     "normalized factors": (rule(0.05, 0.05), mapped_by(Normalized), LEAVING),
     "inverse without its cap": (rule(0.05, 0.05, "inverse"), mapped_by(Uncapped), OPPOSED),
     "centered by the data": (rule(), mapped_by(CenteredByTheData), OPPOSED),
-    "rule, a third of gamma": (
-        rule(None, 0.05),
-        partial(weaker, name="rule", gamma=1 / 3),
-        changed_record((1, 1, 0), (1, 1, 1), (1, 1, 1)),
-    ),
+    "rule, a third of gamma": (rule(None, 0.05), less("rule", gamma=1 / 3), APPEARING),
 }
 
 
@@ -279,8 +252,7 @@ PLANTED = {
 def test_planted_bugs_are_caught_and_nothing_without_them(name):
     model, planted, pair = PLANTED[name]
     plan = model.plan(len(pair[0][1]), pair[0][0].shape[1])
-    wrong = planted(plan) if callable(planted) else planted
-    result, kept = (audit_density(one, *pair, starts=1) for one in (wrong, plan))
+    result, kept = (audit_density(one, *pair, starts=1) for one in (planted(plan), plan))
     assert result.exceeds
     # a release of theta alone shows it in theta itself
     assert len(plan.steps) > 1 or result.theta_exceeds
@@ -318,19 +290,16 @@ def test_a_bound_that_forgets_flips_holds_where_none_is_made(settings):
         assert result.loss > 0.3
 
 
+EQUAL = changed_record((1, 1, 1), (1, 1, 1), (1, 1, np.resize([-1, 1], 7)))
+WEIGHT_ALONE = weighted(EQUAL, weights(0, 0.01), weights(5, 0.01))
+
+
 @pytest.mark.parametrize(
     ("planted", "pair"),
     [
         (lambda own, weights: weights / own.largest, weighted(OPPOSED, weights(15), weights(15))),
-        # a mean weight of 1, which every record moves: neighbors that differ in a weight alone
-        (
-            lambda own, weights: len(weights) * weights / weights.sum(),
-            weighted(
-                changed_record((1, 1, 1), (1, 1, 1), (1, 1, np.resize([-1, 1], 7))),
-                weights(0, 0.01),
-                weights(5, 0.01),
-            ),
-        ),
+        # a mean weight of 1, which every record moves
+        (lambda own, weights: len(weights) * weights / weights.sum(), WEIGHT_ALONE),
     ],
     ids=["not clipped", "normalized"],
 )
