@@ -252,13 +252,13 @@ def audited(model, kind, runs):
 @pytest.mark.parametrize(
     ("settings", "bug", "kind", "runs"),
     [
-        ({"second": MEAN, "epsilon": 2.0, "calibration": "output"}, HalfTheNoise, aligned, 350),
+        ({"second": MEAN, "epsilon": 2.0, "calibration": "output"}, HalfTheNoise, aligned, 300),
         pytest.param({"second": "arm_means"}, HardlyAnyGamma, lone, 800, marks=pytest.mark.slow),
     ],
 )
 def test_planted_bugs_are_caught_in_complete_releases(settings, bug, kind, runs):
     settings |= {"arithmetic": "assumed"}
-    assert not audited(release(**settings), kind, 60).exceeds
+    assert not audited(release(**settings), kind, 40).exceeds
     assert audited(release(cls=bug, **settings), kind, runs).exceeds
 
 
