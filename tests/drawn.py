@@ -6,17 +6,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import (
-    Box,
-    Gaussian,
-    Instance,
-    L1Ball,
-    Moments,
-    PrivateFirstStage,
-    SecondStage,
-    WholeSpace,
-)
+from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.program import Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.registry import programs
 

@@ -13,34 +13,19 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty, Sizes
-from dp2erm_cvx.model.sets import UserRegularizer
+from dp2erm_cvx.model.sets import Box, UserRegularizer, WholeSpace
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.overlap import overlap
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    Box,
-    Instance,
-    Moments,
-    PrivateFirstStage,
-    WholeSpace,
-    kernel_stage,
-)
+from dp2erm_cvx.program import BalanceFunctions, Instance, Moments, PrivateFirstStage, kernel_stage
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import first_stages
-from dp2erm_cvx.solve import (
-    FirstCertified,
-    Newton,
-    ProjectedGradient,
-    certify,
-    private_solver,
-    solve,
-    solving,
-)
+from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve, solving
+from dp2erm_cvx.solve.solvers import private_solver
 from tests.drawn import PROGRAMS, ROBUST, first_stage, hostile_records, noisy_stage, unequal_weights
 from tests.every_program import edge_records
 

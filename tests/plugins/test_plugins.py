@@ -12,21 +12,10 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
+from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.overlap import overlap, overlap_private
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    Ball,
-    Bound,
-    Box,
-    FirstStage,
-    L1Ball,
-    L2Ball,
-    WholeSpace,
-    form,
-    scheme,
-    second_stage,
-)
+from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, FirstStage, form, scheme, second_stage
 from dp2erm_cvx.program.declaration import with_n
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve

@@ -1,6 +1,8 @@
 """What every registered program has to obey, at representative and extreme settings."""
 
+import contextlib
 import json
+import math
 import sys
 import warnings
 from collections import OrderedDict
@@ -12,36 +14,77 @@ import pytest
 import scipy.sparse
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.program import ClosedFormWeights
+from dp2erm_cvx.model.sets import Box, ElasticNet, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
-from tests.every_program import (
-    EXTREMES,
-    SETTINGS,
-    build,
-    cases,
-    check_weights,
-    declared_at,
-    edge_records,
-    label,
-    lies_between,
-    lift,
-    solver_names,
-    standard_records,
-)
+from tests.every_program import EXTREMES, SETTINGS, P, edge_records
 from tests.helpers import bind, make_records, output_distance
 
-every_case = pytest.mark.parametrize(
-    ("name", "settings"),
-    [pytest.param(*case, marks=pytest.mark.slow if lies_between(case[1]) else ()) for case in cases()],
-    ids=label,
-)
-RECORDS = edge_records()
+STANDARD, RECORDS = make_records(60, P), edge_records()
 SOLVES: Any = sys.modules["dp2erm_cvx.solve.solving"]
+_PARTS = (ElasticNet(), ElasticNet(l1=0.2), ElasticNet(l2=0.3))
+
+
+def built(name, settings, *marks):
+    """A program by name; slow if a set is paired with part of a penalty, where others have the whole."""
+    paired = isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace))
+    slow = [pytest.mark.slow] * (paired and settings.get("regularizer") in _PARTS)
+    return pytest.param(programs()[name](**settings), marks=[*marks, *slow], id=f"{name}-{settings}")
+
+
+def every(table):
+    return pytest.mark.parametrize("program", [built(name, row) for name in table for row in table[name]])
+
+
+def lift(instance, solution):
+    """Values of the declared variables at a solution: ``point`` of the only one, unless it says otherwise."""
+    program, weights = instance.program, {"weights": solution.value}
+    if program.name != "entropy_balancing_primal":
+        other = isinstance(program, ClosedFormWeights) or program.name.endswith("_hard")
+        return weights if other else solution.point
+    B, target = np.asarray(instance.data["B"]), instance.data["target"]
+    residual = B.T @ solution.value / len(solution.value) - target
+    if math.isinf(program.radius):
+        return weights | {"near": residual}
+    near = residual * min(1.0, program.ridge * program.radius / float(np.linalg.norm(residual)))
+    return weights | {"near": near, "far": residual - near}
+
+
+def declared_at(instance, values):
+    """The declaration with its variables set: (compiled, objective, largest violation)."""
+    compiled = Compiled(instance.program.declare, instance.data)
+    compiled.load(instance.data)
+    variables, constraints = compiled.declaration.variables, compiled.declaration.constraints.values()
+    if not isinstance(values, dict):
+        point, model = values, instance.composite
+        values = {name: model.margins(point) if name == "margins" else point for name in variables}
+    assert values.keys() == variables.keys()
+    for name, value in values.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
+            variables[name].save_value(value)
+    violation = max((float(np.max(c.violation())) for c in constraints), default=0.0)
+    return compiled, float(compiled.problem.objective.value), violation
+
+
+def check_weights(program, solution):
+    """Nonnegative with sum n, as every theorem assumes."""
+    weights = solution.value
+    if isinstance(program, FirstStage):
+        assert np.all(np.isfinite(weights))
+        assert np.all(weights >= 0)
+        assert abs(math.fsum(weights) / len(weights) - 1) < 1e-13
+
+
+def solver_names(instance):
+    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
+    is_qp = Compiled(instance.program.declare, instance.data).problem.is_qp()
+    own = [] if instance.model is None else ["newton", "projected_gradient"]
+    return ["clarabel", "scs", *(["osqp"] if is_qp else []), *own]
 
 
 def test_every_program_is_in_the_table():
@@ -49,47 +92,46 @@ def test_every_program_is_in_the_table():
     assert set(EXTREMES) <= set(programs())
 
 
-@every_case
-def test_declaration_is_dpp_with_named_parts(name, settings):
-    instance = bind(build(name, settings), standard_records())
-    compiled = Compiled(instance.program.declare, instance.data)
+@every(SETTINGS)
+def test_declaration_is_dpp_with_named_parts(program):
+    instance = bind(program, STANDARD)
+    compiled = Compiled(program.declare, instance.data)
     assert compiled.problem.is_dcp(dpp=True)
     assert compiled.declaration.variables
     for leaf_name, parameter in compiled.parameters.items():
         assert parameter.name() == leaf_name
     assert all(own.name() == name for name, own in compiled.declaration.variables.items())
-    assert json.loads(json.dumps(instance.program.settings())) == instance.program.settings()
+    assert json.loads(json.dumps(program.settings())) == program.settings()
     # every datum enters the problem: one that did not would go stale unseen
     assert set(compiled.parameters) == {p.name() for p in compiled.problem.parameters()}
 
 
-@every_case
-def test_solvers_agree_within_their_certificates(name, settings, monkeypatch):
+@every(SETTINGS)
+def test_solvers_agree_within_their_certificates(program, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
     monkeypatch.setattr(SOLVES, "solved_by_cvxpy", cache(SOLVES.solved_by_cvxpy))
-    records = standard_records()
-    instance = bind(build(name, settings), records)
+    instance = bind(program, STANDARD)
     result = []
     for solver in solver_names(instance):
         for polish in (False, True):
             solution = solve(instance, solver=solver, polish=polish, throw=False)
-            check_weights(instance.program, solution.value, records.n_samples)
+            check_weights(program, solution)
             assert np.isfinite(solution.certificate.output_radius)
             if polish:
                 assert solution.certified, (solver, solution.status)
             result.append((solver, polish, solution))
     for solver, polish, first in result:
         for other, also, second in result:
-            distance = output_distance(instance.program, first.value, second.value)
+            distance = output_distance(program, first.value, second.value)
             allowed = first.certificate.output_radius + second.certificate.output_radius
             assert distance <= allowed, (solver, polish, other, also)
 
 
-@every_case
-def test_declared_objective_is_least_at_the_certified_point(name, settings):
-    instance = bind(build(name, settings), standard_records())
+@every(SETTINGS)
+def test_declared_objective_is_least_at_the_certified_point(program):
+    instance = bind(program, STANDARD)
     solution = solve(instance, solver="clarabel" if instance.model is None else "newton")
-    compiled, objective, violation = declared_at(instance, lift(instance, solution) or solution.point)
+    compiled, objective, violation = declared_at(instance, lift(instance, solution))
     assert violation <= 1e-7
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # inaccurate is good enough for the tolerance below
@@ -97,13 +139,12 @@ def test_declared_objective_is_least_at_the_certified_point(name, settings):
     assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
 
 
-@every_case
-def test_declared_gradient_agrees_with_the_model(name, settings):
+@every(SETTINGS)
+def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
-    program = build(name, settings)
-    instance = bind(program, standard_records())
+    instance = bind(program, STANDARD)
     primal = ("entropy_balancing_hard", "entropy_balancing_primal", "stable_balancing_hard")
-    if instance.model is None or isinstance(program, ClosedFormWeights) or name in primal:
+    if instance.model is None or isinstance(program, ClosedFormWeights) or program.name in primal:
         pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
     model, rng = instance.model, np.random.default_rng(3)
     zero = np.zeros(model.dimension)
@@ -126,9 +167,9 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
 
 
-@every_case
-def test_model_derivatives_agree_with_differences(name, settings):
-    instance = bind(build(name, settings), standard_records())
+@every(SETTINGS)
+def test_model_derivatives_agree_with_differences(program):
+    instance = bind(program, STANDARD)
     if instance.model is None:
         pytest.skip("judged by the duality gap alone")
     model, rng = instance.model, np.random.default_rng(4)
@@ -145,62 +186,48 @@ def test_model_derivatives_agree_with_differences(name, settings):
     assert eigenvalues[-1] <= model.smoothness * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_resolve_with_new_parameters_equals_a_fresh_solve(name, monkeypatch):
+@every({name: rows[:1] for name, rows in SETTINGS.items()})
+def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
     """Only what CVXPY compiles is kept; how it is compiled depends on the program, not on its settings."""
-    program = build(name, SETTINGS[name][0])
-    instances = [bind(program, standard_records(seed=k), gamma=0.05 * (k + 1)) for k in (0, 7)]
+    instances = [bind(program, make_records(60, P, k), gamma=0.05 * (k + 1)) for k in (0, 7)]
     for solver in solver_names(instances[0]):
         monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", OrderedDict())
         solve(instances[0], solver=solver, polish=False, throw=False)
         again = solve(instances[1], solver=solver, polish=False, throw=False)
         monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solvers"], "_cache", OrderedDict())
         fresh = solve(instances[1], solver=solver, polish=False, throw=False)
-        distance = output_distance(instances[1].program, again.value, fresh.value)
+        distance = output_distance(program, again.value, fresh.value)
         # the radii alone would not do: a stale point has a large one
         assert distance <= again.certificate.output_radius + fresh.certificate.output_radius
         assert distance <= 1e-6 * np.linalg.norm(fresh.value)
 
 
-@pytest.mark.parametrize("data", RECORDS, ids=str)
-@pytest.mark.parametrize("name", programs())
-def test_edge_datasets_are_solved_and_certified(name, data):
+@pytest.mark.parametrize("data", RECORDS)
+@every({name: (rows[0], rows[-1]) for name, rows in SETTINGS.items()})
+def test_edge_datasets_are_solved_and_certified(program, data):
     """No dataset of the universe may make a fit refuse: a refusal would depend on private records."""
-    records = RECORDS[data]
-    for settings in (SETTINGS[name][0], SETTINGS[name][-1]):
-        program = build(name, settings)
-        if isinstance(getattr(program, "regularizer", None), UserRegularizer):
-            solution = solve(bind(program, records), solver="clarabel")
-        elif not program.relations:
-            # hard constraints may have no solution, which has its own error, or a dual that is flat somewhere
-            try:
-                solution = solve(bind(program, records), solver="first_certified")
-            except InfeasibleError:
-                continue
-        else:
-            solution = solve(bind(program, records))
-        check_weights(program, solution.value, records.n_samples)
+    own = isinstance(getattr(program, "regularizer", None), UserRegularizer)
+    # hard constraints may have no solution, which has its own error, or a dual that is flat somewhere
+    with contextlib.nullcontext() if program.relations else contextlib.suppress(InfeasibleError):
+        solution = solve(bind(program, RECORDS[data]), solver="clarabel" if own else "first_certified")
+        check_weights(program, solution)
         assert solution.certified
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [(name, settings) for name, rows in EXTREMES.items() for settings in rows],
-    ids=label,
-)
-def test_extreme_settings_are_certified(name, settings):
-    records = standard_records()
-    instance = bind(build(name, settings), records)
+@every(EXTREMES)
+def test_extreme_settings_are_certified(program):
+    instance, settings = bind(program, STANDARD), EXTREMES[program.name][0]
     # polishing starts from wherever the splitting method has come
-    for solver in (Newton(), Clarabel(), *[SCS(max_iterations=2000)] * (settings is EXTREMES[name][0])):
+    first = program == programs()[program.name](**settings)
+    for solver in (Newton(), Clarabel(), *[SCS(max_iterations=2000)] * first):
         solution = solve(instance, solver=solver)
         assert solution.certified
-        check_weights(instance.program, solution.value, records.n_samples)
+        check_weights(program, solution)
 
 
-#: Size, program, settings and whether conic solvers run; settings between two others are slow, as these are.
 #: A dense kernel factor keeps a conic solver busy for seconds at 400 records and for ten minutes at 4000.
 KERNELS = [name for name, program in programs().items() if issubclass(program, KernelFirstStage)]
+#: Size, program, settings, and whether conic solvers run; settings between two others are slow, as these are.
 TARGETS = []
 for name, rows in SETTINGS.items():
     own = [row for row in rows if not isinstance(row.get("regularizer"), UserRegularizer)]
@@ -211,14 +238,14 @@ for name, rows in SETTINGS.items():
             TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))
 
 
-@pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS, ids=label)
+@pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS)
 def test_radius_target(n, name, settings, conic):
     """With ten covariates every solver comes within 1e-9, relative to the size of its solution."""
     if name == "ipw_known":
         settings = settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}
     if isinstance(settings.get("target"), PublicSample):
         settings = settings | {"target": PublicSample(np.random.default_rng(9).normal(size=(20, 10)))}
-    instance = bind(build(name, settings), make_records(n, 10))
+    instance = bind(programs()[name](**settings), make_records(n, 10))
     solvers = ["newton", "projected_gradient", *(["clarabel", "scs"] if conic else [])]
     if conic and Compiled(instance.program.declare, instance.data, embed=True).problem.is_qp():
         solvers.append("osqp")

@@ -20,21 +20,8 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.program import Declaration, scheme
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import build, first_stages, programs
-from dp2erm_cvx.solve import (
-    OSQP,
-    SCS,
-    Clarabel,
-    FirstCertified,
-    Newton,
-    OwnSolver,
-    ProjectedGradient,
-    Status,
-    by_design,
-    certify,
-    private_solver,
-    solve,
-    solvers,
-)
+from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, Status, certify, solve, solvers
+from dp2erm_cvx.solve.solvers import OSQP, SCS, Clarabel, OwnSolver, by_design, private_solver
 from tests.command_line import run
 from tests.helpers import bind, make_domain, make_records, output_distance
 from tests.plugins.literature import poisson
