@@ -95,13 +95,13 @@ def test_every_program_is_in_the_table():
 @every(SETTINGS)
 def test_declaration_is_dpp_with_named_parts(program):
     instance = bind(program, STANDARD)
-    compiled = Compiled(program.declare, instance.data)
+    compiled = Compiled(instance.program.declare, instance.data)
     assert compiled.problem.is_dcp(dpp=True)
     assert compiled.declaration.variables
     for leaf_name, parameter in compiled.parameters.items():
         assert parameter.name() == leaf_name
     assert all(own.name() == name for name, own in compiled.declaration.variables.items())
-    assert json.loads(json.dumps(program.settings())) == program.settings()
+    assert json.loads(json.dumps(instance.program.settings())) == instance.program.settings()
     # every datum enters the problem: one that did not would go stale unseen
     assert set(compiled.parameters) == {p.name() for p in compiled.problem.parameters()}
 

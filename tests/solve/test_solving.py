@@ -14,12 +14,12 @@ import pytest
 from scipy.optimize import brentq
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import BalanceFunctions, FirstStage, Moments
+from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -170,9 +170,9 @@ MARGINS += ("inverse_probability_tilting",)
 KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing")
 
 
-def replacements(records: Records, m: int, seed: int = 3) -> Replacements:
+def replacements(records, m):
     """Random records over the whole universe, half of them on its boundary, any index, any arm."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(3)
     domain, p = records.domain, records.covariates.shape[1]
     direction = rng.normal(size=(m, p))
     direction /= np.linalg.norm(direction, axis=1)[:, None]
@@ -181,29 +181,26 @@ def replacements(records: Records, m: int, seed: int = 3) -> Replacements:
     return Replacements(records, rng.integers(records.n_samples, size=m), X, rng.integers(2, size=m))
 
 
-def joined(chunks: Iterator[NeighborSolutions]) -> NeighborSolutions:
+def solved(made, records, chosen):
+    chunks = Neighborhood(made, records).solve(chosen)
     parts = [(c.radius, c.certified, c.iterations, c.by_single, *c.values) for c in chunks]
     *columns, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return NeighborSolutions(0, *columns, (weights,))
 
 
-def program(name: str, settings: dict[str, Any]) -> FirstStage:
-    made = programs()[name](**settings)
-    assert isinstance(made, FirstStage)
-    return made
-
-
-def every(*names: str) -> pytest.MarkDecorator:
+def every(*names):
     """Programs at the settings that all tests share, but for the paper's scaling, which is solved alone."""
-    made = [program(name, row) for name in names for row in SETTINGS[name] if row.get("scaling") != "paper"]
+    made = [
+        PROGRAMS[name](**row) for name in names for row in SETTINGS[name] if row.get("scaling") != "paper"
+    ]
     return pytest.mark.parametrize("made", made, ids=lambda one: one.name)
 
 
 @every(*MARGINS, *KERNELS, *CLOSED)
-def test_weights_and_radii_are_those_of_single_solves(made: FirstStage) -> None:
+def test_weights_and_radii_are_those_of_single_solves(made):
     records = make_records(90, 3)
     chosen, base = replacements(records, 12), made.instance(records)
-    result = joined(Neighborhood(made, records).solve(chosen))
+    result = solved(made, records, chosen)
     path = batch.fast_path(base, records, solve(base).point)
     assert path is not None
     fast = path(chosen, 1e-13)
@@ -213,26 +210,25 @@ def test_weights_and_radii_are_those_of_single_solves(made: FirstStage) -> None:
     for k in range(len(chosen)):
         instance = made.instance(chosen.neighbor(k))
         single = solve(instance)
-        distance = float(np.sum(np.abs(single.value - result.values[0][k])))
+        distance = output_distance(made, single.value, result.values[0][k])
         assert distance <= result.radius[k] + single.certificate.output_radius
         if made.name not in CLOSED:
             judged = certify(instance, fast.points[k])
             assert 0.25 * judged.output_radius <= fast.radius[k] <= 25 * judged.output_radius
 
 
-def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, records = program("ipw_logistic", {"ridge": 0.05}), make_records(60, 3)
+def test_a_wrong_fast_path_is_found_out(monkeypatch):
+    made, records = PROGRAMS["ipw_logistic"](ridge=0.05), make_records(60, 3)
     chosen = replacements(records, 12)
-    right = joined(Neighborhood(made, records).solve(chosen))
+    right = solved(made, records, chosen)
     rows = type(made).row_neighbors
 
-    def forgets_flips(self: FirstStage, base: Records) -> Any:
+    def forgets_flips(self, base):
         given = rows(self, base)
-        assert given is not None
         return lambda old, new: given(old, dataclasses.replace(new, a=1 - new.a))
 
     monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
-    result = joined(Neighborhood(made, records).solve(chosen))
+    result = solved(made, records, chosen)
     assert np.all(result.by_single)
     assert np.all(np.sum(np.abs(result.values[0] - right.values[0]), axis=1) <= result.radius + right.radius)
 
@@ -242,21 +238,21 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     ("name", "ridge"),
     [("ipw_logistic", 1e-5), ("entropy_balancing", 1e-3), ("mmd", 1e-6), ("mmd_pooled", 1e6)],
 )
-def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -> None:
-    made, certified = program(name, {"ridge": ridge}), 0
+def test_extreme_ridges_and_datasets_give_sound_radii(name, ridge):
+    made, certified = PROGRAMS[name](ridge=ridge), 0
     for records in list(edge_records().values())[::4]:
         chosen = replacements(records, 2)
-        result = joined(Neighborhood(made, records).solve(chosen))
+        result = solved(made, records, chosen)
         for k in np.flatnonzero(result.certified):
             single = solve(made.instance(chosen.neighbor(int(k))), throw=False)
-            distance = float(np.sum(np.abs(single.value - result.values[0][k])))
+            distance = output_distance(made, single.value, result.values[0][k])
             assert distance <= result.radius[k] + single.certificate.output_radius
             certified += 1
     assert certified > 0  # at ridges below the least none is
 
 
-def test_invalid_replacements_and_settings_are_refused_and_results_hide_the_records() -> None:
-    records, made = make_records(30, 3), program("uniform", {})
+def test_invalid_replacements_and_settings_are_refused_and_results_hide_the_records():
+    records, made = make_records(30, 3), PROGRAMS["uniform"]()
     right: dict[str, Any] = {"index": [0], "X": records.X[:1].copy(), "a": [1]}
     wrong = [{"index": [one]} for one in (0.5, 30, -1)] + [{"a": one} for one in ([2], [0, 1])]
     rows = (np.full((1, 4), np.nan), np.zeros((1, 4)), [[1.0, 9.0, 0.0, 0.0]], np.zeros((1, 3)))
@@ -268,41 +264,39 @@ def test_invalid_replacements_and_settings_are_refused_and_results_hide_the_reco
     chosen = replacements(records, 2)
     for tolerance in (0.0, "x"):
         with pytest.raises(DeclarationError):
-            Neighborhood(made, records).solve(chosen, tolerance=tolerance)  # type: ignore[arg-type]
+            Neighborhood(made, records).solve(chosen, tolerance=tolerance)
     with pytest.raises(DeclarationError, match="other records"):
         Neighborhood(made, make_records(30, 3)).solve(chosen)
     assert list(Neighborhood(made, records).solve(chosen.take(0, 0))) == []
-    assert repr(joined(Neighborhood(made, records).solve(chosen))) == "NeighborSolutions(first=0)"
+    assert repr(solved(made, records, chosen)) == "NeighborSolutions(first=0)"
     assert repr(chosen) == "Replacements(n_neighbors=2)"
 
 
 class Moved(Reading):
     """How far the weights are from given ones (n,), and the largest; keeps all weights of the last chunk."""
 
-    def __init__(self, base: Array) -> None:
+    def __init__(self, base):
         self.beside, self.parts = (base, np.arange(float(len(base)))), {}
 
-    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
+    def of(self, weights, *beside):
         base, numbers = beside
         self.parts[numbers[0], len(weights)] = weights.copy()
         gap = np.abs(weights - base)
         return np.sum(gap, axis=1, keepdims=True), np.max(weights, axis=1, keepdims=True, initial=0.0)
 
-    def kept(self, m: int) -> Array:
+    def kept(self, m):
         return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])
 
 
 @pytest.mark.parametrize("heights", [(1, 7), (16, 16)])
 @every(*MARGINS)
-def test_readings_are_those_of_the_held_weights(
-    made: FirstStage, heights: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):
     monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._SHORTEST", heights[0])
     monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
     records = make_records(90, 3)
     chosen, reading = replacements(records, 30), Moved(np.ones(90))
     (result,) = Neighborhood(made, records).solve(chosen, reading)
-    held = joined(Neighborhood(made, records).solve(chosen))
+    held = solved(made, records, chosen)
     weights, both = reading.kept(30), result.radius + held.radius
     assert np.all(result.certified)
     assert not np.any(result.by_single)
@@ -314,9 +308,9 @@ def test_readings_are_those_of_the_held_weights(
     assert np.array_equal(own, weights[np.arange(30), chosen.index])
 
 
-def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch):
     records = make_records(60, 3)
-    chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
+    chosen, made = replacements(records, 12), PROGRAMS["entropy_balancing"](ridge=0.02)
     (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
     (result,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
