@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program import Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import Gaussian, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.registry import programs
 
@@ -17,14 +17,12 @@ ROBUST = ("itr_huber", "itr_logistic")
 KINDS = ("random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm")
 
 
-def hostile_records(
-    rng: np.random.Generator, n: int, p: int, *, orders: float = 1.0, **changes: Any
-) -> Records:
+def hostile_records(rng, n, p, *, orders=1.0, **changes):
     """Records of any kind in a universe whose scale is within so many powers of ten of 1."""
     kind, M, largest = str(rng.choice(KINDS)), 10 ** rng.uniform(-orders, orders), 10 ** rng.uniform(-2, 2)
     intercept = float(rng.choice([0.0, 0.5 * M]))
     domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), largest, intercept=intercept, **changes)
-    X: Array = rng.normal(size=(n, p))
+    X = rng.normal(size=(n, p))
     X *= 0.99 / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     a, y = np.where(np.arange(n) == 0, 1, rng.integers(0, 2, n)), rng.uniform(-largest, largest, n)
     if kind == "duplicate":
@@ -40,18 +38,17 @@ def hostile_records(
     return domain.records(M * X, 0 * a if kind == "one arm" else a, y)
 
 
-def unequal_weights(rng: np.random.Generator, n: int) -> Array:
+def unequal_weights(rng, n):
     kind = str(rng.choice(["random", "one", "sparse", "heavy"]))
     w = rng.pareto(0.5, n) + 1e-12 if kind == "heavy" else rng.uniform(0.1, 1, n)
     if kind == "one":
         w = np.eye(n)[rng.integers(n)]
     elif kind == "sparse":
         w[1:] *= rng.uniform(size=n - 1) < 0.2
-    scaled: Array = w * (n / math.fsum(w))
-    return scaled
+    return w * (n / math.fsum(w))
 
 
-def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int, least: float = -6) -> Any:
+def first_stage(rng, name, domain, columns, least=-6):
     """A program at random settings, its ridge from ``10^least`` times its scale on."""
     M2, share = domain.covariate_bound**2, 10 ** rng.uniform(least, 1)
     radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
@@ -95,9 +92,7 @@ def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: in
     return PROGRAMS[name](**settings[name]).resolve(domain)
 
 
-def noisy_stage(
-    rng: np.random.Generator, name: str, domain: Domain, smallest: float
-) -> tuple[Any, float, float]:
+def noisy_stage(rng, name, domain, smallest):
     """(program, gamma, scale of the noise) of what is perturbed, in the units of its loss.
 
     Gamma and the regularizer are from ``smallest`` times the curvature of the loss on.
@@ -127,7 +122,7 @@ def noisy_stage(
     )
 
 
-def instance_of(rng: np.random.Generator, name: str, records: Records) -> tuple[Instance, dict[str, Any]]:
+def instance_of(rng, name, records):
     """A program at random settings, bound to records, and what else its exact minimizer depends on."""
     p = records.covariates.shape[1]
     if not issubclass(PROGRAMS[name], SecondStage | PrivateFirstStage):

@@ -1,9 +1,7 @@
 """Public radii that solves are sure to reach, the iterations that suffice, and where V is at its cap."""
 
 import math
-from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -12,13 +10,13 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
-from dp2erm_cvx.model.composite import Composite, Penalty, Sizes
+from dp2erm_cvx.model.composite import Penalty, Sizes
 from dp2erm_cvx.model.sets import Box, UserRegularizer, WholeSpace
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.overlap import overlap
-from dp2erm_cvx.program import BalanceFunctions, Instance, Moments, PrivateFirstStage, kernel_stage
+from dp2erm_cvx.program import BalanceFunctions, Moments, PrivateFirstStage, kernel_stage
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -32,9 +30,7 @@ from tests.every_program import edge_records
 SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
 
 
-def draws(
-    seed: int, count: int, smallest: float = 1e-8, names: Sequence[str] = SQUARED
-) -> Iterator[tuple[Instance, float]]:
+def draws(seed, count, smallest, names=SQUARED):
     """Adversarial instances, each with the radius that is promised for its public settings."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
@@ -131,7 +127,7 @@ def test_within_takes_the_place_of_the_tolerance_for_every_solver():
     assert certify(instance, solution.point).radius <= reach
 
 
-def iteration_bound(L: float, m: float, distance: float, radius: float) -> int:
+def iteration_bound(L, m, distance, radius):
     """Iterations after which projected gradient is within ``radius``, as the page on solving says."""
     if distance <= radius:
         return 2
@@ -139,7 +135,7 @@ def iteration_bound(L: float, m: float, distance: float, radius: float) -> int:
     return 2 * (2 + math.ceil((math.log(2 * L / m) + 2 * math.log(distance / radius)) / gain * (1 + 1e-12)))
 
 
-def distance_to(model: Composite, minimizer: Any) -> float:
+def distance_to(model, minimizer):
     return float(np.linalg.norm(model.start() - minimizer))
 
 
@@ -150,7 +146,6 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
     tried = 0
     for instance, _ in draws(seed=21, count=20, smallest=1e-3, names=names):
         model = instance.model
-        assert model is not None
         result = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
         distance = distance_to(model, result.point) + result.certificate.radius
         if model.ridge <= 0 or result.certificate.radius > 1e-3 * share * distance:
@@ -166,7 +161,7 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
     assert tried >= 10
 
 
-def steep(condition: float) -> MarginModel:
+def steep(condition):
     """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic scale."""
     curvature = np.geomspace(1.0, condition, 40) - 1.0
     X = np.diag(np.sqrt(curvature / 2))
@@ -219,7 +214,7 @@ def paper_balancing(rng, domain, n):
 
 
 @pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing", "paper", "mmd_pooled", *MORE])
-def test_every_dataset_is_certified_within_the_reach(name) -> None:
+def test_every_dataset_is_certified_within_the_reach(name):
     rng, ratios = np.random.default_rng(0), []
     while len(ratios) < 10:
         n, p = int(rng.integers(2, 40)), int(rng.integers(1, 8))
@@ -249,7 +244,7 @@ def sizes_of(program, domain, n, p, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [*MORE, "same point"])
-def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) -> None:
+def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     """Rounding, smoothness and slope of hostile models are within their public bounds."""
     rng = np.random.default_rng(4)
     closest = 0.0
@@ -278,7 +273,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) ->
     assert closest > 0.05
 
 
-def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkeypatch) -> None:
+def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkeypatch):
     rng, closest = np.random.default_rng(5), 0.0
     for _ in range(20):
         n, p = int(rng.integers(5, 60)), int(rng.integers(1, 5))
@@ -296,7 +291,7 @@ def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkey
     assert closest > 0.3
 
 
-def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch) -> None:
+def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
     monkeypatch.setattr(kernel_stage, "_memory", lambda: math.inf)
     domain = Domain(2.0, 1.0, arm_floor=50)
@@ -312,7 +307,7 @@ UNSURE.append(EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1))
 
 
 @pytest.mark.parametrize("first", [*UNSURE, ipw_logistic(ridge=1e-12, radius=1.0)])
-def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first) -> None:
+def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first):
     model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), first, "arm_means")
     plan = model.plan(60, 2)
     assert plan.bound.V == 120
@@ -324,7 +319,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 
 
 @pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, overlap])
-def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first) -> None:
+def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first):
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
         programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 10)]
@@ -334,7 +329,7 @@ def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first) 
 
 
 @pytest.mark.parametrize("radius", [0.5, 30.0])
-def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
+def test_weights_at_a_given_coefficient_are_within_the_reach(radius):
     rng, program = np.random.default_rng(3), ipw_private(radius=radius, trim=math.inf)
     for _ in range(30):
         records = hostile_records(rng, 40, 4)
@@ -347,7 +342,7 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
         assert ipw_private(radius=math.inf).resolve(records.domain).certified_error(universe) is None
 
 
-def test_what_is_not_known_is_said_to_be_so() -> None:
+def test_what_is_not_known_is_said_to_be_so():
     domain = Domain(1.0, 1.0)
     universe = Universe(domain, 50, 3)
     own = EntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)

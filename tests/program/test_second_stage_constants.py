@@ -40,7 +40,6 @@ def _slopes(name: str, s: Array, threshold: float | None) -> tuple[Array, Array]
     """First and second derivative of the loss of a margin, written out again."""
     if name == "itr_logistic":
         return -expit(-s), expit(s) * expit(-s)
-    assert threshold is not None
     if name == "itr_huber":
         return 2 * np.clip(s, -threshold, threshold), 2.0 * (np.abs(s) < threshold)
     assert name in ("saturating_regression", "itr_saturating")
@@ -93,9 +92,7 @@ def _search(program: Any, domain: Domain, rounds: int) -> tuple[float, float, fl
     return best[0], best[1], best[2]
 
 
-def case(
-    name: str, domain: str | Domain = "plain", *, least: tuple[float, float] = (0.5, 0.9), **settings: Any
-) -> Any:
+def case(name, domain="plain", *, least=(0.5, 0.9), **settings):
     """Least shares of the derived half diameter and trace that a search has to find."""
     theta_set = settings.get("theta_set")
     slow = isinstance(domain, str) and domain != "plain" and theta_set is not None

@@ -36,7 +36,6 @@ NAMES = sorted(PROGRAMS)
 def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near: Array) -> tuple[Any, Any]:
     """(variable, output), exact; the variable is None where the model chose its own coordinates."""
     program: Any = instance.program
-    assert instance.model is not None
     if isinstance(program, SecondStage):
         theta = exact.second_stage(program, records, bound["weights"], bound["gamma"], bound["noise"], near)
         return theta, theta
@@ -82,7 +81,6 @@ def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
         except (AssertionError, ZeroDivisionError):
             yield "undecided", 0.0  # which bounds are active is too close to tell from doubles
             continue
-        assert instance.model is not None
         early = solve(instance, solver=Newton(int(rng.integers(1, 6))), throw=False).point
         order = 2 if isinstance(instance.program, SecondStage) else 1
         size = 1e-3 + float(np.linalg.norm(polished.point))

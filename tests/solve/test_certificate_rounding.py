@@ -39,7 +39,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
-def near_pairs(rng: np.random.Generator, n: int, p: int) -> Array:
+def near_pairs(rng: np.random.Generator, n: int, p: int):
     """Points of the unit ball of all sizes: nearly equal, opposite, collinear, nearly zero and zero."""
     X = rng.normal(size=(n, p))
     X *= (10.0 ** rng.choice([0, -1, -4, -9, -14], n) * 0.9 / np.linalg.norm(X, axis=1))[:, None]
@@ -107,7 +107,7 @@ def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]
     return lambda v: (problem.gradient(v), mp.matrix(problem.Q))
 
 
-def some_point(rng: np.random.Generator, model: Composite) -> Array:
+def some_point(rng: np.random.Generator, model: Composite):
     """A point of the feasible set, often near its edge."""
     if getattr(model, "slopes", False):
         return rng.normal(size=model.dimension) * 10 ** rng.uniform(-2, 3)
@@ -186,7 +186,6 @@ def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, flo
         else:
             model = StableBalancingHard(tolerance=0.1).model(records)
             v = np.concatenate([rng.uniform(0.5, 2, 2), rng.normal(size=4) * (rng.uniform(size=4) < 0.5)])
-        assert model is not None
         result.append((model, v, 10 ** rng.uniform(-4, 0)))
     return result
 
@@ -235,7 +234,6 @@ def test_a_solver_that_ends_far_outside_the_ball_is_judged_without_overflow(name
     records = Domain(1.0, 1.0).records(rng.uniform(-0.5, 0.5, (12, 2)), np.arange(12) % 2, np.zeros(12))
     instance = PROGRAMS[name](ridge=1e-9, radius=2.0).instance(records)
     model = instance.model
-    assert model is not None
     outside = 1e4 * rng.normal(size=model.dimension)
     point = instance.program.read(instance, {"coefficient": outside}, {})
     assert np.linalg.norm(point) == pytest.approx(2.0, rel=1e-12)

@@ -135,7 +135,6 @@ def test_the_error_names_the_covariate_and_its_arm(name):
     with pytest.raises(InfeasibleError, match=told) as caught:
         weights(name, records())
     printed = re.search(told, str(caught.value))
-    assert printed is not None
     # what is printed is taken up, so it must not be rounded below what is feasible
     assert 1.0 <= float(printed["least"]) / caught.value.smallest_tolerance < 1.02
     assert ("Allow" in str(caught.value)) == ("tolerance" in signature(PROGRAMS[name]).parameters)
@@ -202,7 +201,6 @@ def test_weights_and_radii_are_those_of_single_solves(made):
     chosen, base = replacements(records, 12), made.instance(records)
     result = solved(made, records, chosen)
     path = batch.fast_path(base, records, solve(base).point)
-    assert path is not None
     fast = path(chosen, 1e-13)
     assert np.all(result.certified)
     assert not np.any(result.by_single)
