@@ -1,30 +1,27 @@
 """The floating-point bounds that a certificate is made of, each against 50 digits."""
 
 import math
-from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancing, StableBalancingHard
-from dp2erm_cvx.program import Gaussian, Instance, Moments, SecondStage, WholeSpace
+from dp2erm_cvx.program import Gaussian, Moments, SecondStage, WholeSpace
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import (
     BalanceKernel,
     Energy,
     FactoredKernelModel,
-    Kernel,
     Laplace,
     Linear,
     RandomFourier,
 )
-from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
 from tests.drawn import PROGRAMS, hostile_records, instance_of
@@ -39,54 +36,43 @@ KERNELS = [
 ]  # fmt: skip
 
 
-def near_pairs(rng: np.random.Generator, n: int, p: int):
+def near_pairs(rng, n, p):
     """Points of the unit ball of all sizes: nearly equal, opposite, collinear, nearly zero and zero."""
     X = rng.normal(size=(n, p))
     X *= (10.0 ** rng.choice([0, -1, -4, -9, -14], n) * 0.9 / np.linalg.norm(X, axis=1))[:, None]
     for i in range(1, n, 2):
-        kind = rng.integers(6)
-        if kind == 0:
-            X[i] = np.nextafter(X[i - 1], 1.0)
-        elif kind == 1:
-            X[i] = X[i - 1] * (1 + 10.0 ** rng.integers(-15, -3))
-        elif kind == 2:
-            X[i] = -X[i - 1] * (1 - 1e-9)
-        elif kind == 3:
-            X[i] = X[i - 1] + 1e-8 * rng.normal(size=p) * np.linalg.norm(X[i - 1])
-        elif kind == 4:
-            X[i] = X[i - 1]
+        x = X[i - 1]
+        near = np.nextafter(x, 1.0), x * (1 + 10.0 ** rng.integers(-15, -3)), -x * (1 - 1e-9)
+        nearer = x + 1e-8 * rng.normal(size=p) * np.linalg.norm(x), x, X[i]
+        X[i] = (*near, *nearer)[rng.integers(6)]
     X[-1] = 0.0
     return 0.9 * X
 
 
-def worst_entry(kind: Kernel, computed: Callable[[Array], Array], X: Array) -> float:
-    """Largest error of an entry over what the kernel allows for."""
-    rows = exact_kernel.features(kind, X)
-    sizes = [mp.sqrt(exact_kernel.entry(kind, x, x)) for x in rows]
-    units, K, worst = mp.mpf(kind.entry_error(1.0, X.shape[1]) * UNIT), computed(X), mp.mpf(0)
-    for i, x in enumerate(rows):
-        for j, y in enumerate(rows):
-            error = mp.fabs(exact_kernel.entry(kind, x, y) - mp.mpf(float(K[i, j])))
-            allowed = units * sizes[i] * sizes[j]
-            if error > 0:
-                worst = max(worst, error / allowed if allowed > 0 else mp.inf)
-    return float(worst)
+def ratio(error, allowed):
+    return 0.0 if error == 0 else float(error / allowed) if allowed > 0 else math.inf
 
 
 @pytest.mark.parametrize("kind", KERNELS, ids=repr)
 def test_every_entry_of_a_kernel_is_within_its_error(kind):
-    rng = np.random.default_rng(40)
-    worst = max(worst_entry(kind, lambda X: kind.cross(X, X), near_pairs(rng, 16, p)) for p in (1, 2, 5, 60))
+    rng, worst = np.random.default_rng(40), 0.0
+    for p in (1, 2, 5, 60):
+        X = near_pairs(rng, 16, p)
+        rows, K = exact_kernel.features(kind, X), kind.cross(X, X)
+        sizes = [mp.sqrt(exact_kernel.entry(kind, x, x)) for x in rows]
+        units = mp.mpf(kind.entry_error(1.0, p) * UNIT)
+        for (i, x), (j, y) in product(enumerate(rows), repeat=2):
+            error = mp.fabs(exact_kernel.entry(kind, x, y) - mp.mpf(float(K[i, j])))
+            worst = max(worst, ratio(error, units * sizes[i] * sizes[j]))
     assert 1e-4 < worst <= 1.0
 
 
-def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]) -> exact.Derivatives:
+def true_derivatives(instance, records, bound):
     """Gradient and Hessian of the smooth part to 50 digits; no Hessian where the model has none to check."""
-    program: Any = instance.program
+    program = instance.program
     if isinstance(program, SecondStage):
-        return exact.second_stage_derivatives(
-            program, records, bound["weights"], bound["gamma"], bound["noise"]
-        )
+        given = bound["weights"], bound["gamma"], bound["noise"]
+        return exact.second_stage_derivatives(program, records, *given)
     if program.name == "overlap":
         return exact.propensity_derivatives(records, program.ridge)
     if program.name == "inverse_probability_tilting":
@@ -94,32 +80,26 @@ def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]
     if program.name == "stable_balancing_hard":
         rows, target, _ = exact.hard_balance_rows(program, records)
 
-        def gradient(v: exact.Vector) -> exact.Vector:
+        def gradient(v):
             weights = [max(mp.mpf(0), mp.fdot(zip(b, v, strict=True))) for b in rows]
             sums = [mp.fdot(zip(weights, column, strict=True)) for column in zip(*rows, strict=True)]
             return [total - len(rows) * goal for total, goal in zip(sums, target, strict=True)]
 
         return lambda v: (gradient(v), None)
-    if isinstance(program, KernelFirstStage):
-        problem = exact_kernel.balancing(program, records)
-    else:
-        problem = exact_kernel.mean_matching(program, records)
+    kernel = isinstance(program, KernelFirstStage)
+    problem = (exact_kernel.balancing if kernel else exact_kernel.mean_matching)(program, records)
     return lambda v: (problem.gradient(v), mp.matrix(problem.Q))
 
 
-def some_point(rng: np.random.Generator, model: Composite):
+def some_point(rng, model):
     """A point of the feasible set, often near its edge."""
     if getattr(model, "slopes", False):
         return rng.normal(size=model.dimension) * 10 ** rng.uniform(-2, 3)
     start = model.start()
     size = 1.0 + float(np.max(np.abs(start), initial=0.0))
-    moved = start + size * 10 ** rng.uniform(-3, 3) * rng.normal(size=model.dimension)
-    inside: Array = model.penalty.set.project(moved)
-    return inside
-
-
-def ratio(error: float, allowed: float) -> float:
-    return 0.0 if error == 0 else error / allowed if allowed > 0 else math.inf
+    return model.penalty.set.project(
+        start + size * 10 ** rng.uniform(-3, 3) * rng.normal(size=model.dimension)
+    )
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -146,9 +126,8 @@ def test_a_gradient_by_few_features_is_within_its_error(alpha):
     rng = np.random.default_rng(48)
     n, kernel = 2100, BalanceKernel(Moments(2), 0.3)
     X = rng.uniform(-0.5, 0.5, (n, 2))
-    records = Domain(1.0, 1.0).records(
-        np.where(np.arange(n)[:, None] % 2, X, -X), np.arange(n) % 2, np.zeros(n)
-    )
+    X[::2] *= -1
+    records = Domain(1.0, 1.0).records(X, np.arange(n) % 2, np.zeros(n))
     program = StableBalancing(alpha=alpha, balance=Moments(2), constant=0.3, ridge=1e-9)
     model = program.model(records)
     assert isinstance(model, FactoredKernelModel)
@@ -172,33 +151,30 @@ def test_a_gradient_by_few_features_is_within_its_error(alpha):
     assert 1e-5 * model.rounding(v) < error <= model.rounding(v)
 
 
-def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, float]]:
-    """Models whose Hessian jumps, a point and a distance that takes some margins across a jump."""
-    rng = np.random.default_rng(seed)
-    result: list[tuple[Composite, Array, float]] = []
-    while len(result) < count:
-        X = rng.uniform(-1, 1, (30, 2))
-        records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(30) % 2, rng.uniform(-1, 1, 30))
-        if name == "itr_huber":
-            program = itr_huber(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
-            model = program.instance(records, np.ones(30), gamma=1e-6).model
-            v = rng.normal(size=3) * 10 ** rng.uniform(-2, 1)
-        else:
-            model = StableBalancingHard(tolerance=0.1).model(records)
-            v = np.concatenate([rng.uniform(0.5, 2, 2), rng.normal(size=4) * (rng.uniform(size=4) < 0.5)])
-        result.append((model, v, 10 ** rng.uniform(-4, 0)))
-    return result
+def uniform_records(rng, n):
+    X, a, y = rng.uniform(-1, 1, (n, 2)), np.arange(n) % 2, rng.uniform(-1, 1, n)
+    return Domain(2.0, 1.0, intercept=1.0).records(X, a, y)
+
+
+def pieces(name, rng):
+    """A model whose Hessian jumps, and a point."""
+    records = uniform_records(rng, 30)
+    if name == "stable_balancing_hard":
+        v = np.concatenate([rng.uniform(0.5, 2, 2), rng.normal(size=4) * (rng.uniform(size=4) < 0.5)])
+        return StableBalancingHard(tolerance=0.1).model(records), v
+    program = itr_huber(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
+    model = program.instance(records, np.ones(30), gamma=1e-6).model
+    return model, rng.normal(size=3) * 10 ** rng.uniform(-2, 1)
 
 
 @pytest.mark.parametrize("name", ["itr_huber", "stable_balancing_hard"])
 def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
     """At random points of the ball, and at those that take the margin of one record farthest."""
     rng, useful, closest = np.random.default_rng(45), 0, math.inf
-    for model, v, distance in pieces(name, seed=46, count=30):
-        lowest = model.lowest_within(v, distance)
-        kept = np.ones(len(v), dtype=bool)
-        assert isinstance(model, MarginModel)
-        rows = model.Z
+    for _ in range(30):
+        model, v = pieces(name, rng)
+        distance = 10 ** rng.uniform(-4, 0)  # takes some margins across a jump
+        lowest, kept, rows = model.lowest_within(v, distance), np.ones(len(v), dtype=bool), model.Z
         if model.penalty.priced:
             # a multiplier at 0 stays there where its price is out of reach
             slack = model.penalty.l1 - np.abs(model.gradient(v))
@@ -220,9 +196,7 @@ def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
 
 def test_a_huber_certificate_is_not_left_with_the_ridge():
     """The curvature of the records within the threshold counts, which a tiny gamma does not have."""
-    rng = np.random.default_rng(47)
-    X = rng.uniform(-1, 1, (60, 2))
-    records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(60) % 2, rng.uniform(-1, 1, 60))
+    records = uniform_records(np.random.default_rng(47), 60)
     solution = solve(itr_huber(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
     assert solution.certificate.strong_convexity > 1.0
 
