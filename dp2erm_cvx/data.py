@@ -28,7 +28,6 @@ from dp2erm_cvx.tables import (
     read_frame,
     repeated,
     to_numbers,
-    to_table,
 )
 
 R = TypeVar("R")
@@ -97,7 +96,7 @@ class Dataset:
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
         put, arms = object.__setattr__, _treatments(to_numbers(a, treatment), treatment, self.n_arms)
-        arrays: dict[str, Any] = {"X": to_table(table, columns), "a": arms, "y": to_numbers(y, outcome)}
+        arrays: dict[str, Any] = {"X": _to_table(table, columns), "a": arms, "y": to_numbers(y, outcome)}
         if self.sampling is not None:  # (n,) or (n, K)
             counts = _cells(self.sampling, "sampling", 2 if np.ndim(self.sampling) == 2 else 1, n_samples)
             arrays["sampling"] = to_numbers(counts.ravel(), "sampling").reshape(counts.shape)
@@ -351,7 +350,7 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
     values = np.asarray(X)
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"X has shape {values.shape}: must have the columns {', '.join(columns)}")
-    return to_table(values, columns)
+    return _to_table(values, columns)
 
 
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
@@ -407,3 +406,22 @@ def _treatments(values: NDArray[np.float64], name: str, n_arms: int) -> NDArray[
         must = "0 or 1" if n_arms == 2 else f"a whole number from 0 to {n_arms - 1}"
         raise DataError(f"row {row}, column {brief(name)}: {value:g} is not a treatment: must be {must}")
     return values.astype(np.int64)
+
+
+def _to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
+    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is not.
+
+    A read-only view of ``values`` where they are that already, and one copy of them where they are not.
+    """
+    sound = values.dtype.kind in "buif"
+    if values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
+        table = values.view()
+    elif sound:
+        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
+            table = values.astype(np.float64, order="C")
+    if not sound or not np.isfinite(table).all():
+        table = np.empty(values.shape)
+        for k, name in enumerate(names):
+            table[:, k] = to_numbers(values[:, k], name)
+    table.flags.writeable = False
+    return table

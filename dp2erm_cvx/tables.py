@@ -82,25 +82,6 @@ def _numbers(array: NDArray[Any], number: Callable[[Any], float]) -> NDArray[np.
     return np.array([number(cell) for cell in array.astype(object)], dtype=np.float64)
 
 
-def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
-    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is not.
-
-    A read-only view of ``values`` where they are that already, and one copy of them where they are not.
-    """
-    sound = values.dtype.kind in "buif"
-    if values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
-        table = values.view()
-    elif sound:
-        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
-            table = values.astype(np.float64, order="C")
-    if not sound or not np.isfinite(table).all():
-        table = np.empty(values.shape)
-        for k, name in enumerate(names):
-            table[:, k] = to_numbers(values[:, k], name)
-    table.flags.writeable = False
-    return table
-
-
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
     """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
     array = as_cells(values, f"column {brief(name)}")

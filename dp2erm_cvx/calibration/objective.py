@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, gradient_size, least_predicted
 from dp2erm_cvx.calibration.profiles import (
@@ -18,7 +18,6 @@ from dp2erm_cvx.calibration.profiles import (
     curvature_left,
     gaussian_delta,
     margin_delta,
-    private_ratio,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
@@ -337,3 +336,31 @@ def calibrate_paper(
             "use the corrected or the sharp calibration"
         )
     return replace(calibration, private=False, delta=proven)
+
+
+def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
+    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the largest.
+
+    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone or not.
+    """
+    eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+
+    def private(s: Array) -> NDArray[np.bool_]:
+        if n_parameters is None:
+            return margin_delta(s, eps) <= delta
+        return gaussian_delta(s, eps, n_parameters, cells) <= delta
+
+    # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
+    u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
+    low: Array = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
+    while not (inside := private(low)).all():
+        low = np.where(inside, low, low / 2.0)
+    high = 2.0 * low
+    while (inside := private(high)).any():
+        low = np.where(inside, high, low)
+        high = np.where(inside, 2.0 * high, high)
+    for _ in range(21):
+        middle = np.sqrt(low) * np.sqrt(high)
+        inside = private(middle)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return np.asarray(low.reshape(np.shape(epsilon)), dtype=np.float64)

@@ -49,34 +49,6 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
     return result
 
 
-def private_ratio(epsilon: ArrayLike, n_parameters: int | None, delta: float, cells: int = CELLS) -> Array:
-    """A ratio ``s`` whose delta at ``epsilon`` > 0 was evaluated as at most ``delta``, to 1e-6 the largest.
-
-    By :func:`gaussian_delta`, or where ``n_parameters`` is None by :func:`margin_delta`, monotone or not.
-    """
-    eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-
-    def private(s: Array) -> NDArray[np.bool_]:
-        if n_parameters is None:
-            return margin_delta(s, eps) <= delta
-        return gaussian_delta(s, eps, n_parameters, cells) <= delta
-
-    # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
-    u = math.sqrt(n_parameters or 1) + math.sqrt(-2.0 * math.log(delta))
-    low: Array = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
-    while not (inside := private(low)).all():
-        low = np.where(inside, low, low / 2.0)
-    high = 2.0 * low
-    while (inside := private(high)).any():
-        low = np.where(inside, high, low)
-        high = np.where(inside, 2.0 * high, high)
-    for _ in range(21):
-        middle = np.sqrt(low) * np.sqrt(high)
-        inside = private(middle)
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return np.asarray(low.reshape(np.shape(epsilon)), dtype=np.float64)
-
-
 def _grid(start: Array, n_parameters: int, cells: int) -> tuple[Array, Array]:
     """One cell up to where chi_p begins to matter, ``cells`` equal ones, and an infinite one."""
     body = np.maximum(start, math.sqrt(n_parameters) - 6.0)
@@ -227,13 +199,6 @@ class LossLaw:
         if not self.folded:
             return self
         return replace(self, ratio=self.ratio * relief, curvature=self.curvature * CURVATURE_KEPT)
-
-
-def saturating_law(calibration: object) -> LossLaw | None:
-    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for others."""
-    if not isinstance(calibration, MarginCalibration) or calibration.jacobian > 0.0:
-        return None
-    return LossLaw(calibration.sensitivity / calibration.scale, calibration.curvature)
 
 
 def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:

@@ -20,27 +20,18 @@ from dp2erm_cvx.calibration import (
     calibrator,
     predicted_error,
 )
-from dp2erm_cvx.calibration.profiles import LossLaw, relieved, saturating_law
+from dp2erm_cvx.calibration.numbers import GridNoise
+from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, WithConstant
-from dp2erm_cvx.steps.step import (
-    Execution,
-    Inputs,
-    Precision,
-    Step,
-    StepResult,
-    coefficient_bound,
-    noise_bound,
-    reserve,
-    sample,
-)
+from dp2erm_cvx.steps.step import Execution, Inputs, Precision, Step, StepResult, noise_bound, reserve, sample
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weights import WeightsPlan, released_minimizer, to_grid
 
@@ -202,7 +193,7 @@ class Fit(Step):
     @property
     def loss_law(self) -> LossLaw | None:
         """Law of Theorem 16 for a loss that saturates, where no weights are planned from its noise."""
-        return None if self.map is None else saturating_law(self.calibration)
+        return None if self.map is None else _saturating_law(self.calibration)
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -360,3 +351,28 @@ def enters_no_outcome(step: Step) -> bool:
 def _by_gap(solution: Solution) -> bool:
     """True if a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
     return solution.certificate.basis == "duality gap"
+
+
+def coefficient_bound(
+    calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
+) -> float:
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
+
+    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
+    """
+    if loss.theta_bound is None:
+        return math.inf
+    curvature = n_samples * (loss.strong_convexity + calibration.gamma)
+    norm = loss.theta_bound + noise_bound(calibration) / curvature
+    if grid is not None:
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
+        p = grid.n_parameters
+        norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
+    return norm
+
+
+def _saturating_law(calibration: object) -> LossLaw | None:
+    """Law of Gaussian noise for a loss of a margin whose curvature falls with its slope; None for others."""
+    if not isinstance(calibration, MarginCalibration) or calibration.jacobian > 0.0:
+        return None
+    return LossLaw(calibration.sensitivity / calibration.scale, calibration.curvature)

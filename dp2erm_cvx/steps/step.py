@@ -98,24 +98,6 @@ def noise_bound(calibration: Calibration) -> float:
     return calibration.unit * lengths
 
 
-def coefficient_bound(
-    calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
-) -> float:
-    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
-
-    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
-    """
-    if loss.theta_bound is None:
-        return math.inf
-    curvature = n_samples * (loss.strong_convexity + calibration.gamma)
-    norm = loss.theta_bound + noise_bound(calibration) / curvature
-    if grid is not None:
-        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
-        p = grid.n_parameters
-        norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
-    return norm
-
-
 def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Draw:
     """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
     if precision is None:

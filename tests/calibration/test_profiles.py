@@ -21,7 +21,8 @@ from dp2erm_cvx.calibration import (
     privacy_loss,
     renyi_epsilon,
 )
-from dp2erm_cvx.calibration.profiles import LossLaw, gaussian_delta, joint_delta, joint_relief, private_ratio
+from dp2erm_cvx.calibration.objective import private_ratio
+from dp2erm_cvx.calibration.profiles import LossLaw, gaussian_delta, joint_delta, joint_relief
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan

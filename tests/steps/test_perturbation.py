@@ -21,6 +21,7 @@ from dp2erm_cvx.program import WholeSpace, scheme, second_stage
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import step as module
+from dp2erm_cvx.steps.fit import coefficient_bound
 from tests.plan.changed import changed, unproven
 
 DOMAIN = Domain(1.0, 2.0)
@@ -288,6 +289,6 @@ def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
     curvature = 150 * (loss.strong_convexity + calibration.gamma)
     linear = [np.linalg.norm(module.draw(calibration, seed=seed)) / curvature for seed in range(99)]
     added = [np.linalg.norm(step.precision.on_grid(np.zeros(3), seed)) for seed in range(99)]
-    without = module.coefficient_bound(calibration, loss, 150, None)
+    without = coefficient_bound(calibration, loss, 150, None)
     assert loss.theta_bound + max(linear) < without
-    assert 0.0 < max(added) < module.coefficient_bound(calibration, loss, 150, grid) - without
+    assert 0.0 < max(added) < coefficient_bound(calibration, loss, 150, grid) - without
