@@ -12,9 +12,8 @@ from scipy import integrate, stats
 from sklearn.linear_model import LogisticRegression
 
 import dp2erm_cvx.datasets
-from dp2erm_cvx import EffectRelease, RuleRelease
+from dp2erm_cvx import EffectRelease, RuleRelease, load_domain
 from dp2erm_cvx.datasets import NHEFS_RANGES, SCENARIOS, load_nhefs, nhefs_domain, simulate
-from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from tests.command_line import run
 

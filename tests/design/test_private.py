@@ -11,14 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateTwoStageERM
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.design import private, tune_privately
+from dp2erm_cvx import Budget, Codebook, Dataset, Domain, Ledger, PrivateTwoStageERM, Release, tune_privately
+from dp2erm_cvx.design import private
 from dp2erm_cvx.design.private import LEVELS, SENSITIVITY, total_gain, unit
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
-from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice, selection_scale
-from dp2erm_cvx.release import Release, Standing
+from dp2erm_cvx.release import Standing
 from dp2erm_cvx.sampling import Unit
 from tests.mechanism.laws import permute_and_flip
 

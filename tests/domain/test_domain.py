@@ -15,14 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx.cells import Treatment
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain, clip_norm
+from dp2erm_cvx import Codebook, Dataset, Domain, PrivateRanges, Treatment, Within, load_domain
+from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.domain import domain as domains
-from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import PrivateRanges, Within, candidates, normalized
+from dp2erm_cvx.private_ranges import candidates, normalized
 from dp2erm_cvx.sampling import SamplingWeights
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)

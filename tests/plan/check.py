@@ -5,8 +5,8 @@ import dataclasses
 import mpmath
 import numpy as np
 
+from dp2erm_cvx import Universe
 from dp2erm_cvx.calibration import Perturbed, RenyiCalibration
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.plan import Plan
 
 

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx import Budget, Codebook, Dataset, Domain, Universe
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, effect_error, make_plan
 from dp2erm_cvx.plan.plan import STEADY
-from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import fit
 from dp2erm_cvx.steps.covariates import CovariateLaw

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, Neighboring
+from dp2erm_cvx import Budget, Domain, Neighboring, Universe
 from dp2erm_cvx.calibration import NAMES
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan

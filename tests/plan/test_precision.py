@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.calibration.numbers import calibrate_grid
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, TwoStageERM, registry
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, TwoStageERM, Universe, registry
 from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise

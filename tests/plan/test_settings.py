@@ -6,8 +6,7 @@ from dataclasses import replace
 import cvxpy as cp
 import pytest
 
-from dp2erm_cvx import Budget, Domain
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, Study, make_plan, rule_of_use

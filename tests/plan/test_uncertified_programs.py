@@ -8,10 +8,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Budget, Domain, Ledger, PrivateTwoStageERM, Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import OwnSolver

@@ -8,11 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
+from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, Treatment, Universe
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.cells import Treatment
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
-from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.cells import LEAST, UNIT, CellNuisances, CellSums, Partition, grow, leaf_means
 from dp2erm_cvx.steps.nuisances import LinearNuisances, TwoValues

@@ -8,8 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, Universe
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball

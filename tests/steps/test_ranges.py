@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Budget, Dataset, PrivateRanges, Universe, Within
 from dp2erm_cvx.calibration import calibrate_ranges
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import ColumnRanges, widened
 

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx.domain import Domain, Universe
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx import Budget, Domain, PrivateRanges, Universe
 from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant

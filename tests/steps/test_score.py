@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, blocks
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx import Budget, Codebook, Domain, Universe, blocks
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.cells import CellSums, Partition

@@ -14,20 +14,20 @@ import pytest
 from dp2erm_cvx import (
     Budget,
     Codebook,
+    Dataset,
     Domain,
     PrivateEffect,
     PrivateRanges,
     PrivateRule,
     PrivateTwoStageERM,
     Treatment,
+    Universe,
 )
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
-from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.request import DesignRequest
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
