@@ -19,7 +19,7 @@ from dp2erm_cvx import Codebook, Dataset, Domain, PrivateRanges, Treatment, With
 from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import candidates, normalized
+from dp2erm_cvx.private_ranges import normalized
 from dp2erm_cvx.sampling import SamplingWeights
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -285,28 +285,6 @@ def test_what_is_known_goes_with_its_column():
     with pytest.raises(DeclarationError, match="3 are declared for 2 covariates"):
         declared.known(2)
     assert hash(declared) == hash(PrivateRanges(ranges={"age": (18, 90), "year": year, "income": None}))
-
-
-def test_the_domain_is_fixed_before_anything_is_released():
-    assert PrivateRanges().domain(4) == Domain(2.0, 1.0, coordinate_bound=1.0)
-    assert PrivateRanges(covariate_bound=1.5).domain(4) == Domain(1.5, 1.0, coordinate_bound=1.0)
-    # a public range of the outcome keeps its units
-    public = PrivateRanges(outcome=(0.0, 4.0))
-    assert public.domain(1) == Domain(1.0, 2.0, outcome_center=2.0, coordinate_bound=1.0)
-    assert public.outcome_unit(np.array([[-1.0, 1.0], [0.0, 4.0]])) == 1.0
-    assert PrivateRanges().outcome_unit(np.array([[-1.0, 1.0], [0.0, 4.0]])) == 2.0
-
-
-def test_candidates_increase_and_stay_inside():
-    for known in (None, Within(0, 1), Within(1900, 2100), Within(-1e30, 1e30), Within(0, 1e-9)):
-        grid = candidates(known)
-        assert np.all(np.diff(grid) > 0)
-        assert len(grid) > 128
-        assert (
-            {0.0, 1.0, -1.0, 1e6, -1e6} <= {*grid}
-            if known is None
-            else (grid[0], grid[-1]) == (known.low, known.high)
-        )
 
 
 def test_normalized_values_are_clipped_and_never_nan():

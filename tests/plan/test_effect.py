@@ -121,19 +121,3 @@ def test_what_noise_adds_to_all_levels_of_a_column_is_no_poor_overlap(mean, monk
     # planted: levels as independent covariates
     monkeypatch.setattr(CovariateLaw, "correlations", np.eye(4))
     assert result(3.0)[0] > 1.5 * result(0.0)[0]
-
-
-@pytest.mark.parametrize("rate", [0.02, 0.07, 0.2, 0.5, 0.9])
-@pytest.mark.parametrize("scale", [None, 0.5])
-def test_a_trial_of_unequal_arms_has_a_score_that_reaches_its_weighted_residuals(rate, scale):
-    """Clipped at the bounds of equal arms, errors of the released regression would stay in the effect."""
-    inverse = 1.0 / min(rate, 1.0 - rate)
-    settings = study(residual_scale=scale, declared={"propensity": rate}).settings
-    assert settings.cap >= inverse
-    assert settings.residual_bound >= 3.0 * (scale or 0.0)
-    reached = settings.residual_bound if scale else DOMAIN.outcome_bound  # three guessed deviations
-    assert settings.score_bound >= reached * inverse * (1 - 1e-12)
-    if rate == 0.5:
-        assert settings.score_bound == 2.0 * settings.residual_bound
-    treated = study(residual_scale=scale, estimand="att", declared={"propensity": rate}).settings
-    assert treated.score_bound >= treated.residual_bound * max(rate / (1.0 - rate), 1.0) * (1 - 1e-12)

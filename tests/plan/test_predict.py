@@ -39,15 +39,6 @@ def confounded(n, seed):
     return X, a, 2.0 * (z + rng.standard_normal(n))
 
 
-def test_records_and_epsilon_decide_how_much_stays():
-    shares = [rule(n) for n in (60, 400, 100_000)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[-1] < 0.05
-    assert shares[0] > 0.3
-    assert rule(400, epsilon=0.2) > rule(400, epsilon=5.0)
-    assert rule(400, propensity=[0.1, 0.2, 0.3]) is None  # nothing is confounded
-
-
 def test_the_prediction_is_what_fits_leave():
     """Whole fits with their noise, of which the prediction knows n and public guesses alone."""
     model, effects = PrivateRule(DOMAIN, Budget(1.0), outcome_scale=2.0, arithmetic="assumed"), []
@@ -59,6 +50,8 @@ def test_the_prediction_is_what_fits_leave():
     error = np.std(effects) / np.sqrt(len(effects)) / (2.0 * DIFFERENCE)
     assert stays == pytest.approx(rule(400), abs=3.0 * error + 0.05)
     assert error < 0.08 < 0.2 < stays
+    assert rule(60) > 0.3 > 0.05 > rule(100_000)
+    assert rule(400, propensity=[0.1, 0.2, 0.3]) is None  # nothing is confounded
 
 
 def kept(first, n=1000, epsilon=1.0):

@@ -101,25 +101,6 @@ def test_the_public_rule_of_use():
     assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(0.99), 1.0).propensity is None
 
 
-def test_every_step_of_a_rule_is_calibrated_as_the_theorem_says():
-    """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
-    plan = make_plan(rule())
-    # covariates are scaled to these norms, whatever was declared
-    for step, share, c, norm in ((plan.step("center"), 0.3, 0.35, 1.6), (plan.main, 0.52, 0.7, 2.4)):
-        M = math.hypot(1.0, norm)
-        assert step.universe.domain.covariate_bound == pytest.approx(M)
-        assert step.calibration.theorem.startswith("Theorem 15")
-        assert step.calibration.scale == pytest.approx(2 * M * c / share)
-        assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
-    assert plan.step("propensity").program.radius * math.hypot(1.0, plan.study.norm_bound) == pytest.approx(
-        3.3
-    )
-    assert plan.main.bound.theorem.startswith("Theorem 13")
-    assert (plan.main.regression.factored, make_plan(rule(300)).main.regression.factored) == (True, False)
-    inverse = make_plan(rule(declared={"balance": "inverse", "cap": 20.0}))
-    assert inverse.main.calibration == plan.main.calibration
-
-
 def of(study, *rows, **changes):
     return [(study, {"declared": declared} | changes, DeclarationError, said) for declared, said in rows]
 

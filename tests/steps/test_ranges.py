@@ -56,14 +56,6 @@ def test_columns_without_any_spread(value):
     assert len(np.unique(records.X)) == len(np.unique(records.y)) == 1
 
 
-def test_public_ranges_are_not_released():
-    y = np.random.default_rng(0).standard_normal(N)
-    declared = PrivateRanges(ranges=[(-7.0, 3.0), None], outcome=(0.0, 1.0))
-    result, records = released([y, y], y, declared)
-    assert result[[0, 2]].tolist() == [[-7.0, 3.0], [0.0, 1.0]]
-    assert np.array_equal(records.y, np.clip(y - 0.5, -0.5, 0.5))
-
-
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [

@@ -17,21 +17,6 @@ from tests.steps.scored import estimated
 LINE, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity")
 
 
-@pytest.mark.parametrize(
-    ("kind", "least"),
-    # the odds of controls are capped from above alone: a floor would give weight to those hardly ever treated
-    [(AverageScore, 0.2), (TreatedScore, 0.0)],
-)
-def test_inverse_propensities_are_capped_and_what_is_no_number_is_a_half(kind, least):
-    logits = np.array([-60.0, -5.0, 0.3, 5.0, 60.0])
-    records = Records(logits[:, None], np.zeros(5, int), np.zeros(5), Domain(60.0, 1.0))
-    score = kind(LinearNuisances((), 0.5, LOG_ODDS), 5.0, 1.0, 4.0)
-    result = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
-    np.testing.assert_allclose(result, np.clip(1 / (1 + np.exp(-logits)), least, 0.8), rtol=1e-12, atol=1e-15)
-    broken = score.parts(records, {"propensity": np.array([np.inf, -np.inf])}).e
-    assert set(broken) <= {0.5, 0.8, least}
-
-
 SAMPLED = Codebook(sampling_weights=SamplingWeights("s", 4.0))
 STEPS = {
     **{
