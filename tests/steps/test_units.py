@@ -236,9 +236,6 @@ def test_the_effect_is_the_mean_over_persons_or_over_records_so_counted(count):
     assert words in " ".join(fitted.release_.summary(10_000).split())
 
 
-PLAN = model("ate", seed=1)
-
-
 def otherwise(**declared):
     """The domain with another declaration in its codebook."""
     return replace(domain(), codebook=replace(domain().codebook, **declared))
@@ -333,6 +330,11 @@ def of_data(public, **others):
     return public.records(data.X, data.a, data.y, data.sampling, data.person)
 
 
+def run(**others):
+    estimator = model("ate", seed=1)
+    estimator.plan(N, 3).run(replace(coded(domain()), **others), estimator.execution())
+
+
 def fitted(estimator, **others):
     try:
         estimator.fit(replace(coded(domain()), **others))
@@ -347,7 +349,6 @@ def audited():
     audit_density(estimator, (table, table.arm, table.y), (other, other.arm, other.y))
 
 
-TWICE, RECORDS = domain(count=2), otherwise(unit=None)
 NOBODY: dict = {"person": None, "persons": None}
 APART, OUTSIDE = r"unit: .* protects single records", "are not those of the domain"
 COUNTED = r"count = 2: .* with count = 1 every person counts once"
@@ -358,29 +359,19 @@ COUNTED = r"count = 2: .* with count = 1 every person counts once"
     [
         (lambda: PrivateTwoStageERM(domain(), Budget(1.0)).fit(frame(), frame().arm, frame().y), APART),
         (lambda: PrivateTwoStageERM(domain(), Budget(1.0)).plan(N, 3), APART),
-        (lambda: DesignRequest(domain(), N, 3, Budget(1.0)), APART),
+        (lambda: DesignRequest(domain(), N, 3, Budget(1.0)), APART), (audited, "several persons differ"),
         (lambda: of_data(domain()).replaced(0, np.zeros(3), 1), "replaces all records of a person"),
         (lambda: of_data(domain(), person=None), "which of 40 persons"),
         (lambda: Universe(domain(), N + 1, 3), "declares 40 persons"),
-        (lambda: coded(domain(39)), "40 persons, and number = 39"),
-        *(
-            (
-                lambda other=other: PLAN.plan(N, 3).run(replace(coded(domain()), **other), PLAN.execution()),
-                OUTSIDE,
-            )
-            for other in (NOBODY, {"persons": N + 1})
-        ),
-        (lambda: fitted(model("ate"), **NOBODY), OUTSIDE),
-        (lambda: fitted(PrivateEffect(RECORDS, Budget(1.0), seed=1)), OUTSIDE),
-        (audited, "several persons differ"),
-        (lambda: model("risks", domain=TWICE).plan(N, 3), COUNTED),
-        (lambda: model("rule", domain=TWICE).plan(N, 3), COUNTED),
+        (lambda: coded(domain(39)), "40 persons, and number = 39"), (lambda: run(**NOBODY), OUTSIDE),
+        (lambda: run(persons=N + 1), OUTSIDE), (lambda: fitted(model("ate"), **NOBODY), OUTSIDE),
+        (lambda: fitted(PrivateEffect(otherwise(unit=None), Budget(1.0), seed=1)), OUTSIDE),
+        *((lambda one=one: model(one, domain=domain(count=2)).plan(N, 3), COUNTED) for one in ("risks", "rule")),
         (lambda: otherwise(unit={"column": "id", "number": 1}), "at least 2"),
         (lambda: otherwise(unit={"column": "arm", "number": 9}), "declared otherwise"),
-        (lambda: otherwise(unit={"column": "id"}), "number"),
-        (lambda: otherwise(unit=3), "must be a table"),
+        (lambda: otherwise(unit={"column": "id"}), "number"), (lambda: otherwise(unit=3), "must be a table"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_know_persons_refuses_them(call, said):
     with pytest.raises((DataError, DeclarationError), match=said):
         call()
