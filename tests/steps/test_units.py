@@ -366,7 +366,7 @@ COUNTED = r"count = 2: .* with count = 1 every person counts once"
         (lambda: coded(domain(39)), "40 persons, and number = 39"), (lambda: run(**NOBODY), OUTSIDE),
         (lambda: run(persons=N + 1), OUTSIDE), (lambda: fitted(model("ate"), **NOBODY), OUTSIDE),
         (lambda: fitted(PrivateEffect(otherwise(unit=None), Budget(1.0), seed=1)), OUTSIDE),
-        *((lambda one=one: model(one, domain=domain(count=2)).plan(N, 3), COUNTED) for one in ("risks", "rule")),
+        *((lambda k=k: model(k, domain=domain(count=2)).plan(N, 3), COUNTED) for k in ("risks", "rule")),
         (lambda: otherwise(unit={"column": "id", "number": 1}), "at least 2"),
         (lambda: otherwise(unit={"column": "arm", "number": 9}), "declared otherwise"),
         (lambda: otherwise(unit={"column": "id"}), "number"), (lambda: otherwise(unit=3), "must be a table"),
