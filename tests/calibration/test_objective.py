@@ -1,6 +1,5 @@
 """Guarantees of calibrations in exact arithmetic, the paper's formulas and utility, the split, the choice."""
 
-import dataclasses
 import math
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rates import PaperUtility, noise_tail
-from scipy import stats
 from scipy.stats import norm
 
 from dp2erm_cvx.calibration import (
@@ -226,10 +224,6 @@ PRINTED = LossConstants(5, 6.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=9.0)
 FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
 
-def stated(W1, W2=None):
-    return bound_of(W1, W1=W1, W2=W1 if W2 is None else W2)
-
-
 def printed(W1, epsilon, delta, p, corrected=False):
     """sigma per unit of zeta, written once more."""
     root = math.sqrt(math.log(1 / delta))
@@ -240,7 +234,7 @@ def printed(W1, epsilon, delta, p, corrected=False):
 @pytest.mark.parametrize("p", [1, 20])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_noise_is_the_stated_formula(p, epsilon):
-    objective = Objective(stated(7.0), dataclasses.replace(PRINTED, n_parameters=p), 400)
+    objective = Objective(bound_of(7.0, W1=7.0, W2=7.0), replace(PRINTED, n_parameters=p), 400)
     budget = Budget(epsilon, 1e-4)
     for corrected, part in ((False, "(ii), as printed"), (True, "(ii), corrected")):
         result = calibrate_paper(objective, budget, noise="gaussian", corrected=corrected)
@@ -253,7 +247,7 @@ def test_noise_is_the_stated_formula(p, epsilon):
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
     budget = Budget(200.0, 1 / 400)
-    objective = Objective(stated(800.0, 566.0), FLAT, 400)
+    objective = Objective(bound_of(800.0, W1=800.0, W2=566.0), FLAT, 400)
     with pytest.raises(CalibrationError, match="not certified at epsilon = 200") as caught:
         calibrate_paper(objective, budget, noise="gaussian")
     assert "\n" not in str(caught.value)
@@ -261,7 +255,7 @@ def test_printed_gaussian_is_refused_where_it_is_not_private():
     assert not marked.private
     # a fixed shift of the whole W1 breaks the declared delta at this sigma, and not the stated one
     s = 800 / marked.scale
-    loss = stats.norm.sf(200 / s - s / 2) - math.exp(200 + stats.norm.logsf(200 / s + s / 2))
+    loss = norm.sf(200 / s - s / 2) - math.exp(200 + norm.logsf(200 / s + s / 2))
     assert budget.delta < loss <= marked.delta
     # the corrected noise is private there
     corrected = calibrate_paper(objective, budget, noise="gaussian", corrected=True)
@@ -296,12 +290,6 @@ def calibration_of(noise=Noise.GAMMA, p=3, scale=5.0, gamma=0.2):
     return Calibration(noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test", box=box_of(noise, p))
 
 
-def sharp_tail(excess, n, calibration, theta_norm, rho):
-    """The sharp bound needs a noise of this length for the excess, and the law of the length is known."""
-    needed = math.sqrt(2 * excess * (rho + 2 * calibration.gamma)) - calibration.gamma * theta_norm
-    return noise_tail(calibration, n * needed)
-
-
 def test_constants_and_tails_as_printed():
     g, a, rho, t = 0.5, 3.0, 2.0, 7.0
     result = PaperUtility.of(g, a, rho)
@@ -317,38 +305,27 @@ def test_constants_and_tails_as_printed():
         assert result.tail(t, N_RECORDS, calibration_of(law, p, scale)) == pytest.approx(expected)
 
 
-positive = st.floats(1e-6, 1e3)
-
-
 @settings(max_examples=300)
-@given(gamma=positive, a=st.floats(0, 1e3), rho=st.one_of(st.just(0.0), positive), above=st.floats(1e-9, 1e6))
-def test_noise_level_solves_the_quadratic_and_the_sharp_bound_is_smaller_there(gamma, a, rho, above):
-    constants = PaperUtility.of(gamma, a, rho)
-    t = constants.C + above
-    level = constants.noise_level(t)
-    assert constants.A * level**2 + constants.B * level + constants.C == pytest.approx(t, rel=1e-9)
-    assert utility_bound(N_RECORDS * level, N_RECORDS, calibration_of(gamma=gamma), a, rho) <= t * (1 + 1e-9)
-
-
-@settings(max_examples=200)
 @given(
     noise=st.sampled_from(Noise),
     p=st.integers(1, 60),
     scale=st.floats(1e-2, 1e2),
-    gamma=st.floats(1e-4, 10),
-    a=st.floats(0, 10),
-    rho=st.sampled_from([0.0, 0.1, 3.0]),
-    t=st.floats(0, 1e3),
+    gamma=st.floats(1e-6, 1e3),
+    a=st.floats(0, 1e3),
+    rho=st.one_of(st.just(0.0), st.floats(1e-6, 1e3)),
+    above=st.floats(1e-9, 1e6),
 )
-def test_the_sharp_tail_is_never_above_the_printed_one(noise, p, scale, gamma, a, rho, t):
-    calibration = calibration_of(noise, p, scale, gamma)
-    sharp = sharp_tail(t, N_RECORDS, calibration, a, rho)
-    printed = PaperUtility.of(gamma, a, rho).tail(t, N_RECORDS, calibration)
-    assert sharp <= printed * (1 + 1e-8) or sharp <= 5e-324
+def test_the_printed_utility_is_never_below_the_sharp_one(noise, p, scale, gamma, a, rho, above):
+    calibration, constants = calibration_of(noise, p, scale, gamma), PaperUtility.of(gamma, a, rho)
+    t = constants.C + above
+    level = constants.noise_level(t)
+    assert constants.A * level**2 + constants.B * level + constants.C == pytest.approx(t, rel=1e-9)
+    assert utility_bound(N_RECORDS * level, N_RECORDS, calibration, a, rho) <= t * (1 + 1e-9)
+    tail, printed = noise_tail(calibration, N_RECORDS * level), constants.tail(t, N_RECORDS, calibration)
+    assert tail <= printed * (1 + 1e-8) or tail <= 5e-324
     if noise is Noise.GAUSSIAN:
-        level = N_RECORDS * (math.sqrt(2 * t * (rho + 2 * gamma)) - gamma * a)
-        without_factor = math.exp(-(max(level / scale - math.sqrt(p), 0.0) ** 2) / 2)
-        assert sharp <= without_factor * (1 + 1e-8) + 5e-324
+        without_factor = math.exp(-(max(N_RECORDS * level / scale - math.sqrt(p), 0.0) ** 2) / 2)
+        assert tail <= without_factor * (1 + 1e-8) + 5e-324
 
 
 @pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])

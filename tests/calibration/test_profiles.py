@@ -1,6 +1,5 @@
 """Profiles of Gaussian noise: Theorems 2 and 16 and one delta for several steps, against quadrature."""
 
-import dataclasses
 import math
 from dataclasses import replace
 
@@ -150,18 +149,16 @@ def divergence(name, calibration):
     theta = np.sinh(np.linspace(-reach, reach, 2001))
     worst = 0.0
     for k in range(30):
-        arm = (rng.random(N) < rng.choice([0.0, 0.5, 1.0])).astype(int)
-        x, z = rng.choice([-1.0, 0.0, 1.0], size=N) * (k % 2), rng.normal(size=N)
-        other = arm.copy(), x.copy(), z.copy()
-        for data, side in (((arm, x, z), 1.0), (other, -1.0)):
-            data[0][0], data[1][0] = (
-                rng.integers(2),
-                rng.choice([-1.0, 0.0, 1.0]) if name == "logistic" else 1.0,
-            )
-            data[2][0] = side * rng.choice([0.3, 1.0, 100.0])
-        p, q = (density(name, data, theta, calibration) for data in ((arm, x, z), other))
-        for one, two in ((p, q), (q, p)):
-            worst = max(worst, np.trapezoid(np.maximum(one - math.exp(EPSILON) * two, 0.0), theta))
+        arm = (rng.random(N - 1) < rng.choice([0.0, 0.5, 1.0])).astype(int)
+        common = arm, rng.choice([-1.0, 0.0, 1.0], N - 1) * (k % 2), rng.normal(size=N - 1)
+        densities = []
+        for side in (1.0, -1.0):
+            x = rng.choice([-1.0, 0.0, 1.0]) if name == "logistic" else 1.0
+            own = rng.integers(2), x, side * rng.choice([0.3, 1.0, 100.0])
+            data = [np.append(rest, one) for rest, one in zip(common, own, strict=True)]
+            densities.append(density(name, data, theta, calibration))
+        for p, q in (densities, densities[::-1]):
+            worst = max(worst, np.trapezoid(np.maximum(p - math.exp(EPSILON) * q, 0.0), theta))
     return worst
 
 
@@ -176,10 +173,12 @@ def test_the_guarantee_holds_and_less_noise_breaks_it(name):
     result = calibrated(name)
     assert 0.05 * DELTA < divergence(name, result) <= DELTA
     less = 2.2 if name == "huber" else 1.6  # of a fifth of epsilon for a Jacobian that hardly moves
-    assert divergence(name, dataclasses.replace(result, scale=result.scale / less)) > DELTA
-    assert divergence(name, dataclasses.replace(result, gamma=result.gamma / 1000)) > DELTA
-    small = dataclasses.replace(BOUND, V=BOUND.V / math.sqrt(N))
-    assert divergence(name, calibrated(name, small)) > DELTA
+    for wrong in (
+        replace(result, scale=result.scale / less),
+        replace(result, gamma=result.gamma / 1000),
+        calibrated(name, replace(BOUND, V=BOUND.V / math.sqrt(N))),
+    ):
+        assert divergence(name, wrong) > DELTA
 
 
 def test_the_whole_epsilon_buys_noise_where_the_loss_saturates():
@@ -187,8 +186,8 @@ def test_the_whole_epsilon_buys_noise_where_the_loss_saturates():
     assert isinstance(result, MarginCalibration)
     assert result.theorem.startswith("Theorem 16")
     assert privacy_loss(result, loss, N, EPSILON) <= DELTA
-    assert privacy_loss(dataclasses.replace(result, scale=result.scale / 1.001), loss, N, EPSILON) > DELTA
-    assert privacy_loss(dataclasses.replace(result, gamma=result.gamma / 1.2), loss, N, EPSILON) > DELTA
+    assert privacy_loss(replace(result, scale=result.scale / 1.001), loss, N, EPSILON) > DELTA
+    assert privacy_loss(replace(result, gamma=result.gamma / 1.2), loss, N, EPSILON) > DELTA
     split = calibrate(Objective(BOUND, loss, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.9)
     assert split.scale > 1.05 * result.scale
     # several releases by the curve cost less than by epsilon and delta, one costs more
@@ -203,20 +202,17 @@ def test_the_smaller_of_two_theorems_is_taken():
     objective = Objective(BOUND, wide, 400)
     budget = Budget(0.5, 1 / 400)
     result = calibrate(objective, budget, noise=Noise.GAUSSIAN, split=0.8)
-    plain = dataclasses.replace(objective, loss=dataclasses.replace(wide, is_margin=False))
+    plain = replace(objective, loss=replace(wide, is_margin=False))
     other = calibrate(plain, budget, noise=Noise.GAUSSIAN, split=0.8)
     assert (result.theorem[:10], other.theorem[:10]) == ("Theorem 16", "Theorem 2 ")
     assert result.scale < 0.9 * other.scale
     for one in (result, other):
         assert privacy_loss(one, wide, 400, 0.5) <= 1 / 400
-    few = dataclasses.replace(objective, loss=dataclasses.replace(wide, n_parameters=1))
+    few = replace(objective, loss=replace(wide, n_parameters=1))
     assert calibrate(few, budget, noise=Noise.GAUSSIAN, split=0.8).theorem.startswith("Theorem 2 ")
-    silent = dataclasses.replace(objective, loss=dataclasses.replace(wide, gradient_bound=None))
+    silent = replace(objective, loss=replace(wide, gradient_bound=None))
     with pytest.raises(DeclarationError, match="gradient_bound"):
         calibrate(silent, budget, noise=Noise.GAUSSIAN, split=0.8)
-
-
-DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 
 
 def excess(law, t):
@@ -277,14 +273,11 @@ def test_relief_is_private_and_all_that_there_is():
     assert joint_relief([LossLaw(0.1, folded=False)] * 2, Budget(1.0, 1e-5)) == 1.0
 
 
-def study(noise="gaussian", delta=1e-5, **changes):
-    return RuleStudy(Universe(DOMAIN, 2000, 30), Budget(1.0, delta), 1.0, noise=noise, **changes)
-
-
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
 def test_a_plan_of_gaussian_steps_has_less_noise(arithmetic):
-    plan = make_plan(study(arithmetic=arithmetic))
-    assert plan.guarantee == Budget(1.0, 1e-5)
+    budget, universe = Budget(1.0, 1e-5), Universe(Domain(1.5, 4.0), 2000, 30)
+    plan = make_plan(RuleStudy(universe, budget, 1.0, noise="gaussian", arithmetic=arithmetic))
+    assert plan.guarantee == budget
     assert plan.joint
     assert "one delta for all" in plan.theorem
     assert plan.counted is (arithmetic == "counted")

@@ -178,28 +178,22 @@ def test_tilt_lemma_is_nearly_attained_and_never_exceeded():
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 powers = st.floats(-2, 2).map(lambda x: 10**x)
-PRINTED = ("uniform", "ipw_randomized", "ipw_known", "ipw_logistic", "entropy_balancing", "mmd")
-
-
-def printed_settings(name, ridge, radius, share):
-    return {
-        "uniform": {},
-        "ipw_randomized": {"propensity": share},
-        "ipw_known": {"coefficient": (radius, -radius)},
-        "ipw_logistic": {"ridge": ridge, "radius": radius},
-        "entropy_balancing": {
-            "ridge": ridge,
-            "radius": radius,
-            "scaling": "paper",
-            "arm_mass": "proportional",
-        },
-        "mmd": {"ridge": ridge, "alpha": share},
-    }[name]
+#: Settings of programs with printed bounds, at a ridge, a radius and a share.
+PRINTED = {
+    "uniform": lambda ridge, radius, share: {},
+    "ipw_randomized": lambda ridge, radius, share: {"propensity": share},
+    "ipw_known": lambda ridge, radius, share: {"coefficient": (radius, -radius)},
+    "ipw_logistic": lambda ridge, radius, share: {"ridge": ridge, "radius": radius},
+    "entropy_balancing": lambda ridge, radius, share: (
+        {"ridge": ridge, "radius": radius, "scaling": "paper", "arm_mass": "proportional"}
+    ),
+    "mmd": lambda ridge, radius, share: {"ridge": ridge, "alpha": share},
+}
 
 
 @settings(max_examples=40)
 @given(
-    name=st.sampled_from(PRINTED),
+    name=st.sampled_from([*PRINTED]),
     n=st.integers(8, 5000),
     ridge=powers,
     radius=st.floats(0.05, 3),
@@ -209,7 +203,7 @@ def printed_settings(name, ridge, radius, share):
 )
 def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, radius, share, floor, epsilon):
     domain = Domain(1.0, 1.0, arm_floor=max(2, int(floor * n)), relation=KEEP)
-    program = registry.build(registry.first_stages(), name, **printed_settings(name, ridge, radius, share))
+    program = registry.build(registry.first_stages(), name, **PRINTED[name](ridge, radius, share))
     sharp = program.stability(Universe(domain, n, 2))
     printed = program.stability(Universe(domain, n, 2), BoundFamily.PAPER)
     assert KEEP in sharp.relations & printed.relations

@@ -12,7 +12,7 @@ from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.program.curves import INVERSE_PROPENSITY, LOGISTIC, OVERLAP, Curve, LogWeight, Part
+from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, Curve, LogWeight, Part
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import margin_movement, minimizer_norm, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
@@ -113,11 +113,6 @@ def test_weights_read_at_other_rows_have_theorem_3_alone():
     shown = dict(describe(elsewhere(ridge=0.01), universe))
     assert shown["V"].startswith(f"{other.V:.6g}")
     assert "Theorem 22" not in str(shown)
-
-
-def test_no_theorem_without_a_ridge():
-    with pytest.raises(CalibrationError, match="ridge = 0"):
-        margin_movement(100, 0.0, 1.0, LOGISTIC, INVERSE_PROPENSITY)
 
 
 def variance(margin, trim=INF):
