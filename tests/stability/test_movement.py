@@ -68,12 +68,12 @@ def entropy(mass, ridge, radius, common, before, after, least, planted=()):
     return lambda: solved(program, pair, Domain(G, 1.0)), bound, least, planted
 
 
-def scaled(ridge, floor, pair, *planted):
+def scaled(ridge, floor, pair, least, *planted):
     def bound(factor=1.0):
         return entropy_balancing_paper_scaling(400, factor * ridge, floor)
 
     domain = Domain(1.0, 1.0, arm_floor=floor)
-    return lambda: solved(scaled_entropy(ridge), pair, domain), bound, 2.0, planted
+    return lambda: solved(scaled_entropy(ridge), pair, domain), bound, least, planted
 
 
 def within(arm, features):
@@ -138,7 +138,7 @@ def clusters(*shape, n=400):
 
 AXIS, WIDE, POINT = (0, 0, 1), (0.85, 0.527, 0), (0.86, 0, 0.51)
 APART = [(1, AXIS, 100), (0, WIDE, 299)], (0, AXIS), (1, WIDE)
-CORNERS = extremes(0.26, 400, (1.0, 0.0, -1.0, 0.0))
+CORNERS, OPPOSITE = extremes(0.26, 400, (1, 0, -1, 0)), extremes(0.749, 400, (-1, 0, -1, 0))
 ONE_POINT = Pair.of([((0, 1, 0), 199), ((1, 1, 0), 200)], (0, 1, 0), (0, -1, 0))
 ROOT, LOST, TWICE = (divided_by_root_n,), (one_weight_lost,), (ridge_times(2.0),)
 #: Found by long searches; "at least" is what a pair moves, so that the tests stay sharp.
@@ -169,8 +169,9 @@ WORST = {
         entropy("proportional", 1.0, INF, [(0, -1, 202), (1, 1, 197)], (0, 0.147 * G), (1, -G), 3.27),
         entropy("proportional", 0.3, INF, [(0, -1, 201), (1, 1, 192), (1, 0.95, 6)], (1, -G), (0, -G), 9.87),
         # the ridge belongs to rows of norm at most 1; rows 20 times as long need one 400 times larger
-        scaled(0.3, 100, CORNERS, ridge_times(400.0)),
-        scaled(50.0, 200, ONE_POINT, one_weight_lost),
+        scaled(0.3, 100, CORNERS, 8.2, ridge_times(400.0)),
+        scaled(1.0, 100, OPPOSITE, 3.8),
+        scaled(50.0, 200, ONE_POINT, 2.0, one_weight_lost),
     ],
     "kernel": [
         kernel(20.0, [(1, AXIS, 147), (0, (0.912, 0.411, 0.011), 251), (0, (0.903, 0.001, 0.43), 1)],
@@ -241,15 +242,6 @@ def drawn_scaled(rng):
     moved = partial(solved, scaled_entropy(ridge, radius), domain=Domain(1.0, 1.0, arm_floor=floor))
     bound = entropy_balancing_paper_scaling(n, ridge, floor, radius)
     return Drawn(Pair.of_rows(np.column_stack([arm, g])), moved, bound)
-
-
-def scaled_flip(rng, n=400, floor=100):
-    u = rng.normal(size=(2, 2))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    corner = [(1.0, 0.0, -1.0, 0.0), (-1.0, 0.0, -1.0, 0.0), tuple(u.ravel())][int(rng.integers(3))]
-    pair = extremes(rng.choice([0.2507, 0.3, 0.5, 0.7, 0.749]), n, corner)
-    moved = partial(solved, scaled_entropy(1.0), domain=Domain(1.0, 1.0, arm_floor=floor))
-    return Drawn(pair, moved, entropy_balancing_paper_scaling(n, 1.0, floor))
 
 
 def drawn_kernel(rng, pooled, signed):
@@ -356,7 +348,6 @@ DRAWS = {
     "entropy, equal": (partial(drawn_entropy, mass="equal"), 80, 0.7),
     "entropy, proportional": (partial(drawn_entropy, mass="proportional"), 80, 0.7),
     "scaled entropy": (drawn_scaled, 120, 0.7),
-    "scaled entropy, flips": (scaled_flip, 40, 0.4),
     **{
         f"kernel, pooled {pooled}, signed {signed}": (
             partial(drawn_kernel, pooled=pooled, signed=signed),
