@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -51,17 +52,21 @@ SEARCHES = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """By kind, what a search found, and the path that it was saved to."""
-    folder, pairs = tmp_path_factory.mktemp("pairs"), {}
-    for kind, (find, *_) in SEARCHES.items():
-        pairs[kind] = find(), folder / kind
-        pairs[kind][0].save(folder / kind)
-    return pairs
+    """What a search of this kind finds, and the path that it was saved to."""
+    folder = tmp_path_factory.mktemp("pairs")
+
+    @cache
+    def search_and_save(kind):
+        result = SEARCHES[kind][0]()
+        result.save(folder / kind)
+        return result, folder / kind
+
+    return search_and_save
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_saved_pair_is_audited_again(kind, saved):
-    (result, path), (_, subject, honest) = saved[kind], SEARCHES[kind]
+    (result, path), (_, subject, honest) = saved(kind), SEARCHES[kind]
     again = replay(path, subject)
     if kind == "stability":
         assert again.violated
@@ -77,7 +82,7 @@ def test_a_saved_pair_is_audited_again(kind, saved):
 
 
 def test_a_pair_of_runs_is_told_in_words(saved):
-    result, path = saved["runs"]
+    result, path = saved("runs")
     facts = json.loads(path.with_suffix(".json").read_text())["finding"]
     assert facts["mechanism"] == "half_the_noise"
     assert facts["audit"]["epsilon_low"] == result.audit.epsilon_low
@@ -87,17 +92,17 @@ def test_a_pair_of_runs_is_told_in_words(saved):
 
 
 def test_a_solver_may_be_another_one_and_a_seed_too(saved):
-    path = saved["density"][1].with_suffix(".json")
+    path = saved("density")[1].with_suffix(".json")
     assert replay(
         path, release(second=MEAN, calibration="output", cls=HalfTheNoise, solver="clarabel")
     ).exceeds
     attack = Attack(runs=800, takes_rng=True, seed=7, events=CONTINUOUS)
-    assert replay(saved["runs"][1], half_the_noise, attack=attack).exceeds
-    assert not replay(saved["runs"][1], noisy_sum, attack=attack).exceeds
+    assert replay(saved("runs")[1], half_the_noise, attack=attack).exceeds
+    assert not replay(saved("runs")[1], noisy_sum, attack=attack).exceeds
 
 
 def test_a_neighbor_replaces_all_records_of_one_person(saved):
-    result, _ = saved["persons"]
+    result, _ = saved("persons")
     (*one, person), (*other, person2) = result.first, result.second
     assert set(person) | set(person2) <= set(range(8))
     assert max(np.bincount(person)) > 1
@@ -106,7 +111,7 @@ def test_a_neighbor_replaces_all_records_of_one_person(saved):
 
 
 def test_records_come_back_in_either_unit(saved):
-    pair = Finding.load(saved["stability"][1])
+    pair = Finding.load(saved("stability")[1])
     for raw, records in zip(pair.raw(), pair.records(), strict=True):
         mapped = DOMAIN.records(*raw)
         np.testing.assert_allclose(mapped.X, records.X, atol=1e-12)
@@ -143,7 +148,7 @@ def test_what_is_written_in_units_of_the_data_is_read_as_it_was(center):
     ],
 )
 def test_what_holds_no_pair_of_neighbors_is_refused(kind, ending, change, words, saved, tmp_path):
-    path, (_, subject, _) = saved[kind][1], SEARCHES[kind]
+    path, (_, subject, _) = saved(kind)[1], SEARCHES[kind]
     facts, arrays = json.loads(path.with_suffix(".json").read_text()), dict(np.load(path.with_suffix(".npz")))
     if ending == "json":
         facts = {} if change is None else facts | change
