@@ -33,6 +33,7 @@ from dp2erm_cvx.registry import build, first_stages
 from tests.plugins.literature import bounded_influence, matching, poisson
 
 pa = pytest.importorskip("pyarrow")
+dask = pytest.importorskip("dask")
 from pyarrow import parquet  # noqa: E402
 
 LENGTH, VIEW, GROUP, N, PERSONS = 128, 64, 53, 601, 200
@@ -95,26 +96,29 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one.to_json() == other.to_json())
 
 
-SETTINGS = {
-    "plain": {},
-    "trial": {"settings": {"propensity": 0.5}},
-    "cells": {"prognostic": ["age", "bmi"], "settings": {"cells": {"age": 4, "bmi": 3}}},
-}
+def of_arms(public: Domain, **declared: Any) -> Domain:
+    levels = Treatment("arm", levels=("no", "yes", "later"), contrasts="pairs", **declared)
+    return replace(public, codebook=replace(public.codebook, treatment=levels))
 
 
 WEIGHTS = {"sampling_weights": {"column": "counts", "largest": 3.0, "mean": 1.5}}
-PLAIN, SEEDED = declared(), {"seed": 3}
+PLAIN, SURVEY, BUDGET, SEEDED = declared(), declared(**WEIGHTS), Budget(4.0), {"seed": 3}
 HALF = replace(PLAIN, outcome_bound=0.5, outcome_center=0.5)
 RANGES = PrivateRanges(0.2, PLAIN.ranges, codebook=PLAIN.codebook)
 SHARES = {"expected": ["main effect"], "settings": {"value_share": 0.2, "center_share": 0.2}}
+CELLS = {"prognostic": ["age", "bmi"], "settings": {"cells": {"age": 4, "bmi": 3}}}
+MULTINOMIAL = {"rows": "common", "propensity": "multinomial"}
 MODELS = {
-    "overlap": PrivateEffect(PLAIN, Budget(4.0), estimand="overlap", **SEEDED),
-    "trial": PrivateEffect(PLAIN, Budget(4.0), **SETTINGS["trial"], **SEEDED),
-    "cells": PrivateEffect(PLAIN, Budget(4.0), estimand="att", **SETTINGS["cells"], **SEEDED),
-    "risks": PrivateEffect(HALF, Budget(4.0), estimand="risks", **SEEDED),
-    "ranges": PrivateEffect(RANGES, Budget(4.0), residual_scale=0.3, **SEEDED),
-    "weighted rule": PrivateRule(declared(**WEIGHTS), Budget(4.0), **SEEDED),
-    "rule": PrivateRule(PLAIN, Budget(4.0), **SHARES, **SEEDED),
+    "overlap": PrivateEffect(PLAIN, BUDGET, estimand="overlap", **SEEDED),
+    "trial": PrivateEffect(PLAIN, BUDGET, settings={"propensity": 0.5}, **SEEDED),
+    "cells": PrivateEffect(PLAIN, BUDGET, estimand="att", **CELLS, **SEEDED),
+    "risks": PrivateEffect(HALF, BUDGET, estimand="risks", **SEEDED),
+    "ranges": PrivateEffect(RANGES, BUDGET, residual_scale=0.3, **SEEDED),
+    "weighted rule": PrivateRule(SURVEY, BUDGET, **SEEDED),
+    "rule": PrivateRule(PLAIN, BUDGET, **SHARES, **SEEDED),
+    "arms": PrivateEffect(of_arms(PLAIN), BUDGET, settings={"rows": "arms"}, **SEEDED),
+    "arms of rates": PrivateEffect(of_arms(PLAIN, rates=(0.4, 0.5, 0.1)), BUDGET, **SEEDED),
+    "multinomial": PrivateEffect(of_arms(PLAIN), BUDGET, settings=MULTINOMIAL, **SEEDED),
     **{
         f"{getattr(first, 'name', first)}, {getattr(second, 'name', second)}": PrivateTwoStageERM(
             PLAIN, Budget(epsilon), first, second, **SEEDED
@@ -136,34 +140,31 @@ def test_blocks_release_what_memory_releases(path, model):
     assert alike(*both(model, path))
 
 
-def of_arms(public: Domain, **declared: Any) -> Domain:
-    levels = Treatment("arm", levels=("no", "yes", "later"), contrasts="pairs", **declared)
-    return replace(public, codebook=replace(public.codebook, treatment=levels))
-
-
-@pytest.mark.parametrize("rows", ["arms", "common"])
-@pytest.mark.parametrize(
-    ("rates", "how"), [((0.4, 0.5, 0.1), {}), ((), {"propensity": "multinomial"}), ((), {})]
-)
-def test_several_arms(path, rows, rates, how):
-    """Sums of every arm, regressions by arm, and the multinomial regression of it."""
-    public = of_arms(declared(), rates=rates)
-    assert alike(*both(PrivateEffect(public, Budget(4.0), seed=3, settings={"rows": rows, **how}), path))
-
-
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("asked", ["ate", "att", "overlap", "cells", "by", "arms", "ranges", "rule"])
-def test_persons(path, asked, count):
-    """Rows of a person come together from all blocks, a part of the persons at a time."""
+def of_persons(count: int, public: Any = PLAIN) -> Any:
     unit = {"column": "id", "number": PERSONS, "count": count}
-    public: Any = declared(unit=unit, **(WEIGHTS if asked == "by" else {}))
-    public = of_arms(public) if asked == "arms" else public
-    if asked == "ranges":
-        public = PrivateRanges(0.2, {**public.ranges, "age": None}, codebook=public.codebook)
-    how: dict[str, Any] = {"estimand": asked} if asked in ("att", "overlap") else SETTINGS.get(asked, {})
-    more = {"by": "region"} if asked == "by" else {} if asked == "rule" else {"residual_scale": 0.4}
-    model = PrivateRule if asked == "rule" else PrivateEffect
-    one, other = both(model(public, Budget(9.0), seed=3, **how, **more), path)
+    return replace(public, codebook=declared(unit=unit, **(WEIGHTS if public is SURVEY else {})).codebook)
+
+
+SCALED = {"residual_scale": 0.4, **SEEDED}
+OF_PERSONS = {
+    "ate": PrivateEffect(of_persons(1), Budget(9.0), **SCALED),
+    "att": PrivateEffect(of_persons(3), Budget(9.0), estimand="att", **SCALED),
+    "overlap": PrivateEffect(of_persons(1), Budget(9.0), estimand="overlap", **SCALED),
+    "cells": PrivateEffect(of_persons(3), Budget(9.0), **CELLS, **SCALED),
+    "by": PrivateEffect(of_persons(3, SURVEY), Budget(9.0), by="region", **SEEDED),
+    "arms": PrivateEffect(of_arms(of_persons(3)), Budget(9.0), **SCALED),
+    "ranges": PrivateEffect(
+        of_persons(1, replace(RANGES, ranges={**RANGES.ranges, "age": None})), Budget(9.0), **SCALED
+    ),
+    "rule": PrivateRule(of_persons(3), Budget(9.0), **SEEDED),
+}
+
+
+@pytest.mark.parametrize("asked", OF_PERSONS)
+def test_persons(path, asked):
+    """Rows of a person come together from all blocks, a part of the persons at a time."""
+    with dask.config.set(scheduler="sync"):
+        one, other = both(OF_PERSONS[asked], path)
     assert one.n_samples == PERSONS
     assert alike(one, other)
 
@@ -172,13 +173,12 @@ def test_persons(path, asked, count):
 def test_persons_without_rows(path, tmp_path, rows):
     few = tmp_path / "few.parquet"
     parquet.write_table(parquet.read_table(path).slice(3, rows), few)
-    unit = {"column": "id", "number": PERSONS}
-    assert alike(*both(PrivateEffect(declared(unit=unit), Budget(9.0), residual_scale=0.4, seed=3), few))
+    assert alike(*both(PrivateEffect(of_persons(1), Budget(9.0), **SCALED), few))
     with pytest.raises(DataError, match=rf"{rows} record\(s\): at least 2"):
-        PrivateEffect(declared(), Budget(9.0)).fit(blocked(few))
-    records = PrivateEffect(replace(declared(), codebook=None), Budget(9.0))
+        PrivateEffect(PLAIN, Budget(9.0)).fit(blocked(few))
+    records = PrivateEffect(replace(PLAIN, codebook=None), Budget(9.0))
     with pytest.raises(DataError, match="are not those of the domain"):
-        records.fit(blocked(few).coded(declared(unit=unit)))
+        records.fit(blocked(few).coded(of_persons(1)))
     assert not hasattr(records, "receipt_")  # before the charge
 
 
@@ -186,16 +186,16 @@ def test_persons_without_rows(path, tmp_path, rows):
 def test_kernel_weights_of_few_features(path, first, monkeypatch):
     monkeypatch.setattr(kernel_stage, "DENSE", 100)
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
-    public = replace(declared(), arm_floor=100)
+    public = replace(PLAIN, arm_floor=100)
     assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
-    public = replace(declared(), arm_floor=500)
+    public = replace(PLAIN, arm_floor=500)
     with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
         PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(blocked(path))
 
 
 @pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
 def test_dask_arrays(path, model):
-    asked = model(declared(**(WEIGHTS if model is PrivateEffect else {})), Budget(4.0), seed=3)
+    asked = model(SURVEY if model is PrivateEffect else PLAIN, BUDGET, **SEEDED)
     assert alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])
 
 
@@ -220,7 +220,7 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
     distributed = pytest.importorskip("distributed")
     book = Ledger(tmp_path / "ledger.db")
     book.declare("trial", Budget(12.0))
-    model = PrivateEffect(declared(), Budget(4.0), seed=3)
+    model = PrivateEffect(PLAIN, Budget(4.0), seed=3)
     known = model.fit(blocked(path)).release_
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -229,7 +229,7 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
         assert alike(known, both(model, path)[1])
         data = blocked(path).coded(declared())
         deadly = replace(data, blocks=data.blocks.then(Dies(tmp_path)))
-        charged = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial")
+        charged = PrivateEffect(PLAIN, Budget(4.0), ledger=book, dataset="trial")
         assert charged.fit(deadly).release_.private
         assert len(book.account("trial").receipts) == 1
         assert (tmp_path / "dead0").exists()
