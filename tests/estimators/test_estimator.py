@@ -5,26 +5,25 @@ import logging
 import math
 import pickle
 
+import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
-from dp2erm_cvx.errors import DataError
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+from dp2erm_cvx.errors import CertificateError, DataError, InfeasibleError
+from dp2erm_cvx.estimators import two_stage
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.program import BalanceFunctions
+from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
+from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.declaration import guarantee_of
-from dp2erm_cvx.solve import Newton
+from dp2erm_cvx.solve import SCS, Newton
 
-DOMAIN = Domain(
-    covariate_bound=2.0,
-    outcome_bound=3.0,
-    outcome_center=0.5,
-    ranges={"u": (0, 10), "v": (-1, 1)},
-    intercept=1.0,
-)
+DOMAIN = Domain(2.0, 3.0, 0.5, ranges={"u": (0, 10), "v": (-1, 1)}, intercept=1.0)
 
 
 def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -63,12 +62,8 @@ def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.L
         model = fitted()
     workings = model.private_workings_
     published = model.release_.to_json() + repr(model) + repr(model.release_) + repr(workings) + caplog.text
-    private = [
-        *workings.weights.value,
-        *workings.weights.point,
-        *workings.noise,
-        *workings.theta.certificate.__dict__.values(),
-    ]
+    certificate = workings.theta.certificate.__dict__.values()
+    private = [*workings.weights.value, *workings.weights.point, *workings.noise, *certificate]
     for value in private:
         if isinstance(value, float) and value not in (0.0, 1.0):
             assert repr(float(value)) not in published
@@ -84,15 +79,9 @@ def test_predict_scales_and_clips_as_the_fit_does() -> None:
     X = np.array([[5.0, 0.3], [1e9, 0.0], [-3.0, 8.0]])
     np.testing.assert_allclose(model.predict_effect(X), DOMAIN.features(X) @ model.theta_)
     np.testing.assert_array_equal(model.predict(X), (model.predict_effect(X) > 0).astype(int))
-    with pytest.raises(DataError, match="row 1, column 'v'"):
-        model.predict([[1.0, math.nan]])
-    with pytest.raises(DataError, match="shape"):
-        model.predict([[1.0]])
 
 
 def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
-    import cvxpy as cp
-
     second = itr(theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1)))
     model = fitted(second_stage=second, solver="clarabel", seed=None)
     assert model.private_workings_.theta.certificate.basis == "duality gap"
@@ -105,18 +94,20 @@ def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
 
 
 def test_a_data_frame_is_predicted_by_column_name() -> None:
-    import pandas as pd
-
     X = data()[0]
     model = fitted()
     frame = pd.DataFrame(X, columns=["u", "v"])
     mixed = frame.astype(object)
     mixed.iloc[0, 0] = "text"
     np.testing.assert_array_equal(model.predict_effect(frame[["v", "u"]]), model.predict_effect(X))
-    with pytest.raises(DataError, match="'v'"):
-        model.predict(frame[["u"]])
-    with pytest.raises(DataError, match="column 'u'"):
-        model.predict(mixed)
+    for wrong, message in (
+        (frame[["u"]], "'v'"),
+        (mixed, "column 'u'"),
+        ([[1.0, math.nan]], "row 1, column 'v'"),
+        ([[1.0]], "shape"),
+    ):
+        with pytest.raises(DataError, match=message):
+            model.predict(wrong)
     with pytest.raises(DataError, match=r"by fit\(X\.drop\(columns=\['a', 'y'\]\), X\['a'\], X\['y'\]\)"):
         model.fit(frame, "a", "y")
 
@@ -148,8 +139,57 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
 
 
 def test_the_example_of_the_docstring_runs() -> None:
-    from dp2erm_cvx.estimators import two_stage
-
     result = doctest.testmod(two_stage)
     assert result.attempted > 3
     assert result.failed == 0
+
+
+# Without privacy nothing is hidden: a fit that cannot be certified is refused.
+
+
+def in_arms(arms):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.normal(size=60)
+    a = {"both": np.arange(60) % 2, "separated": (X[:, 0] > 0).astype(int), "one": np.zeros(60, dtype=int)}
+    return X, a[arms], y
+
+
+def in_the_clear(first, second="arm_means", arms="both", **settings):
+    return TwoStageERM(Domain(2.0, 3.0), first, second, **settings).fit(*in_arms(arms))
+
+
+def test_weights_exist_from_the_smallest_tolerance_on_and_certify_with_room_to_spare():
+    with pytest.raises(InfeasibleError) as caught:
+        in_the_clear(StableBalancingHard(), arms="separated")
+    least = caught.value.smallest_tolerance
+    near = StableBalancingHard(tolerance=1.001 * least)
+    with pytest.raises(CertificateError, match="too close to infeasible"):
+        in_the_clear(near, arms="separated", tolerance=1e-9)
+    for first in (near, StableBalancingHard(tolerance=1.5 * least)):
+        assert in_the_clear(first, arms="separated").workings_.certified()
+
+
+@pytest.mark.parametrize("solver", ["newton", "clarabel"])
+def test_weights_that_exist_but_are_not_certified_are_refused(solver):
+    first = StableBalancingHard(tolerance=1e-4, balance=Moments(3))
+    sample = load_nhefs()
+    model = TwoStageERM(nhefs_domain(), first, "arm_means", solver=solver)
+    with pytest.raises(CertificateError, match=f"stable_balancing_hard: {solver} ended"):
+        model.fit(sample.X, sample.a, sample.y)
+
+
+def test_the_error_names_the_stage_that_is_not_certified():
+    with pytest.raises(CertificateError, match=r"ipw_logistic: newton .* 1e-06"):
+        in_the_clear("ipw_logistic", solver=Newton(max_iterations=1))
+    with pytest.raises(CertificateError, match="itr_logistic: newton"):
+        in_the_clear("uniform", "itr_logistic", solver=Newton(max_iterations=1))
+
+
+def test_a_regularizer_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
+    second = itr(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
+    settings = {"first": "uniform", "second": second, "gamma": 0.1}
+    assert in_the_clear(**settings).workings_.theta.tolerance == 1e-3
+    rough = {**settings, "solver": SCS(eps=0.1)}
+    with pytest.raises(CertificateError, match=r"to 0\.001 relative"):
+        in_the_clear(**rough)
+    assert in_the_clear(**rough, tolerance=0.5).workings_.certified()

@@ -68,22 +68,16 @@ def test_what_is_set_later_changes_neither_the_map_nor_the_noise():
     assert np.max(np.std([precise(DATA) for _ in range(5)], axis=0)) < 0.01
 
 
-def test_the_map_is_the_guarantee_of_the_plan():
+def test_the_map_is_the_guarantee_of_the_plan_and_covers_more_records_by_group_privacy():
     pure, approximate = measurement(), measurement(APPROXIMATE)
-    guarantee = model().plan(N, K).guarantee
-    assert pure.map(1) == guarantee.epsilon <= 0.5
     guarantee = model(APPROXIMATE).plan(N, K).guarantee
+    assert pure.map(1) == model().plan(N, K).guarantee.epsilon <= 0.5
     assert approximate.map(1) == (guarantee.epsilon, guarantee.delta)
     assert 0 < guarantee.delta <= 1e-4
     assert pure.input_metric == metrics.hamming_distance()
     assert pure.output_measure == measures.max_divergence()
     assert approximate.output_measure == measures.approximate(measures.max_divergence())
-
-
-def test_more_records_are_covered_by_group_privacy():
-    pure, approximate = measurement(), measurement(APPROXIMATE)
-    assert pure.map(0) == 0.0
-    assert approximate.map(0) == (0.0, 0.0)
+    assert (pure.map(0), approximate.map(0)) == (0.0, (0.0, 0.0))
     assert 3 * pure.map(1) <= pure.map(3) <= 3 * pure.map(1) * (1 + 1e-15)
     epsilon, delta = approximate.map(1)
     chain = 0.0
@@ -91,14 +85,6 @@ def test_more_records_are_covered_by_group_privacy():
         chain = math.exp(epsilon) * chain + delta
     assert approximate.map(3)[0] >= 3 * epsilon
     assert approximate.map(3)[1] == pytest.approx(chain, rel=1e-9)
-
-
-def test_group_privacy_that_says_nothing_is_refused():
-    for number in (8, 10_000):
-        with pytest.raises(CalibrationError, match="leaves no guarantee"):
-            group_privacy(Budget(1.0, 1e-3), number)
-    with pytest.raises(DeclarationError):
-        group_privacy(Budget(1.0), 0)
     assert group_privacy(Budget(2.0), 10_000).delta == 0.0
 
 
@@ -109,25 +95,15 @@ def test_an_arm_floor_covers_one_record_only():
         made.map(2)
 
 
-# OpenDP's own compositors
-
-
 @pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
 def test_two_releases_compose_to_twice_the_loss(budget):
     one, two = measurement(budget), measurement(budget, second="itr")
     together = combinators.make_composition([one, two])
     assert [len(theta) for theta in together(DATA)] == [2, K]
-    loss = together.map(1)
-    if budget.delta:
-        assert loss == pytest.approx((2 * one.map(1)[0], 2 * one.map(1)[1]), rel=1e-12)
-    else:
-        assert loss == pytest.approx(2 * one.map(1), rel=1e-12)
-        assert loss >= 2 * one.map(1)
-
-
-@pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
-def test_the_adaptive_compositor_stops_at_what_was_declared(budget):
-    one = measurement(budget)
+    twice = pytest.approx(2 * np.array(one.map(1)), rel=1e-12)
+    assert together.map(1) == twice
+    assert budget.delta or together.map(1) >= 2 * one.map(1)
+    # the adaptive compositor stops at what was declared
     compositor = combinators.make_adaptive_composition(
         one.input_domain, one.input_metric, one.output_measure, 1, [one.map(1)] * 2
     )
@@ -138,40 +114,27 @@ def test_the_adaptive_compositor_stops_at_what_was_declared(budget):
     assert len(first) == len(second) == 2
     with pytest.raises(mod.OpenDPException):
         queryable(one)
-    total = compositor.map(1)
-    assert total == pytest.approx(2 * np.array(one.map(1)), rel=1e-12)
+    assert compositor.map(1) == twice
 
 
-# data outside the domain
+X, A, Y = DATA
+SHORT = Domain(1.0, 1.0, arm_floor=11)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("domain", "wrong"),
     [
-        DATA[:2],
-        "data",
-        (DATA[0][:-1], DATA[1][:-1], DATA[2][:-1]),
-        (DATA[0][:, :1], DATA[1], DATA[2]),
-        (DATA[0], DATA[1] + 1, DATA[2]),
-        (DATA[0], DATA[1], np.full(N, np.nan)),
+        *((None, wrong) for wrong in (DATA[:2], "data", (X[:-1], A[:-1], Y[:-1]), (X[:, :1], A, Y))),
+        *((None, (X, *wrong)) for wrong in ((A + 1, Y), (A, np.full(N, np.nan)))),
+        (SHORT, DATA),
     ],
 )
-def test_data_outside_the_domain_are_refused(wrong):
-    made = measurement()
-    assert made.input_domain.member(DATA)
+def test_data_outside_the_domain_are_refused(domain, wrong):
+    made = measurement(domain=domain)
+    assert made.input_domain.member(DATA) == (domain is None)
     assert not made.input_domain.member(wrong)
     with pytest.raises(mod.OpenDPException):
         made(wrong)
-
-
-def test_a_short_arm_is_outside_the_domain():
-    made = measurement(domain=Domain(1.0, 1.0, arm_floor=11))
-    assert not made.input_domain.member(DATA)
-    with pytest.raises(mod.OpenDPException):
-        made(DATA)
-
-
-# models that are refused
 
 
 @pytest.mark.parametrize(
@@ -192,35 +155,30 @@ def test_unfit_models_are_refused(settings, message):
         measurement(**settings)
 
 
-def test_what_is_not_proven_is_refused(monkeypatch):
-    plan = model().plan(N, K)
-    result = unproven(plan)
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
-    with pytest.raises(CalibrationError, match="not proven"):
-        measurement()
-
-
-def test_what_is_no_model_is_refused():
-    for wrong, n, message in (("model", N, "PrivateTwoStageERM"), (model(), 1.5, "n_samples")):
-        with pytest.raises(DeclarationError, match=message):
-            as_opendp_measurement(wrong, n, K)
-
-
-def test_opendp_is_there_and_its_features_are_enabled_by_the_caller(monkeypatch):
+def test_what_is_no_measurement_is_refused(monkeypatch):
+    for error, message, call in (
+        (DeclarationError, "PrivateTwoStageERM", lambda: as_opendp_measurement("model", N, K)),
+        (DeclarationError, "n_samples", lambda: as_opendp_measurement(model(), 1.5, K)),
+        (DeclarationError, "0", lambda: group_privacy(Budget(1.0), 0)),
+        (CalibrationError, "leaves no guarantee", lambda: group_privacy(Budget(1.0, 1e-3), 8)),
+        (CalibrationError, "leaves no guarantee", lambda: group_privacy(Budget(1.0, 1e-3), 10_000)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    made, result = measurement(), unproven(model().plan(N, K))
+    monkeypatch.setattr("dp2erm_cvx.release.Release.private", property(lambda self: False))
+    with pytest.warns(RuntimeWarning, match="this release"):  # no solve reaches this
+        made(DATA)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
+        with pytest.raises(CalibrationError, match="not proven"):
+            measurement()
     mod.disable_features("honest-but-curious")
     with pytest.raises(DeclarationError, match="enable_features"):
         measurement()
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
         measurement()
-
-
-def test_a_release_that_is_conditional_warns(monkeypatch):
-    made = measurement()
-    # no solve reaches this
-    monkeypatch.setattr("dp2erm_cvx.release.Release.private", property(lambda self: False))
-    with pytest.warns(RuntimeWarning, match="this release"):
-        made(DATA)
 
 
 def test_the_page_runs(capsys):

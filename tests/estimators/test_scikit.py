@@ -1,6 +1,5 @@
 """scikit-learn's conventions: nested settings, no score, no search, and what a Pipeline has read before."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -48,11 +47,7 @@ def test_nested_settings_make_new_programs_domains_and_budgets():
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [
-        ("first_stage__rigde", "did you mean first_stage__ridge"),
-        ("budgt", "did you mean budget"),
-        ("q", "known"),
-    ],
+    [("first_stage__rigde", "mean first_stage__ridge"), ("budgt", "mean budget"), ("q", "known")],
 )
 def test_an_unknown_setting_changes_nothing(name, complaint):
     model = weighted()
@@ -117,9 +112,8 @@ def test_a_pipeline_says_what_has_read_the_records():
         both.fit(X, A, pipeline__pipeline__privatetwostageerm__y=Y)
 
 
-def test_steps_that_learn_nothing_are_no_reason_to_warn():
+def test_steps_that_learn_nothing_are_no_reason_to_warn(recwarn):
     pipeline = make_pipeline(FunctionTransformer(np.tanh), "passthrough", weighted())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*Pipeline")
-        pipeline.fit(X, A, privatetwostageerm__y=Y)
-    assert not any("Pipeline" in told for told in pipeline[-1].release_.guarantee.assumptions)
+    pipeline.fit(X, A, privatetwostageerm__y=Y)
+    told = [str(one.message) for one in recwarn] + [*pipeline[-1].release_.guarantee.assumptions]
+    assert not any("Pipeline" in text for text in told)

@@ -88,7 +88,7 @@ def treated_study(n, budget, kind, replicates, seed):
 
 #: The laws of noise on numbers.
 LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
-SETTINGS = [(n, Budget(epsilon, 1e-6), kind) for n, epsilon in ((500, 0.5), (10_000, 2.0)) for kind in LAWS]
+SETTINGS = [(500, Budget(0.5, 1e-6), Noise.GAMMA), (10_000, Budget(2.0, 1e-6), Noise.GAUSSIAN)]
 
 
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
@@ -105,20 +105,11 @@ def test_effect_among_the_treated_covers(n, budget, kind):
     assert treated_study(n, budget, kind, 80, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 80)
 
 
+GIVEN = {"numerator": 0.2, "denominator": 0.4, "scales": (0.02, 0.01), "roundings": (0.0, 0.0), "slope": 0.03}
+
+
 def fieller(noise=Noise.GAMMA, **changes):
-    given = {
-        "numerator": 0.2,
-        "denominator": 0.4,
-        "scales": (0.02, 0.01),
-        "roundings": (0.0, 0.0),
-        "deviation": lambda rho: 0.03 * math.hypot(1.0, rho),
-        "slope": 0.03,
-    }
-    return Fieller(noise=noise, **(given | changes))
-
-
-def test_a_spread_that_is_no_number_leaves_ends_open():
-    assert fieller(Noise.GAMMA, deviation=lambda _: math.nan).ends(0.02) == (-math.inf, math.inf)
+    return Fieller(noise=noise, **(GIVEN | {"deviation": lambda rho: 0.03 * math.hypot(1.0, rho)} | changes))
 
 
 @pytest.mark.parametrize("kind", LAWS)
@@ -126,11 +117,8 @@ def test_ends_are_those_of_a_scan(kind):
     test = fieller(kind)
     low, high = test.ends(0.02)
     rhos = np.linspace(-5, 5, 20_001)
-    kept = [
-        rho
-        for rho in rhos
-        if sum_tail(kind, abs(0.2 - rho * 0.4), test.deviation(rho), 0.02, abs(rho) * 0.01) >= 0.02
-    ]
+    tails = (sum_tail(kind, abs(0.2 - rho * 0.4), test.deviation(rho), 0.02, abs(rho) * 0.01) for rho in rhos)
+    kept = [rho for rho, tail in zip(rhos, tails, strict=True) if tail >= 0.02]
     assert low == pytest.approx(min(kept), abs=6e-4)
     assert high == pytest.approx(max(kept), abs=6e-4)
 
@@ -148,6 +136,8 @@ def test_roundings_widen():
     low, high = quiet.ends(0.02)
     # |0.2 - 0.4 rho| <= 0.04 + 0.1 rho
     assert (low, high) == pytest.approx((0.16 / 0.5, 0.24 / 0.3))
+    # a spread that is no number leaves ends open
+    assert fieller(deviation=lambda _: math.nan).ends(0.02) == (-math.inf, math.inf)
 
 
 def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
@@ -165,13 +155,8 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
 
     assert covered() >= 0.91
     plain = Fieller._rejected
-    monkeypatch.setattr(
-        Fieller,
-        "_rejected",
-        lambda self, gap, sd, first, second, tail: plain(
-            replace(self, scales=(self.scales[0], 0.0)), gap, sd, first, second, tail
-        ),
-    )
+    silent = lambda self, *given: plain(replace(self, scales=(self.scales[0], 0.0)), *given)  # noqa: E731
+    monkeypatch.setattr(Fieller, "_rejected", silent)
     assert covered() < 0.9
 
 
@@ -201,11 +186,16 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
                     result = [arms.difference(level), arms.ratio(level), arms.odds_ratio(level)]
                 else:
                     result = [part_interval(noise, sums, 0.0, level)]
-                for one in result:
-                    if one is None:
-                        continue
+                for one in (one for one in result if one is not None):
                     assert math.isfinite(one.estimate)
                     assert one.low <= one.estimate <= one.high
+
+
+def arms_of(n, epsilon, risk_0=0.3, **how):
+    """A risk of .4 of the treated, and of the untreated."""
+    noise = calibrate_sums(SumLaw.ARMS, 2.0, n, Budget(epsilon), other_bound=0.5)
+    pairs = zip([-0.1, risk_0 - 0.5, 0.2, 0.6, 0.0], noise.units, strict=True)
+    return ArmRisks(noise, [round(value / unit) for value, unit in pairs], **how)
 
 
 @pytest.mark.parametrize(
@@ -213,22 +203,15 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
 )
 def test_ratios_are_stated_where_their_denominators_are_significant(risk_0, bias, stated):
     """A risk that is within its noise, or within the bias that is allowed for, may be 0."""
-    noise = calibrate_sums(SumLaw.ARMS, 2.0, 4000, Budget(1.0), other_bound=0.5)
-    mean = [-0.1, risk_0 - 0.5, 0.2, 0.6, 0.0]
-    sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
-    errors = NuisanceError(0.0, 0.0, 0.0), NuisanceError(bias, 0.0, 0.0)
-    arms = ArmRisks(noise, sums, errors=errors)
+    arms = arms_of(4000, 1.0, risk_0, errors=(NuisanceError(0.0, 0.0, 0.0), NuisanceError(bias, 0.0, 0.0)))
     assert (arms.ratio() is not None) is stated
     assert (arms.odds_ratio() is not None) is stated
 
 
 def test_bias_of_both_risks_widens_every_interval():
     """Difference by b_1 + b_0; the ends of the ratio solve ``|T_1 - rho T_0| = q + b_1 + rho b_0``."""
-    noise = calibrate_sums(SumLaw.ARMS, 2.0, 10**6, Budget(100.0), other_bound=0.5)
-    mean = [-0.1, -0.2, 0.2, 0.6, 0.0]
-    sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
     errors = NuisanceError(0.05, 0.0, 0.0), NuisanceError(0.02, 0.0, 0.0)
-    plain, wide = ArmRisks(noise, sums), ArmRisks(noise, sums, errors=errors)
+    plain, wide = arms_of(10**6, 100.0), arms_of(10**6, 100.0, errors=errors)
     gap = wide.difference().high - plain.difference().high
     assert 0.069 < gap <= 0.07 + 1e-9  # one tail of two misses
     assert wide.difference().bias == pytest.approx(0.07)
@@ -236,9 +219,10 @@ def test_bias_of_both_risks_widens_every_interval():
     quiet = plain.ratio()
     assert low == pytest.approx((0.4 - 0.05) / (0.3 + 0.02), abs=1.2 * (0.4 / 0.3 - quiet.low))
     assert high == pytest.approx((0.4 + 0.05) / (0.3 - 0.02), abs=1.4 * (quiet.high - 0.4 / 0.3))
-    noisy = ArmRisks(noise, sums, errors=(NuisanceError(0.0, 0.03, 0.04), NuisanceError(0.0, 0.0, 0.0)))
+    errors = NuisanceError(0.0, 0.03, 0.04), NuisanceError(0.0, 0.0, 0.0)
+    noisy = arms_of(10**6, 100.0, errors=errors)
     assert noisy.difference().high - 0.1 == pytest.approx(2.0047 * 0.05, rel=0.02)
     # what the scores were divided by is multiplied again
-    twice = ArmRisks(noise, sums, widening=2.0)
+    twice = arms_of(10**6, 100.0, widening=2.0)
     assert twice.risks == pytest.approx((0.3, 0.1), abs=1e-6)
     assert twice.difference().standard_deviation == pytest.approx(2.0 * plain.difference().standard_deviation)
