@@ -75,6 +75,7 @@ RELEASES: dict[str, Any] = {
     "unbounded": PrivateEffect(replace(DOMAIN, codebook=DRUG), Budget(0.01), estimand="att"),
     "overlap": PrivateEffect(DOMAIN, MORE, estimand="overlap"),
     "risks": PrivateEffect(RISKS, MORE, estimand="risks"),
+    "event": PrivateEffect(replace(RISKS, binary_outcome=True), MORE),
     "sampling weights": PrivateEffect(SURVEY, MORE, settings={"propensity": "constant"}),
     "private ranges": PrivateEffect(RANGES, Budget(60.0)),
     "groups": of_registry({}, by="sex"),
@@ -120,7 +121,7 @@ def table_of(name: str) -> tuple[Any, Any, Any]:
     if name == "unbounded":
         return X, np.array(["yes", "no", "no", "yes", ""])[a + 2 * rng.integers(0, 2, 400) + (y > 0.9)], y
     arm = np.array(["a", "b", "c"])[a + rng.integers(0, 2, 400)] if name == "arms" else a
-    return X, arm, (y > 0.2).astype(float) if model.domain is RISKS else y
+    return X, arm, (y > 0.2).astype(float) if getattr(model.domain, "outcome_bound", 0.0) == 0.5 else y
 
 
 @cache

@@ -2,74 +2,63 @@
 
 import csv
 import io
+from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRule
-from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.display import as_text
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.answers import answer_blocks, answers, answers_as
 from dp2erm_cvx.release.verify import at_level, verify
+from tests.every_release import release_of
 
-BOOK = Codebook(Treatment("drug", "A", "B"), "pressure", {"sex": ["F", "M"]}, units={"pressure": "mmHg"})
-RANGES = BOOK.ranges({"age": (20.0, 80.0)})
-DOMAIN = Domain(BOOK.norm(RANGES), 30.0, 120.0, ranges=RANGES, codebook=BOOK)
-
-
-@pytest.fixture(scope="module")
-def releases():
-    rng, n = np.random.default_rng(1), 4000
-    X = pd.DataFrame({"age": rng.uniform(20, 80, n), "sex": rng.choice(["F", "M"], n)})
-    a = rng.choice(["A", "B"], n)
-    y = 120 + 5.0 * (a == "A") + rng.normal(0, 6, n)
-    questions = {"average": {}, "sex": {"by": "sex"}, "treated": {"estimand": "att"}}
-    result = {
-        name: PrivateEffect(DOMAIN, Budget(2.0), seed=k, residual_scale=6.0, **settings).fit(X, a, y).release_
-        for k, (name, settings) in enumerate(questions.items())
-    }
-    return result | {"rule": PrivateRule(DOMAIN, Budget(1.0), seed=9).fit(X, a, y).release_}
+NAMES = ("groups", "average effect", "among the treated")
+NAMED = ["groups", *(f"groups: {sex}" for sex in ("F", "M", "other")), "average effect", "among the treated"]
 
 
-def test_joint_intervals_share_what_may_miss(releases):
-    listed = answers(releases)
-    assert [one.name for one in listed] == ["average", "sex", "sex: F", "sex: M", "treated"]
+def test_joint_intervals_share_what_may_miss():
+    asked = {name: release_of(name) for name in NAMES}
+    listed = answers(asked)
+    assert [one.name for one in listed] == NAMED
     for one in listed:
-        release = releases[one.question]
-        assert (one.treatment, one.outcome, one.unit) == ("A against B", "pressure", "mmHg")
-        alone = at_level(release, 1 - 0.05 / 5)
+        alone = at_level(asked[one.question], 1 - 0.05 / 6)
         own = alone if one.group is None else next(g for g in alone.groups if g.group == one.group)
         assert one.joint == own.interval
-        assert one.joint.low < one.interval.low < 5.0 < one.interval.high < one.joint.high
-    assert answers({"rule": releases["rule"]}) == []
-    (only,) = answers({"average": releases["average"]})
+        assert one.joint.low < one.interval.low < one.interval.high < one.joint.high
+    assert {(one.treatment, one.outcome, one.unit) for one in listed[:4]} == {
+        ("vasopressor against usual care", "sbp", "mmHg")
+    }
+    assert answers({"rule": release_of("rule")}) == []
+    (only,) = answers({"average": release_of("average effect")})
     assert only.joint == only.interval
 
 
-def test_another_level_is_what_verify_finds(releases):
-    again = at_level(releases["sex"], 0.8)
+def test_another_level_is_what_verify_finds():
+    release = release_of("groups")
+    again = at_level(release, 0.8)
     assert verify(again).holds
-    assert again.interval.high < releases["sex"].interval.high
-    assert at_level(again, 0.95) == releases["sex"]
+    assert again.interval.high < release.interval.high
+    assert at_level(again, 0.95) == release
     with pytest.raises(DeclarationError, match="level"):
-        at_level(releases["average"], 1.0)
+        at_level(release, 1.0)
 
 
-def test_tables_say_what_was_released(releases):
-    listed = answers(releases)
+def test_tables_say_what_was_released():
+    groups = release_of("groups")
+    seeded = replace(groups, guarantee=replace(groups.guarantee, standing=Standing.NOT_PRIVATE))
+    listed = answers({"sex": seeded, "treated": release_of("among the treated")})
     rows = list(csv.DictReader(io.StringIO(answers_as(listed, ".csv"))))
     assert [float(row["estimate"]) for row in rows] == [one.estimate for one in listed]
     assert [float(row["joint_high"]) for row in rows] == [one.joint.high for one in listed]
-    assert {row["standing"] for row in rows} == {releases["average"].cost()["standing"]}
+    assert [row["standing"] for row in rows] == [*[seeded.cost()["standing"]] * 4, "private"]
     markdown, latex = answers_as(listed, ".md"), answers_as(listed, ".tex")
     for text in (markdown, latex):
-        assert text.count("A against B on pressure") == 5
-        assert text.count("NOT PRIVATE") == 5  # the noise was seeded
+        assert text.count("vasopressor against usual care on sbp") == 4
+        assert text.count("NOT PRIVATE") == 4
     assert latex.startswith("\\begin{tabular}")
     screen = as_text(answer_blocks(listed), width=80).splitlines()
-    assert [line.split("  ")[0] for line in screen if "mmHg" in line] == [one.name for one in listed]
-    assert "average, sex: effect of A against B on pressure (NOT PRIVATE: SEEDED NOISE)" in screen
+    assert [line.split("  ")[0] for line in screen if "mmHg" in line] == [one.name for one in listed[:4]]
+    assert "sex: effect of vasopressor against usual care on sbp (NOT PRIVATE: SEEDED NOISE)" in screen
     with pytest.raises(DeclarationError, match="tables of answers are"):
         answers_as(listed, ".doc")

@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -69,21 +70,14 @@ def arm_study(law, n, budget, kind, replicates, seed):
     return covered / replicates, stated / replicates
 
 
-def treated_study(n, budget, kind, replicates, seed):
-    p, a, _, _, e, y = records(0.3)
-    center = 0.1
-    odds = e / (1 - e)
-    score = np.where(a == 1, y - 0.3 - center, -odds * (y - 0.3))
-    noise = calibrate_sums(SumLaw.TREATED, 1.5, n, budget, kind)
-    k = np.rint(score / noise.step)
-    cells, rng = counts(p, n, replicates, seed)
+def treated_study(p, a, score, noise, replicates, seed, center=0.0):
+    """Share of intervals of the mean score of the treated that cover."""
+    k, (cells, rng) = np.rint(score / noise.step), counts(p, noise.n_samples, replicates, seed)
     columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
+    released = noised(noise, cells @ columns, rng)
+    result = [part_interval(noise, [int(number) for number in row], center) for row in released]
     truth = center + float(p @ score) / float(p @ a)
-    covered = 0
-    for released in noised(noise, cells @ columns, rng):
-        result = part_interval(noise, [int(number) for number in released], center)
-        covered += result.low <= truth <= result.high
-    return covered / replicates
+    return np.mean([one.low <= truth <= one.high for one in result])
 
 
 #: The laws of noise on numbers.
@@ -102,7 +96,10 @@ def test_ratios_of_arms_cover(n, budget, kind):
 
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_effect_among_the_treated_covers(n, budget, kind):
-    assert treated_study(n, budget, kind, 80, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 80)
+    p, a, _, _, e, y = records(0.3)
+    score = np.where(a == 1, y - 0.4, -e / (1 - e) * (y - 0.3))
+    noise = calibrate_sums(SumLaw.TREATED, 1.5, n, budget, kind)
+    assert treated_study(p, a, score, noise, 80, 2, center=0.1) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 80)
 
 
 GIVEN = {"numerator": 0.2, "denominator": 0.4, "scales": (0.02, 0.01), "roundings": (0.0, 0.0), "slope": 0.03}
@@ -143,16 +140,10 @@ def test_roundings_widen():
 def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
     """Little noise of the score, much of the number of treated: the ratio's noise is that of the latter."""
 
-    def covered():
-        n, budget = 1000, Budget(0.2)
-        p, a = np.array([0.1, 0.9]), np.array([1, 0])
-        noise = calibrate_sums(SumLaw.TREATED, 1.0, n, budget)
-        k = np.rint(np.where(a == 1, 0.9, 0.0) / noise.step)
-        cells, rng = counts(p, n, 300, seed=5)
-        columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
-        result = [part_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)]
-        return np.mean([interval.low <= 0.9 <= interval.high for interval in result])
-
+    noise = calibrate_sums(SumLaw.TREATED, 1.0, 1000, Budget(0.2))
+    covered = partial(
+        treated_study, np.array([0.1, 0.9]), np.array([1, 0]), np.array([0.9, 0.0]), noise, 300, 5
+    )
     assert covered() >= 0.91
     plain = Fieller._rejected
     silent = lambda self, *given: plain(replace(self, scales=(self.scales[0], 0.0)), *given)  # noqa: E731
