@@ -340,10 +340,6 @@ def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
     return stages
 
 
-#: Share of the looks that draw a new pair.
-_NEW = 0.35
-
-
 def search_additive(
     mechanism: Staged, universe: Universe, declared: Declared, *, search: SearchPlan | None = None
 ) -> Finding:
@@ -359,7 +355,7 @@ def search_additive(
     def look(state: State, number: int, room: int) -> Gain:
         """A new pair, or a change of one of the best, often with its splits and released values."""
         rng = np.random.default_rng([search.seed, state.spent])
-        seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < _NEW
+        seed, known, fresh = int(rng.integers(2**31)), state.elite("loss", rng), rng.random() < 0.35
         pair: Pairs = next_pair(universe, None if known is None or fresh else known[0], rng)
         if known is not None and rng.random() < (0.7 if fresh else 0.8):
             _, audit, groups = known

@@ -196,7 +196,6 @@ class _Peak:
 
     @property
     def certain(self) -> float:
-        """The ratio less its error."""
         return self.ratio - self.error
 
     @property
@@ -333,7 +332,6 @@ def search_density(
         return audit_density(model, first, second, **settings)
 
     def look(state: State, number: int, room: int) -> Gain:
-        """Screen a few pairs, new ones or changes of one of the best, and audit the highest."""
         rng = np.random.default_rng([seed, number])
         known = None if rng.random() < _FRESH else state.elite("loss", rng)
         pairs = [next_pair(universe, known, rng) for _ in range(_SCREENED)]

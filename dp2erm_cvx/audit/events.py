@@ -22,7 +22,6 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 
 _RAISED = "the mechanism raised"
-_LARGEST_EXACT = 2**53
 _DEEPEST = 8
 
 
@@ -84,7 +83,7 @@ def _walk(value: Any, name: str, parts: list[tuple[str, float | str]], depth: in
     if value is None or isinstance(value, bool | str | bytes | np.bool_):
         parts.append((name, f"is {value!r}"))
         return "none" if value is None else type(value).__name__
-    if isinstance(value, int | np.integer) and abs(int(value)) > _LARGEST_EXACT:
+    if isinstance(value, int | np.integer) and abs(int(value)) > 2**53:
         parts.append((name, f"is {int(value)}"))  # a float would not hold it
     if isinstance(value, int | float | np.integer | np.floating):
         parts.append((name, _number(value)))
@@ -136,8 +135,6 @@ _FEWEST, _MOST_KINDS = 10, 6
 _FAR = 20.0
 #: Bins of a coordinate, of equal shares of the learning runs.
 _BINS = 12
-#: Directions of a relative spread below this are taken to have none.
-_FLAT = 1e-13
 
 Observations = Sequence[Observation]
 #: Maps observations to a number (m,) each; NaN where one has none.
@@ -256,9 +253,9 @@ def _fisher(first: Array, second: Array) -> Array:
     _, spread, axes = np.linalg.svd(within, full_matrices=False)
     if spread[0] == 0.0:
         return np.asarray(between, dtype=np.float64)
-    direction = axes.T @ (axes @ between / np.maximum(spread / spread[0], _FLAT) ** 2)
-    length = float(np.linalg.norm(direction))
-    return np.asarray(direction / (length if length > 0 else 1.0), dtype=np.float64)
+    # a relative spread below this is taken to be none
+    direction = axes.T @ (axes @ between / np.maximum(spread / spread[0], 1e-13) ** 2)
+    return np.asarray(direction / (np.linalg.norm(direction) or 1.0), dtype=np.float64)
 
 
 #: Larger than the relative error of the inverse of the incomplete beta function.
@@ -288,14 +285,13 @@ class CountBound:
     dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing in Q.
     """
 
+    @np.errstate(divide="ignore")
     def __init__(self, runs: int, risk: float, delta: float | None) -> None:
         counts = np.arange(runs + 1, dtype=np.float64)
         self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
-        with np.errstate(divide="ignore"):
-            if delta is None:
-                self._above, self._below = ndtri(self.low), ndtri(self.high)
-            else:
-                self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
+        self._above, self._below = ndtri(self.low), ndtri(self.high)
+        if delta is not None:
+            self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
         #: The most that any counts of this many runs give: always under P, never under Q.
         self.ceiling = self.one(runs, 0)
 

@@ -102,10 +102,6 @@ class ShiftLaw:
         return [self.center, other.center, *(self.center + beyond), *(other.center + beyond)]
 
 
-#: A drawn noise must be met to this, relative to the terms that cancel in it and to the scale.
-_RESIDUAL = 1e-9
-
-
 class ObjectiveLaw:
     """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
 
@@ -192,7 +188,8 @@ class ObjectiveLaw:
         theta = minimize_by_newton(model, model.start())[0]
         u: Array = theta - self.step * (self._gradient(theta) + noise)
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.unit
-        if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:
+        # relative to the terms that cancel in it and to the scale
+        if not np.linalg.norm(self.noise(self.place(u)) - noise) <= 1e-9 * terms:
             raise CertificateError("density audit: the output of a drawn noise could not be solved for")
         return u
 

@@ -28,12 +28,11 @@ def log_peak_density(calibration: Calibration) -> float:
     """Log of the largest density of the noise vector b (p,), which is that at 0."""
     p = calibration.n_parameters
     if calibration.noise is Noise.GAUSSIAN:
-        return -p * (0.5 * math.log(2 * math.pi) + math.log(calibration.scale))
-    if calibration.box is not None:
-        volume = p * math.log(2) + math.fsum(math.log(width) for width in calibration.box)
-        return -volume - float(gammaln(p + 1)) - p * math.log(calibration.scale)
-    # radius Gamma(p), direction uniform: Gamma(p/2) / (2 pi^(p/2) Gamma(p) scale^p)
-    shape = float(gammaln(p / 2)) - math.log(2) - p / 2 * math.log(math.pi) - float(gammaln(p))
+        shape = -p / 2 * math.log(2 * math.pi)
+    elif calibration.box is not None:
+        shape = -math.fsum(math.log(2 * width) for width in calibration.box) - float(gammaln(p + 1))
+    else:  # radius Gamma(p), direction uniform: Gamma(p/2) / (2 pi^(p/2) Gamma(p) scale^p)
+        shape = float(gammaln(p / 2)) - math.log(2) - p / 2 * math.log(math.pi) - float(gammaln(p))
     return shape - p * math.log(calibration.scale)
 
 
@@ -57,14 +56,10 @@ def chance_of_pair(distance: float, log_density: float, draws: int, dimension: i
         return 1.0
     if distance == 0.0:
         return 0.0
-    volume = dimension / 2 * math.log(math.pi) - float(gammaln(dimension / 2 + 1))
-    volume += dimension * math.log(distance)
+    ball = dimension / 2 * math.log(math.pi) - float(gammaln(dimension / 2 + 1))
+    volume = ball + dimension * math.log(distance)
     pairs = math.log(ways * draws * (draws - 1) / 2)
     return math.exp(min(volume + log_density + pairs, 0.0))  # what is no number stays none
-
-
-#: Directions are tested along the diagonals of coordinate pairs, too, up to this many coordinates.
-_PAIRED = 12
 
 
 @dataclass(frozen=True)
@@ -93,11 +88,10 @@ class NoiseAudit(Shown):
 
     def __str__(self) -> str:
         values = ", ".join(f"{name} {value:.2g}" for name, value in self.p_values.items())
+        counted, wrong = f"{self.size} draws", "NOT the stated law"
         if self.median_radius is None:
             wrong = "noise was REUSED"
             counted = f"{self.counted} of {self.size} releases counted, closest pair {self.closest:.3g}"
-        else:
-            counted, wrong = f"{self.size} draws", "NOT the stated law"
         verdict = wrong if self.alarm else "no alarm, which is no proof"
         return f"{counted}: p-values: {values}; {verdict} at level {self.level:g}; not private"
 
@@ -136,7 +130,7 @@ def audit_noise(
 def _directions(draws: Array, radii: Array, box: Sequence[float] | None) -> Iterator[float]:
     """The p-values of uniform directions: of unit vectors, or from 0 to the surface of a box."""
     size, p = draws.shape
-    pairs = list(itertools.combinations(range(p), 2)) if p <= _PAIRED else []
+    pairs = list(itertools.combinations(range(p), 2)) if p <= 12 else []
     if box is None and p > 1:
         # a vector of length 0 has no direction, and no law here draws one
         unit = draws / np.maximum(radii, math.ulp(0.0))[:, None]
@@ -193,9 +187,8 @@ def audit_repeats(
         raise DeclarationError(f"{second.name}: audit_repeats needs weighted least squares, an elastic net")
     fresh: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None)
     thetas = np.array([fresh.fit(X, a, y).theta_ for _ in range(size)])
-    n = fresh.release_.n_samples
+    n, theta_set = fresh.release_.n_samples, second.feasible(model.domain)
     step = fresh.plan(n, fresh.n_features_in_).main
-    theta_set = second.feasible(model.domain)
     # noise on a grid carries an atom this far into the inside, and hardly ever farther
     reach = 0.0 if step.precision is None else 50 * step.precision.grid.scale
     sizes = np.linalg.norm(thetas, axis=1, keepdims=True)
@@ -220,7 +213,6 @@ def _log_largest_density(step: Step, n: int) -> float:
     if calibration.perturbed is Perturbed.OUTPUT:
         return log_peak_density(calibration)
     assert step.loss is not None
-    p = calibration.n_parameters
-    # the determinant is at most the mean eigenvalue to the power p
+    p = calibration.n_parameters  # the determinant is at most the mean eigenvalue to this power
     mean = n * (step.loss.hessian_trace / p + calibration.gamma + step.loss.strong_convexity)
     return log_peak_density(calibration) + p * math.log(mean)

@@ -88,15 +88,14 @@ class Pairs:
     def datasets(self) -> tuple[Columns, Columns]:
         """All records of a single pair before and after, scaled; the first one, or first person, differs."""
         X, a, y, order = self.kinds()
-        first, second = (self._expanded(X, a, y, np.append(changed, order)) for changed in (0, 1))
-        return first, second
-
-    def _expanded(self, X: Array, a: NDArray[np.int64], y: Array, kinds: NDArray[np.int64]) -> Columns:
-        if self.lists is None:
-            return X[kinds], a[kinds], y[kinds]
-        sizes = [len(self.lists[kind]) for kind in kinds]
-        rows = np.array([row for kind in kinds for row in self.lists[kind]], dtype=np.int64)
-        return X[rows], a[rows], y[rows], np.repeat(np.arange(len(kinds)), sizes)
+        ends = list[Columns]()
+        for rows in (np.append(changed, order) for changed in (0, 1)):
+            person: Columns = ()
+            if self.lists is not None:
+                person = (np.repeat(np.arange(len(rows)), [len(self.lists[kind]) for kind in rows]),)
+                rows = np.array([row for kind in rows for row in self.lists[kind]], dtype=np.int64)
+            ends.append((X[rows], a[rows], y[rows], *person))
+        return ends[0], ends[1]
 
     def raw(self, domain: Domain) -> tuple[Columns, Columns]:
         """Both datasets in the units of the data."""
@@ -182,8 +181,12 @@ class Pairs:
     def starts(cls, universe: Universe, number: int, rng: np.random.Generator) -> Pairs:
         """``number`` pairs with outcomes 0, drawn from all families in turn."""
         raw = [_start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features) for index in range(number)]
-        if (universe.domain.arm_floor or 0) > 1:
-            raw = [_with_both_arms(*each) for each in raw]
+        for _, arm, share in raw if (universe.domain.arm_floor or 0) > 1 else ():
+            present = np.flatnonzero(share > 0)
+            if len(np.unique(arm[2 + present])) == 1:  # no arm of the common records may be empty
+                place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
+                arm[2 + place] = 1 - arm[2 + present[0]]
+                share[place] = max(share[place], 1e-3)
         X, a, share = map(np.stack, zip(*raw, strict=True))
         return cls.admitted(universe, X * universe.domain.features_bound, a, share)
 
@@ -267,16 +270,6 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     # (x, a) and (-x, 1 - a) are alike to a logistic coefficient
     points, arm = np.where(swapped[:, None], -points, points), np.where(swapped, 1 - arm, arm)
     return np.roll(points, 2, axis=0), np.roll(arm, 2), np.array([part, part, 1 - part, 1 - part]) / 2
-
-
-def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
-    """A proposal where no arm of the common records is empty."""
-    present = np.flatnonzero(share > 0)
-    if len(np.unique(arm[2 + present])) == 1:
-        place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
-        arm[2 + place] = 1 - arm[2 + present[0]]
-        share[place] = max(share[place], 1e-3)
-    return points, arm, share
 
 
 def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:

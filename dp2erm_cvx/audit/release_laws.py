@@ -34,28 +34,6 @@ from dp2erm_cvx.steps.weights import solve_weights
 _KEPT = 64
 
 
-def _laws(
-    plan: Plan[Any], datasets: Sequence[Dataset], execution: Execution
-) -> tuple[ReleaseLaw, ReleaseLaw]:
-    """The laws of what ``plan`` releases from two datasets.
-
-    Raises CertificateError where weights are not certified, DeclarationError where a step has no density that
-    is known here.
-    """
-    domain, weighting = plan.study.start.domain, None
-    for step in plan.steps:
-        if not isinstance(step, IntegerSums | Fit):
-            raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
-        if isinstance(step, Fit) and step.weights is not None and step.weighted:
-            weighting = step.weights.program
-    raw = ((data.X, data.a, data.y, data.sampling, data.person) for data in datasets)
-    maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
-    sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
-    both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
-    first, second = ({name: partial(_law, laws, which) for name, laws in both.items()} for which in (0, 1))
-    return ReleaseLaw(first), ReleaseLaw(second)
-
-
 def _law(laws: Callable[[Released], tuple[Law, ...]], which: int, released: Released) -> Law:
     return laws(released)[which]
 
@@ -78,28 +56,20 @@ class _Side:
                 records = step.mapped(records, released)
         return records
 
-    def weights(self, released: Released) -> tuple[Array, float]:
-        """Weights (n,), and a bound on their error in the l1 norm."""
-        if self.weighting is None:
-            return np.ones(self.records.n_samples), 0.0
-        if isinstance(self.weighting, PrivateFirstStage):
-            model, coefficient = _model(self._weights), released["propensity"]
-            return model.output(coefficient), model.output_radius(coefficient, 0.0)
-        return self._solved
-
     def bound(self, fit: Fit, released: Released) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
         """The objective without noise; the error of its weights, if any, with the objective at weights 1."""
-        records, error = self.at(released), 0.0
-        weights: Array | None
-        if fit.weighted:
-            weights, error = self.weights(released)
-        else:
+        records, ones, error = self.at(released), np.ones(self.records.n_samples), 0.0
+        weights: Array | None = ones
+        if not fit.weighted:
             records, weights = fit.mapped(records, released)
+        elif isinstance(self.weighting, PrivateFirstStage):
+            first, coefficient = _model(self._weights), released["propensity"]
+            weights, error = first.output(coefficient), first.output_radius(coefficient, 0.0)
+        elif self.weighting is not None:
+            weights, error = self._solved
         quiet = np.zeros(fit.calibration.n_parameters)
         model = _model(fit.instance(records, weights, quiet))
-        if error == 0.0:
-            return model, None
-        return model, (error, _model(fit.instance(records, np.ones(records.n_samples), quiet)))
+        return model, (error, _model(fit.instance(records, ones, quiet))) if error else None
 
     @cached_property
     def _weights(self) -> Instance:
@@ -201,7 +171,18 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
     if isinstance(model, PrivateEstimator):
         plan = model.plan(one.n_samples, len(one.columns))
     _check_neighbors(one, other, plan.study.universe)
-    return plan, _laws(plan, (one, other), execution)
+    domain, weighting = plan.study.start.domain, None
+    for step in plan.steps:
+        if not isinstance(step, IntegerSums | Fit):
+            raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
+        if isinstance(step, Fit) and step.weights is not None and step.weighted:
+            weighting = step.weights.program
+    raw = ((data.X, data.a, data.y, data.sampling, data.person) for data in (one, other))
+    maps = tuple(step for step in plan.steps if isinstance(step, CovariateMean | MeanSquare))
+    sides = [_Side(domain.records(*columns), maps, weighting, execution) for columns in raw]
+    both = {step.name: _remembered(step, sides, step is plan.steps[-1]) for step in plan.steps}
+    first, second = ({name: partial(_law, laws, which) for name, laws in both.items()} for which in (0, 1))
+    return plan, (ReleaseLaw(first), ReleaseLaw(second))
 
 
 def _persons(domain: Domain, X: Array, a: ArrayLike, y: ArrayLike, person: ArrayLike) -> Dataset:

@@ -45,8 +45,6 @@ CHUNK, SCREENED, STAY = 100, 20, 4
 CHECKED, _SAMPLE = 100, 7
 #: Pairs that are kept by every quantity.
 KEPT = 10
-#: Records that the direction of largest spread is taken from.
-_SPREAD = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ class Base:
     def _directions(self, point: Array) -> list[Array]:
         """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
         n, k, treated = self.records.n_samples, self.records.n_features, int(np.sum(self.arms))
-        some = self.records.at(np.arange(min(n, _SPREAD))).covariates
+        some = self.records.at(np.arange(min(n, 100_000))).covariates  # to take the largest spread from
         directions = []
         if len(point) in (k, k + 1, 2 * (k + 1)):
             # one coefficient or one per arm, behind that of a constant if there is one
@@ -237,8 +235,8 @@ class Rounds:
         """The whole search, of data by this ``digest``. Raises DataError for another audit's checkpoint."""
 
         def most(number: int) -> int:
-            based = self.surrogate is not None and self.names[number % len(self.names)] == BASE
-            return self.surrogate.most if self.surrogate is not None and based else CHUNK
+            based = self.surrogate if self.names[number % len(self.names)] == BASE else None
+            return based.most if based is not None else CHUNK
 
         def highest(state: State) -> float:
             return max((ratio for ratio, _ in self._ranked(state)), default=0.0)

@@ -129,7 +129,7 @@ class RunsAudit(Shown):
     @property
     def low(self) -> float:
         """The bound on what is declared."""
-        return self.epsilon_low if self.declared.mu is None else self.mu_low
+        return float(getattr(self, f"{self.declared.name}_low"))
 
     @property
     def best(self) -> Counted:
@@ -222,18 +222,9 @@ def audit_runs(
     both = (counted(0, one[picked:], other[picked:]), counted(1, other[picked:], one[picked:]))
     names = [FAMILIES[family] for family in attack.events]
     names += [f"{len(attack.statistics)} own statistics"] if attack.statistics else []
-    return RunsAudit(
-        declared,
-        max(way.epsilon_low for way in both),
-        max(way.mu_low for way in both),
-        ceiling=bounds[f"{declared.name}_low"].ceiling,
-        confidence=attack.confidence,
-        counted=both,
-        runs=attack.runs,
-        raised=raised,
-        searched=f"{looked_at} events: {', '.join(names)}",
-        seed=seed,
-    )
+    low, mu = (max(getattr(way, name) for way in both) for name in bounds)
+    ceiling, searched = bounds[f"{declared.name}_low"].ceiling, f"{looked_at} events: {', '.join(names)}"
+    return RunsAudit(declared, low, mu, ceiling, attack.confidence, both, attack.runs, raised, searched, seed)
 
 
 #: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
@@ -272,8 +263,6 @@ def _run(
 _SHORT, _LONG = 40, 200
 #: Shares of the looks that change one of the best pairs, and that go along a path.
 _CHANGED, _PATHS = 0.3, 0.2
-#: Risk of the bounds of a few runs: pairs are only put into an order by them.
-_RISK = 0.25
 
 
 def search_runs(
@@ -313,7 +302,8 @@ def search_runs(
         mine, theirs = _run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
         # learned scores would separate the very runs that they learned from
         known = list(scores(mine, theirs, ("tails",)))
-        best, _ = best_events((mine, theirs), known, CountBound.of(declared, runs, _RISK))
+        # of much risk: pairs are only put into an order by it
+        best, _ = best_events((mine, theirs), known, CountBound.of(declared, runs, risk=0.25))
         gaps = [_separation(score(mine), score(theirs)) for _, score in known]
         # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
         return max(height for height, _ in best) + max(gaps, default=0.0)

@@ -31,8 +31,6 @@ from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
 
-#: Entries of covariates of the datasets that are solved at once.
-_TOGETHER = 500_000
 #: Starts of a round, how many of the best are refined, and pairs tried in each refinement: where movements
 #: are cheap, and where each takes two full solves.
 CHEAP, COSTLY = (280, 2, 1500), (35, 1, 150)
@@ -186,12 +184,10 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
 
 def _direct(program: WeightsProgram, universe: Universe, records: Records, count: Array) -> Array:
     """Weights that are the variable of a program."""
-    (b, m), step = count.shape, max(1, _TOGETHER // (universe.n_samples * universe.n_columns))
-    parts = []
-    for k in range(0, b, step):
-        some = records.at(np.arange(k * m, min(k + step, b) * m))
-        parts.append(program.weights_of_kinds(universe, some, count[k : k + step]))
-    return np.concatenate(parts)
+    (b, m), step = count.shape, max(1, 500_000 // (universe.n_samples * universe.n_columns))
+    parts = (slice(k, min(k + step, b)) for k in range(0, b, step))
+    some = ((records.at(np.arange(part.start * m, part.stop * m)), count[part]) for part in parts)
+    return np.concatenate([program.weights_of_kinds(universe, *each) for each in some])
 
 
 def _of_sum_n(f: Array, count: Array) -> Array:
@@ -242,7 +238,6 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
 
     Without a loss: of the log of the mean exponential.
     """
-    unit = ridge * np.eye(Z.shape[2])
 
     def smooth(v: Array) -> tuple[Array, Array, Array]:
         s = np.einsum("bmd,bd->bm", Z, v)
@@ -255,7 +250,7 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
             value = np.sum(share * loss.value(s), axis=1)
             slope, bend = share * loss.slope(s), share * loss.curvature(s)
         gradient = np.einsum("bm,bmd->bd", slope, Z)
-        hessian = np.einsum("bm,bmd,bme->bde", bend, Z, Z) + unit
+        hessian = np.einsum("bm,bmd,bme->bde", bend, Z, Z) + ridge * np.eye(Z.shape[2])
         if loss is None:
             hessian -= gradient[:, :, None] * gradient[:, None, :]
         value = value + np.sum(v * (linear + 0.5 * ridge * v), axis=1)

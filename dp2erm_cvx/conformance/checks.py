@@ -59,10 +59,6 @@ SEARCH = SearchPlan(20_000)
 _AUDITED, _BALANCED, _REACHED = 40, 200, 400
 #: What a solve raises that ends without a certified solution.
 UNSOLVED = (InfeasibleError, SolverError, CertificateError)
-#: Weights may miss their sum by this share.
-_SUM = 1e-12
-#: In place of a setting that is infinite, which cannot be halved.
-_FINITE = 1.5
 
 
 @dataclass(frozen=True)
@@ -223,7 +219,7 @@ def feasibility(subject: Subject) -> Judgment:
             continue
         if first and (w.shape != (n,) or not np.all(np.isfinite(w))):
             return failed(f"{name}: weights have shape {w.shape} or are not finite")
-        if first and (np.min(w) < 0 or abs(math.fsum(w) / n - 1) > _SUM):
+        if first and (np.min(w) < 0 or abs(math.fsum(w) / n - 1) > 1e-12):
             return failed(f"{name}: a weight is {np.min(w):.3g}, and their sum {math.fsum(w)!r}, not {n}")
     if missed:
         return noted(f"no weights on {', '.join(missed)}: not private, whether they exist depends on data")
@@ -384,7 +380,7 @@ def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
         value = getattr(resolved, field.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for other in (_FINITE,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
+        for other in (1.5,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
             with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
                 changed = replace(known, **{field.name: other})
                 changed.stability(universe)

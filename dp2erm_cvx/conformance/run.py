@@ -117,7 +117,10 @@ def check_program(
                     done(name)
             settings = subject.program.settings()
         name = str(getattr(program, "name", program.__name__))
-        yield ConformanceReport(name, dict(settings), *_claim(program), tuple(outcomes))
+        claim = ("second stage", "Theorems 1 and 2 from constants that are derived")
+        if issubclass(program, FirstStage):
+            claim = program.kind.value, program.kind.proved
+        yield ConformanceReport(name, dict(settings), *claim, tuple(outcomes))
 
 
 def parametrize(*classes: type[Program], search: SearchPlan = SEARCH) -> Callable[[Any], Any]:
@@ -148,13 +151,6 @@ def parametrize(*classes: type[Program], search: SearchPlan = SEARCH) -> Callabl
     return pytest.mark.parametrize(("program", "check"), items)
 
 
-def _claim(cls: type[Program]) -> tuple[str, str]:
-    """Kind, and what is proved about it."""
-    if issubclass(cls, FirstStage):
-        return cls.kind.value, cls.kind.proved
-    return "second stage", "Theorems 1 and 2 from constants that are derived"
-
-
 def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
     """The outcome of a check whose own exceptions are findings: a program may do anything."""
     try:
@@ -162,10 +158,9 @@ def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
     except InfeasibleError as error:
         status = CheckStatus.FAILED if subject.program.relations else CheckStatus.NOTED
         return CheckOutcome(name, status, str(error))
-    except Dp2ermError as error:
-        return CheckOutcome(name, CheckStatus.FAILED, f"{type(error).__name__}: {error}")
     except Exception as error:
-        return CheckOutcome(name, CheckStatus.FAILED, f"raises {type(error).__name__}: {error}")
+        raises = "" if isinstance(error, Dp2ermError) else "raises "
+        return CheckOutcome(name, CheckStatus.FAILED, f"{raises}{type(error).__name__}: {error}")
 
 
 #: Kinds that there is a template for, and what each is for.
@@ -211,10 +206,7 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
 
     Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
     """
-    place = Path(path)
-    if not os.path.isfile(place):  # which no name is too long for
-        raise ProgramError(f"{path}: is no file")
-    module = _executed(place)
+    module = _executed(Path(path))
     classes = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)
@@ -239,8 +231,6 @@ def callable_of(text: str) -> Callable[..., Any]:
     if not place or not name.isidentifier():
         raise ProgramError(f"{text!r}: must look like FILE.py:NAME or package.module:NAME")
     if place.endswith(".py"):
-        if not Path(place).is_file():
-            raise ProgramError(f"{place}: is no file")
         module = _executed(Path(place))
     else:
         try:
@@ -254,6 +244,8 @@ def callable_of(text: str) -> Callable[..., Any]:
 
 
 def _executed(path: Path) -> ModuleType:
+    if not os.path.isfile(path):  # which no name is too long for
+        raise ProgramError(f"{path}: is no file")
     # a name of its own for every version, because a dataclass looks itself up among the modules
     try:
         source = path.read_bytes()
