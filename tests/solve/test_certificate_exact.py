@@ -4,8 +4,6 @@ import dataclasses
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import cvxpy as cp
 import mpmath as mp
@@ -13,17 +11,16 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.compare import fenchel_gap
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import Box, ClosedFormWeights, Instance, L1Ball, SecondStage, WholeSpace, scheme
+from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve, solvers
 from dp2erm_cvx.solve.certificate import _norm
 from tests import exact, exact_kernel
@@ -33,9 +30,9 @@ from tests.helpers import make_records, make_weights, output_distance
 NAMES = sorted(PROGRAMS)
 
 
-def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near: Array) -> tuple[Any, Any]:
+def minimizer(instance, records, bound, near):
     """(variable, output), exact; the variable is None where the model chose its own coordinates."""
-    program: Any = instance.program
+    program = instance.program
     if isinstance(program, SecondStage):
         theta = exact.second_stage(program, records, bound["weights"], bound["gamma"], bound["noise"], near)
         return theta, theta
@@ -61,7 +58,7 @@ def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near:
     return exact.logistic(records, ridge, program.radius, program.trim, near, noise)
 
 
-def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
+def ratios(seed, count):
     """Program and true error over certified error, for every solve whose exact minimizer was proved."""
     rng = np.random.default_rng(seed)
     for k in range(count):
@@ -163,33 +160,28 @@ def test_a_residual_too_small_to_be_squared_is_not_lost():
     assert _norm(np.full(4, 3.0)) >= 6.0
 
 
-N, P = 30, 3
-GAMMA = 0.03
-RECORDS: Records = make_records(N, P, seed=11)
-NOISE: Array = 0.7 * np.random.default_rng(12).normal(size=P + 1)
+RECORDS = make_records(30, 3, seed=11)
+PERTURBED = {"gamma": 0.03, "noise": 0.7 * np.random.default_rng(12).normal(size=4)}
+WEIGHTS = make_weights(RECORDS)
 
 
 @pytest.mark.parametrize("theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str)
 @pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
 def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1, l2):
     """The same regularizer, once as an expression that only a gap can judge and once in its prox form."""
-    itr: Any = programs()["itr"]
-    user = UserRegularizer(
-        lambda theta: l1 * cp.norm(theta, 1) + l2 / 2 * cp.sum_squares(theta), "elastic net"
-    )
-    weights = make_weights(RECORDS)
-    known = itr(theta_set=theta_set, regularizer=ElasticNet(l1, l2))
-    truth = solve(known.instance(RECORDS, weights, gamma=GAMMA, noise=NOISE))
-    instance = itr(theta_set=theta_set, regularizer=user).instance(RECORDS, weights, gamma=GAMMA, noise=NOISE)
+    user = UserRegularizer(lambda theta: l1 * cp.norm(theta, 1) + l2 / 2 * cp.sum_squares(theta), "net")
+    known = PROGRAMS["itr"](theta_set, ElasticNet(l1, l2))
+    truth = solve(known.instance(RECORDS, WEIGHTS, **PERTURBED))
+    instance = PROGRAMS["itr"](theta_set, user).instance(RECORDS, WEIGHTS, **PERTURBED)
     assert instance.model is None
     rng = np.random.default_rng(14)
     for solver in ("clarabel", "scs"):
         solution = solve(instance, solver=solver)
         assert solution.certificate.basis == "duality gap"
         for exponent in (-np.inf, -8, -6, -4, -2, -1):
-            point = solution.point + 10.0**exponent * rng.normal(size=P + 1)
+            point = solution.point + 10.0**exponent * rng.normal(size=4)
             certificate = certify(instance, point)
-            distance = output_distance(itr(), point, truth.value)
+            distance = output_distance(known, point, truth.value)
             assert certificate.radius >= distance - truth.certificate.radius
             # a gap grows linearly in the distance along an active bound, so half of the digits are lost
             assert certificate.radius <= 50 * np.sqrt(max(distance, 1e-10))
@@ -197,8 +189,8 @@ def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1
 
 def test_no_dual_point_proves_more_than_the_optimum():
     """What a dual point leaves of stationarity is charged: not even a random one is a bound above it."""
-    itr = programs()["itr"](L2Ball(0.4), UserRegularizer(lambda theta: cp.norm(theta, 1)))
-    instance = itr.instance(RECORDS, make_weights(RECORDS), gamma=GAMMA, noise=NOISE)
+    itr = PROGRAMS["itr"](L2Ball(0.4), UserRegularizer(lambda theta: cp.norm(theta, 1)))
+    instance = itr.instance(RECORDS, WEIGHTS, **PERTURBED)
     problem, rng = solvers.compiled_for(instance, "clarabel").problem, np.random.default_rng(15)
     data, chain, _ = problem.get_problem_data("CLARABEL")
     raw, optimum = chain.solve_via_data(problem, data), problem.solve(solver="CLARABEL")

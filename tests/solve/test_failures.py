@@ -30,59 +30,47 @@ PROGRAMS: dict[str, Any] = dict(programs())
 RECORDS = make_records(60, 3)
 
 
-def norm(theta: Any) -> Any:
+def norm(theta):
     return cp.norm(theta, 2)
 
 
-def bound(name: str, **settings: Any) -> Any:
+def bound(name, **settings):
     return bind(PROGRAMS[name](**settings), RECORDS)
 
 
-def user(expression: Any) -> Any:
+def user(expression):
     return bound("itr", regularizer=UserRegularizer(expression))
 
 
-def compiled(declare: Any) -> Any:
-    return Compiled(declare, {"w": np.ones(5), "X": np.ones((5, 3))})
-
-
-def not_dpp(data: Any) -> Declaration:
+def not_dpp(data):
     """Convex, but it would be solved again with old data."""
     theta = cp.Variable(3)
     return Declaration(data("w", nonneg=True) @ cp.logistic(-(data("X") @ theta)), {"theta": theta})
 
 
+ONCE, SHORT = Newton(max_iterations=1), {"coefficient": (0.1, 0.2)}
+#: Of programs, of solvers, and of expressions for a penalty.
 REFUSED = [
     (lambda: solve(bound("uniform"), solver="gurobi"), SolverError, r"'gurobi'.*newton.*clarabel"),
     (lambda: build(first_stages(), "ebw"), ProgramError, r"'ebw'.*entropy_balancing"),
     (lambda: build(first_stages(), "entropy_balancing", **{"lambda": 1.0}), DeclarationError, "ridge"),
-    (lambda: bound("ipw_known", coefficient=(0.1, 0.2)), DeclarationError, "2 entries for 4"),
-    *(
-        (lambda name=name: solve(bound(name), solver=OSQP()), ProgramError, "quadratic")
-        for name in ("ipw_logistic", *(f"entropy_balancing{kind}" for kind in ("", "_primal", "_hard")))
-    ),
-    *(
-        (lambda solver=solver: solve(user(norm), solver=solver), ProgramError, "clarabel")
-        for solver in (Newton(), ProjectedGradient())
-    ),
-    *(
-        (lambda expression=expression: solve(user(expression)), ProgramError, "convex scalar")
-        for expression in (
-            lambda theta: cp.sqrt(norm(theta)),  # not convex
-            lambda theta: -cp.sum_squares(theta),  # concave
-            cp.abs,  # a vector
-            lambda theta: cp.norm(theta, 1) * norm(theta),  # convex or not, not DCP
-        )
-    ),
+    (lambda: bound("ipw_known", **SHORT), DeclarationError, "2 entries for 4"),
+    (lambda: Compiled(not_dpp, {"w": np.ones(5), "X": np.ones((5, 3))}), ProgramError, "not DPP"),
+    (lambda: solve(bound("entropy_balancing", ridge=0.01), solver=ONCE), CertificateError, "status limit"),
     # whose dual cone cannot be checked
     (lambda: solve(user(cp.log_sum_exp)), CertificateError, "exponential"),
-    (lambda: compiled(not_dpp), ProgramError, "not DPP"),
-    (
-        lambda: solve(bound("entropy_balancing", ridge=0.01), solver=Newton(max_iterations=1)),
-        CertificateError,
-        "newton ended with status limit",
-    ),
 ]
+for name in ("ipw_logistic", "entropy_balancing", "entropy_balancing_primal", "entropy_balancing_hard"):
+    REFUSED.append((lambda name=name: solve(bound(name), solver=OSQP()), ProgramError, "quadratic"))
+for solver in (Newton(), ProjectedGradient()):
+    REFUSED.append((lambda solver=solver: solve(user(norm), solver=solver), ProgramError, "clarabel"))
+for expression in (
+    lambda theta: cp.sqrt(norm(theta)),  # not convex
+    lambda theta: -cp.sum_squares(theta),  # concave
+    cp.abs,  # a vector
+    lambda theta: cp.norm(theta, 1) * norm(theta),  # convex or not, not DCP
+):
+    REFUSED.append((lambda one=expression: solve(user(one)), ProgramError, "convex scalar"))
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)
@@ -114,9 +102,7 @@ def test_what_no_gap_is_measured_for_is_refused_before_the_data_are_touched(cone
 CHAIN = cp.reductions.solvers.solving_chain.SolvingChain
 
 
-@pytest.mark.parametrize(
-    "error", [cp.SolverError("1.23"), ValueError("NaN"), OverflowError(), np.nan, np.inf]
-)
+@pytest.mark.parametrize("error", [cp.SolverError(), ValueError(), OverflowError(), np.nan, np.inf])
 def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatch, error):
     """Whether it can may depend on the data, and a private fit must end in a release all the same."""
     instance = user(norm)
@@ -153,9 +139,8 @@ def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver)
 
 
 def test_data_too_large_for_a_parameter_are_refused_or_embedded():
-    records = make_records(1300, 10)
-    program = PROGRAMS["ipw_logistic"](ridge=0.1)
-    instance = program.instance(records)
+    program, cache = PROGRAMS["ipw_logistic"](ridge=0.1), sys.modules["dp2erm_cvx.solve.solvers"]._cache
+    instance = program.instance(make_records(1300, 10))
     assert Compiled.cost(instance.data) > 1.5e7
     with pytest.raises(ProgramError, match="GB"):
         Compiled(program.declare, instance.data)
@@ -164,9 +149,9 @@ def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     assert set(embedded.parameters) == {"curvature"}
     assert "multipliers" not in instance.data
     # a solve chooses to embed by itself, and does not keep the data afterwards
-    kept = len(sys.modules["dp2erm_cvx.solve.solvers"]._cache)
+    kept = len(cache)
     raw = solve(instance, solver="clarabel", polish=False, throw=False)
-    assert len(sys.modules["dp2erm_cvx.solve.solvers"]._cache) == kept
+    assert len(cache) == kept
     truth = solve(instance)
     distance = output_distance(program, raw.value, truth.value)
     assert distance <= raw.certificate.output_radius + truth.certificate.output_radius
@@ -207,16 +192,13 @@ def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
 
 
 def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
-    usual, farther = private_solver("clarabel"), FirstCertified((ProjectedGradient(30_000), Newton(200)))
-    assert by_design(usual)
-    assert by_design(farther)
+    assert by_design(private_solver("clarabel"))
+    assert by_design(FirstCertified((ProjectedGradient(30_000), Newton(200))))
     for less in (Newton(), FirstCertified((Newton(),)), FirstCertified((Newton(99), ProjectedGradient()))):
         assert not by_design(less)
 
 
-@pytest.mark.parametrize(
-    "solver", [Newton(), ProjectedGradient(200), Clarabel(), SCS(max_iterations=500)], ids=str
-)
+@pytest.mark.parametrize("solver", [Newton(), ProjectedGradient(200), Clarabel(), SCS(max_iterations=500)])
 def test_separable_arms_without_a_ridge_are_not_certified(solver):
     X = RECORDS.X.copy()
     X[:, 1] = np.where(RECORDS.a == 1, 0.9, -0.9)
