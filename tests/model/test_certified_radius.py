@@ -201,28 +201,28 @@ def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
         assert result.certified
 
 
-MORE = ["overlap", "inverse_probability_tilting", "energy_balancing", "stable_balancing"]
-MORE.append("kernel_mean_matching")
+CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "entropy_balancing", "paper"]
+CERTIFIED += ["mmd_pooled", "energy_balancing", "stable_balancing", "kernel_mean_matching"]
 
 
-def paper_balancing(rng, domain, n):
-    """In the paper's scaling, with a base measure over up to 290 powers of ten."""
-    base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, n))
+def certified_stage(rng, name, records):
+    """A first stage at random settings; the paper's scaling, its base measure over 290 powers of ten."""
+    if name != "paper":
+        return first_stage(rng, name, records.domain, records.X.shape[1], least=-5)
+    base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, records.n_samples))
     settings = {"ridge": 10.0 ** rng.uniform(-7, 1), "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf]))}
     base_measure = (None, base)[rng.integers(2)]
-    return EntropyBalancing(scaling="paper", base_measure=base_measure, **settings).resolve(domain)
+    return EntropyBalancing(scaling="paper", base_measure=base_measure, **settings).resolve(records.domain)
 
 
-@pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing", "paper", "mmd_pooled", *MORE])
+@pytest.mark.parametrize("name", CERTIFIED)
 def test_every_dataset_is_certified_within_the_reach(name):
     rng, ratios = np.random.default_rng(0), []
     while len(ratios) < 10:
         n, p = int(rng.integers(2, 40)), int(rng.integers(1, 8))
         records = hostile_records(rng, n, p, arm_floor=1)
-        domain, columns = records.domain, records.X.shape[1]
-        made = paper_balancing(rng, domain, n) if name == "paper" else None
-        program = made or first_stage(rng, name, domain, columns, least=-5)
-        reach, solver = program.certified_error(Universe(domain, n, p)), private_solver("newton")
+        program, solver = certified_stage(rng, name, records), private_solver("newton")
+        reach = program.certified_error(Universe(records.domain, n, p))
         if reach <= 1e-6:
             result = solve(program.instance(records), solver=solver, tolerance=1e-9 + reach, throw=False)
             ratios.append(result.certificate.relative_radius / reach)
@@ -243,7 +243,7 @@ def sizes_of(program, domain, n, p, monkeypatch):
     return seen[-1] if seen else None
 
 
-@pytest.mark.parametrize("name", [*MORE, "same point"])
+@pytest.mark.parametrize("name", [*CERTIFIED, "same point"])
 def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     """Rounding, smoothness and slope of hostile models are within their public bounds."""
     rng = np.random.default_rng(4)
@@ -258,7 +258,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
             target = (None, PublicSample(np.zeros((1, p))))[rng.integers(2)]
             program = KernelMeanMatching(target).resolve(domain)
         else:
-            program = first_stage(rng, name, domain, records.X.shape[1], least=-5)
+            program = certified_stage(rng, name, records)
         sizes = sizes_of(program, domain, n, p, monkeypatch)
         model = program.instance(records).model
         start = model.start()
