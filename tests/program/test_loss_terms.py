@@ -171,7 +171,7 @@ def test_a_set_needs_a_positive_finite_size():
 ANYTHING = hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(allow_nan=True, allow_infinity=True))
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(ANYTHING)
 def test_the_sum_is_exactly_n_for_any_vector(values) -> None:
     result, distance = weights_on_grid(values)
