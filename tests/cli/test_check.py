@@ -206,18 +206,8 @@ def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_s
 
 def test_a_warning_says_what_raw_columns_become(folder):
     Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n1,9,0,0\n" * 20)
-    words = [
-        "effect",
-        "r.csv",
-        "--treatment",
-        "a",
-        "--outcome",
-        "y",
-        "--epsilon",
-        "1",
-        "--outcome-bound",
-        "2",
-    ]
+    words = ["effect", "r.csv", "--treatment", "a", "--outcome", "y", "--epsilon", "1"]
+    words += ["--outcome-bound", "2"]
     result = done(*words, "--covariate-bound", "2")
     assert "\nwarning: no ranges are declared: raw columns are shrunk together" in result.stderr
     ranged = done(*words, "--range", "x=0:1", "--range", "income=0:50000", "--json")
@@ -244,15 +234,11 @@ BLOCKS = ["wards.parquet", *WARDS[1:], "--blocks", "always"]
 
 
 def write_wards(study=LABELS, **columns):
-    rng, n = np.random.default_rng(2), 400
-    told = {
-        "drug": DRUG,
-        "pressure": rng.normal(90, 20, n).round(1),
-        "age": rng.integers(20, 90, n),
-        "ward": WARD,
-    }
-    pd.DataFrame(told | columns).to_csv("wards.csv", index=False)
-    pd.DataFrame(told | columns).to_parquet("wards.parquet", row_group_size=100)
+    rng = np.random.default_rng(2)
+    told = {"pressure": rng.normal(90, 20, 400).round(1), "age": rng.integers(20, 90, 400)}
+    told |= {"drug": DRUG, "ward": WARD} | columns
+    pd.DataFrame(told).to_csv("wards.csv", index=False)
+    pd.DataFrame(told).to_parquet("wards.parquet", row_group_size=100)
     Path("wards.toml").write_text(study)
 
 

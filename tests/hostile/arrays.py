@@ -1,10 +1,17 @@
-"""Hostile arrays, universes, budgets and settings through the estimator.
+"""Hostile arrays, universes, budgets and settings through the estimator; ``... arrays NUMBER`` repeats one.
 
 Tables by name say how each part is drawn, from a generator, the number of records and that of columns.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import datetime
+import decimal
+import fractions
+import multiprocessing
+import resource
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,21 +23,48 @@ from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
-from tests.hostile.outcome import (
-    CALM,
-    HUGE,
-    TINY,
-    WRONG,
-    Failure,
-    Generator,
-    Outcome,
-    happens,
-    pick,
-    public_refusal,
-    setting,
-    standing,
-    strict_json,
-)
+from tests.hostile import outcome
+from tests.hostile.outcome import Failure, Outcome, judge, public_refusal, standing, strict_json
+
+Generator = np.random.Generator
+
+TINY = (5e-324, 2.3e-308, 1e-300, 1e-160, 1e-100, 1e-20, 1e-9)
+HUGE = (1e9, 1e20, 1e100, 1e154, 1e160, 1e300, 1.7976931348623157e308)
+WRONG: tuple[Any, ...] = (
+    float("nan"), float("inf"), -float("inf"), 0, -0.0, -1, -1e300, None, True, "", "1", "abc", "nan", b"1",
+    (), [1.0, 2.0], {"a": 1}, 1j, 10**400, 10**5000, decimal.Decimal("sNaN"), decimal.Decimal("1e999"),
+    fractions.Fraction(1, 3), np.float32(0.5), np.int64(1), np.array(1.0), np.array([1.0]),
+    np.zeros((9, 9)), np.ma.masked, datetime.date(2020, 1, 1), np.datetime64("2020-01-01"),
+    np.timedelta64(5, "ns"), object, "a\nb", "\ud800", "x" * 5000,
+)  # fmt: skip
+
+
+#: Whether public settings are nearly always valid, so that hostile records come to be solved for.
+CALM = [False]
+
+
+def pick(rng: Generator, pool: Any) -> Any:
+    """One entry as it is (``rng.choice`` would turn it into a numpy type)."""
+    pool = tuple(pool)
+    if CALM[0]:
+        pool = tuple(one for one in pool if not (isinstance(one, str) and one == "nope")) or pool
+    return pool[int(rng.integers(len(pool)))]
+
+
+def setting(rng: Generator, tame: Any, wild: float = 0.1) -> Any:
+    """A public number: one of ``tame``, now and then extreme, more rarely no number at all."""
+    luck = rng.uniform()
+    wild = 0.01 * wild if CALM[0] else wild
+    if luck < 0.25 * wild:
+        return pick(rng, WRONG)
+    if luck < wild:
+        return pick(rng, (*TINY, *HUGE))
+    return pick(rng, tame)
+
+
+def happens(rng: Generator, chance: float) -> bool:
+    return bool(rng.uniform() < chance)
+
 
 Draw = Callable[[Generator, int, int], Any]
 INF = float("inf")
@@ -228,10 +262,10 @@ def case(rng: Generator) -> Outcome:
     if not np.all(np.isfinite(model.theta_)):
         raise Failure(f"non-finite theta: {model.theta_}")
     guarantee = model.release_.guarantee
-    outcome = standing(guarantee.standing.value, guarantee.assumptions, str(model))
-    if outcome.name == "release, private" and not model.private_workings_.theta.certified:
+    told = standing(guarantee.standing.value, guarantee.assumptions, str(model))
+    if told.name == "release, private" and not model.private_workings_.theta.certified:
         raise Failure(f"private without a certificate: {model}")
-    return outcome
+    return told
 
 
 def same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermError) -> None:
@@ -250,3 +284,34 @@ def same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermE
             return
         told = repr(other)
     raise Failure(f"refusal depends on the records: {error!r} here, {told} for easy records") from None
+
+
+def one(number: int) -> tuple[int, Outcome]:
+    """Case ``number``, the same on every machine."""
+    rng = np.random.default_rng([0, number])
+    return number, judge(lambda: case(rng))
+
+
+def count(numbers: Iterable[int], processes: int) -> list[tuple[int, Outcome]]:
+    """Run cases in so many fresh processes with a limit on their memory."""
+    with multiprocessing.get_context("spawn").Pool(processes, _limit) as pool:
+        return list(pool.imap_unordered(one, numbers, chunksize=50))
+
+
+def failures(result: list[tuple[int, Outcome]]) -> str:
+    """The failures, each with what repeats it."""
+    wrong = [(number, one) for number, one in result if one.failed]
+    return "\n\n".join(f"python -m {__name__} {number}: {one.name}\n{one.detail}" for number, one in wrong)
+
+
+def _limit() -> None:
+    """No small input may cost more seconds of the processor, or bytes of address space."""
+    outcome.SECONDS = 10.0
+    for category in (RuntimeWarning, UserWarning):
+        warnings.filterwarnings("error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b")
+    warnings.filterwarnings("ignore", message=r".*\(for the data holder only\)")
+    resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+
+
+if __name__ == "__main__":
+    print(one(int(sys.argv[1])))

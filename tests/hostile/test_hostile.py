@@ -20,9 +20,9 @@ from dp2erm_cvx.cli import main
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
 from tests.hostile import releases
+from tests.hostile.arrays import count, failures, one
 from tests.hostile.command import run
 from tests.hostile.outcome import Failure, Outcome, judge
-from tests.hostile.run import count, failures, one
 
 #: Cells that break careless readers.
 CELLS = (

@@ -78,10 +78,8 @@ def test_refusals_change_nothing(ledger: Ledger) -> None:
     assert len(ledger.declare("trial", ONE).receipts) == 1  # the same again
     before = ledger.path.read_bytes()
     seeded = model(None, None, seed=1).fit(*DATA).release_.guarantee
-    for error, message, call, known, more in [
-        *REFUSED,
-        (DeclarationError, "seeded", "charge", ("trial", seeded), {}),
-    ]:
+    rows = [*REFUSED, (DeclarationError, "seeded", "charge", ("trial", seeded), {})]
+    for error, message, call, known, more in rows:
         with pytest.raises(error, match=message):
             getattr(ledger, call)(*known, **more)
     for path in ("", "a\0b", None, 3):
@@ -280,11 +278,8 @@ def test_a_ledger_has_one_name(ledger, tmp_path):
     other.path.hardlink_to(ledger.path)
     before = ledger.path.read_bytes()
     for own in (ledger, other):
-        for use in (
-            partial(own.charge, "trial", Budget(0.1)),
-            partial(own.declare, "a", Budget(1.0)),
-            own.accounts,
-        ):
+        declared = partial(own.declare, "a", Budget(1.0))
+        for use in (partial(own.charge, "trial", Budget(0.1)), declared, own.accounts):
             with pytest.raises(LedgerError, match="hard link"):
                 use()
     assert ledger.path.read_bytes() == before
@@ -298,14 +293,15 @@ def test_who_waits_says_so(ledger, monkeypatch):
     """And a ledger that stays locked is not charged."""
     monkeypatch.setattr(store, "_SILENCE", 0.01)
     told = []
+
+    def heard(text, *_, **__):
+        told.append(str(text))
+        other.execute("ROLLBACK")
+
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-            patch.setattr(
-                warnings,
-                "showwarning",
-                lambda text, *_, **__: (told.append(str(text)), other.execute("ROLLBACK")),
-            )
+            patch.setattr(warnings, "showwarning", heard)
             warnings.simplefilter("always")
             ledger.charge("trial", Budget(0.5))
         assert told == [f"{ledger.path}: the ledger is in use: waiting up to 60 seconds"]
