@@ -20,10 +20,8 @@ def write_files():
     with open("data.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("who", "gap", *COLUMNS, "a", "y"))
-        for k in range(data.n_samples):
-            writer.writerow(
-                ("ann", "" if k == 6 else 1.0, *data.X[k, :3].tolist(), data.a[k], float(data.y[k]))
-            )
+        for k, (x, a, y) in enumerate(zip(data.X[:, :3].tolist(), data.a, data.y, strict=True)):
+            writer.writerow(("ann", "" if k == 6 else 1.0, *x, a, float(y)))
     Path("domain.toml").write_text(
         "covariate_bound = 2.0\noutcome_bound = 8.0\nintercept = 1.0\n"
         "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\nx3 = [-1, 1]\n"
@@ -57,12 +55,3 @@ def refused(*words, **kwargs):
     result = run(*words, **kwargs)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.output
     return result.stderr
-
-
-def replaced(flag, value, command=FIT):
-    """The good command with the value of one flag replaced, or with the flag added."""
-    words = list(command)
-    if flag in words:
-        words[words.index(flag) + 1] = value
-        return words
-    return [*words, flag, value]

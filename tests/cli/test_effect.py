@@ -10,7 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
 from dp2erm_cvx.cli import main
-from tests.command_line import EFFECT, done, facts, replaced, run, shown
+from tests.command_line import EFFECT, done, facts, run, shown
 
 RULE, FIT = ["rule", *EFFECT[1:]], ["fit", *EFFECT[1:]]
 #: Where the covariates lie, released first where there are records enough, and what a rule is worth.
@@ -75,11 +75,10 @@ def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
     assert "delta = 0.006, above 1/n = 0.005, would allow to publish a whole record" in text
     assert json.loads(Path("weak.json").read_text())["caveats"][:2] == ["weak-epsilon", "weak-delta"]
     done("verify", "weak.json")
-    for command in (EFFECT, RULE, FIT):
-        for epsilon, weak in (("10", False), ("10.5", True)):
-            words = replaced("--epsilon", epsilon, command)
-            assert ("A weak guarantee: " in shown(*words, "--plan", "300")) is weak
-            assert ("weak-epsilon" in facts(*words)["caveats"]) is weak
+    for command, epsilon, weak in ((EFFECT, 10, False), (RULE, 10.5, True), (FIT, 10, False)):
+        words = [*command, "--epsilon", epsilon]
+        assert ("A weak guarantee: " in shown(*words, "--plan", "300")) is weak
+        assert ("weak-epsilon" in facts(*words)["caveats"]) is weak
 
 
 def test_the_ledger_names_treatment_outcome_estimand_and_file(folder):

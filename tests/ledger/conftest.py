@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx import Budget, Ledger
-from tests.command_line import run, write_files
+from tests.command_line import done, write_files
 
 
 @pytest.fixture
@@ -20,5 +20,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data, a domain, and 9 of epsilon in ``b.db``."""
     monkeypatch.chdir(tmp_path)
     write_files()
-    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    done("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
     return tmp_path

@@ -1,12 +1,11 @@
 """A small model that charges a ledger, and an exact figure, for the tests of the ledger."""
 
-import json
 import math
 
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from tests.command_line import run
+from tests.command_line import facts
 
 RNG = np.random.default_rng(0)
 DATA = RNG.uniform(-1, 1, (30, 1)), RNG.integers(0, 2, 30), RNG.uniform(-1, 1, 30)
@@ -20,7 +19,7 @@ def model(ledger: object, dataset: object = "trial", epsilon: float = 0.4, **cha
 
 def spent() -> float:
     """Of the one account in ``b.db``."""
-    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    (account,) = facts("ledger", "b.db")
     return float(account["spent"]["epsilon"])
 
 
