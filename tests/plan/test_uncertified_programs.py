@@ -35,6 +35,10 @@ def entropy(w):
     return 1e-6 * cp.sum_squares(w) - cp.sum(cp.entr(w))
 
 
+def unread_atom(w):
+    return cp.sum_squares(w) + cp.log_sum_exp(w)
+
+
 def two(w, n):
     return cp.sum(w[:2]) <= 5
 
@@ -42,10 +46,7 @@ def two(w, n):
 #: What is declared, and what a refusal names.
 REFUSED = {
     "capped entropy beside another limit": (near_one(capped, two, objective=entropy), "programs only"),
-    "an atom that is not read": (
-        near_one(objective=lambda w: cp.sum_squares(w) + cp.log_sum_exp(w)),
-        "second-order cone programs",
-    ),
+    "an atom that is not read": (near_one(objective=unread_atom), "second-order cone programs"),
     "a box that no dataset satisfies": (near_one(lambda w, n: w <= 0.5), "cap of at least 1"),
     "a box that is a little too small": (near_one(lambda w, n: w <= 0.9999), "cap of at least 1"),
     "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),

@@ -43,13 +43,14 @@ def one_treated(n=400, p=10):
     return X, a, rng.normal(size=n)
 
 
+CHAIN = FirstCertified((Newton(max_iterations=99), ProjectedGradient()))
+
+
 @pytest.mark.parametrize(
     ("settings", "private"),
     [
-        ({"first_stage": "mmd_pooled"}, True),
-        ({"first_stage": "ipw_private", "noise": "gaussian"}, True),
-        ({"first_stage": "ipw_logistic", "calibration": "renyi"}, True),
-        ({"first_stage": "ipw_private", "calibration": "renyi"}, True),
+        ({"first_stage": "mmd_pooled"}, True), ({"first_stage": "ipw_private", "noise": "gaussian"}, True),
+        *(({"first_stage": one, "calibration": "renyi"}, True) for one in ("ipw_logistic", "ipw_private")),
         ({"second_stage": "arm_means"}, True),
         ({"first_stage": "ipw_private", "second_stage": "plug_in_ate", "calibration": "output"}, True),
         ({"first_stage": "uniform", "second_stage": "plug_in_ate", "calibration": "auto"}, True),
@@ -57,16 +58,9 @@ def one_treated(n=400, p=10):
         ({"second_stage": itr_logistic(L2Ball(2.0))}, True),
         # without a public radius, or by a solver that is not known to reach it on every dataset
         ({"second_stage": itr_logistic(WholeSpace())}, False),
-        *(
-            ({"solver": one}, False)
-            for one in (
-                Newton(),
-                Clarabel(),
-                FirstCertified((Newton(max_iterations=99), ProjectedGradient())),
-            )
-        ),
+        *(({"solver": one}, False) for one in (Newton(), Clarabel(), CHAIN)),
     ],
-)
+)  # fmt: skip
 def test_the_standing_of_a_counted_release_is_that_of_public_settings(settings, private) -> None:
     model = fitted(**settings)
     release = model.release_

@@ -102,18 +102,12 @@ def test_trace_of_several_records_is_covered_where_a_rank_of_one_is_not():
     assert jacobian_loss(2.0, loss, 1, 1.0) >= 2.0 * math.log(1.5) - 1e-12 > math.log(2.0)
 
 
-SEX = {"sex": ["F", "M"]}
 N = 40
 
 
-def domain(number=N, count=1, **declared):
-    book = Codebook(
-        unit={"column": "id", "number": number, "count": count},
-        treatment={"column": "arm"},
-        outcome="y",
-        levels=SEX,
-        **declared,
-    )
+def domain(number=N, count=1):
+    unit = {"column": "id", "number": number, "count": count}
+    book = Codebook(unit=unit, treatment={"column": "arm"}, outcome="y", levels={"sex": ["F", "M"]})
     return Domain(1.8, 2.0, ranges=book.ranges({"x": (-1, 1)}), codebook=book)
 
 
@@ -128,24 +122,13 @@ def frame(number=N, seed=0, most=4):
 
 
 EFFECTS = {
-    "ate": {},
-    "att": {"estimand": "att"},
-    "overlap": {"estimand": "overlap"},
-    "by": {"by": "sex"},
-    "where": {"where": {"sex": "F"}},
+    "ate": {}, "arms": {}, "att": {"estimand": "att"}, "overlap": {"estimand": "overlap"},
+    "by": {"by": "sex"}, "where": {"where": {"sex": "F"}}, "public": {"settings": {"propensity": 0.4}},
     "cells": {"settings": {"cells": {"x": 2, "sex=F": 1, "sex=M": 1}}},
-    "public": {"settings": {"propensity": 0.4}},
-    "arms": {},
-}
+}  # fmt: skip
 LEVELS = Treatment(column="arm", levels=("0", "1", "2"), contrasts="pairs")
-GRID = pd.DataFrame(
-    [
-        {"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y}
-        for x in (-1.0, 0.3)
-        for sex in ("F", "M")
-        for arm, y in ((0, -9.0), (1, 9.0), (None, 0.0))
-    ]
-)
+ROWS = itertools.product((-1.0, 0.3), ("F", "M"), ((0, -9.0), (1, 9.0), (None, 0.0)))
+GRID = pd.DataFrame([{"id": "p0", "x": x, "sex": sex, "arm": arm, "y": y} for x, sex, (arm, y) in ROWS])
 
 
 def model(name, **declared):
@@ -177,10 +160,8 @@ def test_no_list_of_records_moves_a_step_by_more_than_its_noise_covers(name, cou
     others = frame()
     both = count == 1 and name in ("ate", "att", "overlap", "by", "rule")
     for noise in ("gamma", "gaussian")[: 1 + both]:
-        fitted = replace(
-            model(name, noise=noise, seed=0, domain=domain(count=count)), budget=Budget(2.0, 1e-6)
-        )
-        seen = []
+        fitted, seen = model(name, noise=noise, seed=0, domain=domain(count=count)), []
+        fitted = replace(fitted, budget=Budget(2.0, 1e-6))
         fitted.look = lambda plan, result, seen=seen: seen.append((plan, result.released))
         fitted.fit(others, others.arm, others.y)
         (plan, released), public = seen[0], seen[0][0].study.start.domain
@@ -250,16 +231,11 @@ def release():
 @pytest.mark.parametrize(
     "other",
     [
-        domain(count=2),
-        domain().of_records,
-        otherwise(unit=Unit("visit", N)),
-        otherwise(treatment=LEVELS),
-        otherwise(sampling_weights=SamplingWeights("wt", 2.0)),
-        otherwise(eligible=("x >= 0",)),
-        otherwise(treatment=Treatment("other arm")),
-        otherwise(outcome="z"),
+        domain(count=2), domain().of_records, otherwise(unit=Unit("visit", N)), otherwise(treatment=LEVELS),
+        otherwise(sampling_weights=SamplingWeights("wt", 2.0)), otherwise(eligible=("x >= 0",)),
+        otherwise(treatment=Treatment("other arm")), otherwise(outcome="z"),
     ],
-)
+)  # fmt: skip
 def test_a_release_is_not_verified_against_another_protected_unit(release, other):
     assert verify(release, domain()).holds
     assert not verify(release, other).holds
