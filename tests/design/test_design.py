@@ -118,18 +118,14 @@ def test_what_is_not_stated_is_filled_in_and_told():
     ("made", "name", "wrong"),
     [
         *((DesignScenario, "confounding", wrong) for wrong in ("huge", -1.0)),
-        *(
-            (DesignScenario, "treated", 1.0),
-            (DesignScenario, "explained", 1.0),
-            (DesignScenario, "curved", -0.1),
-        ),
-        *((DesignScenario, "effect_spread", -1.0), (DesignScenario, "effect", math.nan)),
-        *((DesignScenario, "outcome_scale", 0.0), (request, "scenario", DesignScenario(drivers=("y",)))),
-        *((request, "goal", "value"), (request, "estimand", "risks"), (request, "replicates", 9)),
-        *((request, "seed", -1), (request, "n", 10**7)),
+        (DesignScenario, "treated", 1.0), (DesignScenario, "explained", 1.0), (DesignScenario, "curved", -0.1),
+        (DesignScenario, "effect", math.nan), (DesignScenario, "effect_spread", -1.0),
+        (DesignScenario, "outcome_scale", 0.0), (request, "scenario", DesignScenario(drivers=("y",))),
+        (request, "goal", "value"), (request, "estimand", "risks"), (request, "replicates", 9),
+        (request, "seed", -1), (request, "n", 10**7),
         (partial(DesignRequest, LINE, 100, 3), "budget", Budget(1.0)),  # one range
     ],
-)
+)  # fmt: skip
 def test_guesses_and_questions_that_are_none(made, name, wrong):
     with pytest.raises(DeclarationError):
         made(**{name: wrong})
@@ -205,14 +201,12 @@ def trials(misses, low=-0.5):
 
 def test_what_covers_less_than_09_is_never_first():
     """However short it is; where nothing covers .9, the nearest comes first."""
-    rows = {
-        "short": trials(2),
-        "wide": trials(1, -9),
-        "worse": trials(4),
-        "weights": [SimulatedRun(0.001)] * 10,
-    }
-    short, wide, worse, weights = (
-        DesignRow(name).of_effect(runs, 9.0 if name == "wide" else 0.1) for name, runs in rows.items()
+    weights = DesignRow("weights").of_effect([SimulatedRun(0.001)] * 10, 0.1)
+    short, wide, worse = (
+        DesignRow(name).of_effect(
+            trials(misses, -9 if name == "wide" else -0.5), 9.0 if name == "wide" else 0.1
+        )
+        for name, misses in {"short": 2, "wide": 1, "worse": 4}.items()
     )
     assert (short.covers, short.holds, wide.covers, wide.holds) == (0.8, False, 0.9, True)
     asked = request(scenario=DesignScenario(effect=4.2))

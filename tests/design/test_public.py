@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Dataset,
+    Domain,
+    Ledger,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+)
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
@@ -60,15 +69,12 @@ def test_the_clear_winner_wins_and_a_design_is_repeatable():
 
 
 def test_nothing_is_charged_and_seeds_and_ledgers_of_candidates_are_not_used(tmp_path):
-    from dp2erm_cvx.ledger import Ledger
-
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.declare("trial", Budget(100.0))
     charged = candidate(ledger=ledger, dataset="trial")
     plain, alone = (design(request(), [one]) for one in (candidate(seed=3), charged))
     assert plain.best.scores == alone.best.scores
-    assert ledger.account("trial").receipts == ()
-    assert not hasattr(charged, "release_")
+    assert (ledger.account("trial").receipts, hasattr(charged, "release_")) == ((), False)
 
 
 def test_what_fails_is_a_row_and_never_wins():
@@ -152,9 +158,8 @@ def test_an_effect_is_that_of_the_public_records():
     assert (result.best.name, result.answers) == ("default", True)
     assert result.row("default").error < 0.1 < result.row("plain means").bias
     assert result.confounded_by == pytest.approx(result.row("plain means").bias, abs=0.05)
-    overlap = design(request(data, 2000, domain, "effect", estimand="overlap"), {
-        "overlap": PrivateEffect(domain, Budget(5.0), residual_scale=0.3, estimand="overlap")
-    })  # fmt: skip
+    other = PrivateEffect(domain, Budget(5.0), residual_scale=0.3, estimand="overlap")
+    overlap = design(request(data, 2000, domain, "effect", estimand="overlap"), {"overlap": other})
     assert abs(overlap.best.bias) < 0.1
 
 
@@ -192,19 +197,18 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     ("match", "changes"),
     [
         *(("at least one candidate", {"models": none}) for none in ({}, [])),
-        *(("must be a dict", {"models": "itr"}), ("tune_privately", {"public": records()})),
-        ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}),
+        ("must be a dict", {"models": "itr"}), ("tune_privately", {"public": records()}),
+        ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}), ("score", {"score": "value"}),
         ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
-        ("releases a rule", {"models": [candidate()], "goal": "effect"}),
+        ("releases a rule", {"models": [candidate()], "goal": "effect"}), ("holdout=0.3", {"n": 1000}),
         *(("name of a candidate", {"models": {name: candidate()}}) for name in ("", 3)),
         ("different domains", {"models": [candidate(), candidate(domain=Domain(2.0, 1.0))]}),
         ("another domain", {"models": [candidate(domain=Domain(2.0, 1.0))]}),
-        *(("must be a Domain", {"models": [candidate(domain="clinic")]}), ("holdout=0.3", {"n": 1000})),
+        ("must be a Domain", {"models": [candidate(domain="clinic")]}),
         *(("holdout", {"holdout": wrong}) for wrong in (1.0, 1e-9, math.inf)),
-        ("score", {"score": "value"}),
         *((f"score returned = {one}", {"score": lambda *_, one=one: one}) for one in (math.nan, None)),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(match, changes):
     given = changes.pop("models", [candidate()])
     with pytest.raises(DeclarationError, match=match):
