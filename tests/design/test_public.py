@@ -7,21 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Dataset,
-    Domain,
-    Ledger,
-    PrivateEffect,
-    PrivateRule,
-    PrivateTwoStageERM,
-)
+from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
 from dp2erm_cvx.design.simulation import design_candidates
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from tests.command_line import done, run
 
