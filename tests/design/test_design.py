@@ -118,11 +118,11 @@ def test_what_is_not_stated_is_filled_in_and_told():
     ("made", "name", "wrong"),
     [
         *((DesignScenario, "confounding", wrong) for wrong in ("huge", -1.0)), (request, "n", 10**7),
-        (DesignScenario, "treated", 1.0), (DesignScenario, "explained", 1.0),
-        (DesignScenario, "curved", -0.1), (DesignScenario, "effect", math.nan), (DesignScenario, "effect_spread", -1.0),
-        (DesignScenario, "outcome_scale", 0.0), (request, "scenario", DesignScenario(drivers=("y",))),
-        (request, "goal", "value"), (request, "estimand", "risks"), (request, "replicates", 9),
-        (request, "seed", -1),
+        (DesignScenario, "treated", 1.0), (DesignScenario, "explained", 1.0), (request, "goal", "value"),
+        (DesignScenario, "curved", -0.1), (DesignScenario, "effect", math.nan), (request, "seed", -1),
+        (DesignScenario, "effect_spread", -1.0), (DesignScenario, "outcome_scale", 0.0),
+        (request, "scenario", DesignScenario(drivers=("y",))), (request, "estimand", "risks"),
+        (request, "replicates", 9),
         (partial(DesignRequest, LINE, 100, 3), "budget", Budget(1.0)),  # one range
     ],
 )  # fmt: skip
