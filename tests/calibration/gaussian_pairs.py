@@ -81,19 +81,17 @@ def exact_divergence(first, second, order, gamma, scale):
 
 
 def attacks(count, seed=3):
-    """(pair, order, V, gamma, scale) with V and tau as large as the pair allows."""
+    """(exact divergence, order, V, loss, n, scale, gamma), V and tau as large as random neighbors allow."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         loss = squared_loss(int(rng.integers(1, 4)), float(rng.choice([1.0, 0.5, 3.0])), 2.0)
         first, second = random_pair(rng, loss)
-        V = max(coupled_variation(first.w, second.w), 1e-2)
+        V, n = max(coupled_variation(first.w, second.w), 1e-2), len(first.w)
         tau = 10 ** rng.uniform(-3, 0.3)
-        n = len(first.w)
         gamma = loss.covariate_bound**2 * V / (n * tau)
         order = 1 + rng.choice([rng.random(), 0.99, 1e-3]) / (tau * (2 + tau))
-        S = gradient_movement(V, loss, gamma)
-        scale = S * 10 ** rng.uniform(-1, 4)
-        yield loss, first, second, order, V, gamma, scale
+        scale = gradient_movement(V, loss, gamma) * 10 ** rng.uniform(-1, 4)
+        yield exact_divergence(first, second, order, gamma, scale), order, V, loss, n, scale, gamma
 
 
 def one_dimensional_pairs(count, seed=8):
