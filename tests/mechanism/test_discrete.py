@@ -5,6 +5,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import mpmath as mp
 import numpy as np
@@ -56,18 +57,34 @@ def fit(drawn, scale, reach, kind=Noise.GAMMA):
     return stats.chisquare(observed, expected).pvalue
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("exponent", [-30, 0, 5])
-@pytest.mark.parametrize("rate", [0.25, 1.0])
-def test_law_on_the_grid(seed, exponent, rate):
-    noise = grid_noise(SIZE, 2.0**exponent / rate, exponent)
-    k = steps(perturb_on_grid(np.full(SIZE, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
+def on_the_grid(exponent, scale, seed):
+    noise = grid_noise(SIZE, scale * 2.0**exponent, exponent)
+    return steps(perturb_on_grid(np.full(SIZE, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
+
+
+def on_integers(kind, scale, way):
+    noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)
+    return np.array(perturb_integers([7] * SIZE, noise, **way)) - 7
+
+
+GAMMA, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
+WAYS = [{}, {"exact": False}, {"seed": 5}]
+GRIDS = itertools.product((-30, 0, 5), (1.0, 4.0), SEEDS)
+LAWS = [
+    *((partial(on_the_grid, *case), GAMMA, case[1]) for case in GRIDS),
+    *((partial(on_integers, *c), *c[:2]) for c in itertools.product((GAMMA, GAUSSIAN), (1.0, 3.3), WAYS)),
+]
+
+
+@pytest.mark.parametrize(("draw", "kind", "scale"), LAWS)
+def test_law(draw, kind, scale):
+    k, reach = draw(), math.floor(2 * scale)
     # the operating system's bits differ each time, so a false alarm must be as good as impossible
-    scale, reach = 1 / rate, math.ceil(3 / rate)
-    assert fit(k, scale, reach) > 1e-11
-    assert fit(k, scale / 2, math.ceil(1.5 / rate)) < 1e-12
+    assert fit(k, scale, reach, kind) > 1e-11
+    assert fit(k, scale / 2, math.floor(scale), kind) < 1e-12
     for wrong in (np.abs(k), k[: SIZE // 2] * 2):
-        assert fit(wrong, scale, reach) < 1e-12
+        assert fit(wrong, scale, reach, kind) < 1e-12
+    assert abs(np.corrcoef(k[::2], k[1::2])[0, 1]) < 0.2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -153,22 +170,6 @@ def test_without_the_extra_only_a_seed_works_or_what_is_not_exact(monkeypatch):
         with pytest.raises(DeclarationError, match=package):
             perturb_integers([0], noise)
         assert len(perturb_integers([0, 1], noise, exact=False)) == 2
-
-
-WAYS = [{}, {"exact": False}, {"seed": 5}]
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
-@pytest.mark.parametrize("scale", [1.0, 3.3])
-def test_law(way, kind, scale):
-    noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)
-    drawn = np.array(perturb_integers([7] * SIZE, noise, **way)) - 7
-    # the operating system's bits differ each time, so a false alarm must be as good as impossible
-    law = scale, math.floor(2 * scale), kind
-    assert fit(drawn, *law) > 1e-11
-    assert fit(drawn[: SIZE // 2] * 2, *law) < 1e-12
-    assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.2
 
 
 @pytest.mark.parametrize("stream", STREAMS)
