@@ -1,9 +1,9 @@
 """A folder with data and a domain, and one good command line, for the tests of the command line."""
 
-import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 from click.testing import CliRunner
 
 from dp2erm_cvx.cli import main
@@ -15,18 +15,14 @@ EFFECT = ["effect", *FIT[1:]]
 
 
 def write_files():
-    """Write data and a domain file to the current folder, with the columns that bad input is about."""
+    """Write data and a domain file to the current folder; all records are of one person."""
     data = simulate("linear", 200, rng=0).dataset
-    with open("data.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("who", "gap", *COLUMNS, "a", "y"))
-        for k, (x, a, y) in enumerate(zip(data.X[:, :3].tolist(), data.a, data.y, strict=True)):
-            writer.writerow(("ann", "" if k == 6 else 1.0, *x, a, float(y)))
+    frame = pd.DataFrame(data.X[:, :3], columns=COLUMNS).assign(who="ann", a=data.a, y=data.y)
+    frame.to_csv("data.csv", index=False)
     Path("domain.toml").write_text(
         "covariate_bound = 2.0\noutcome_bound = 8.0\nintercept = 1.0\n"
         "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\nx3 = [-1, 1]\n"
     )
-    Path("bad.toml").write_text("covariate_bound = = 2\n")
 
 
 def run(*args, **kwargs):
