@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.display import digits_of
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
-from dp2erm_cvx.release.interval import e_value
+from dp2erm_cvx.release.interval import e_value, tipping_point
 from dp2erm_cvx.release.words import ESTIMANDS, gaps
 
 if TYPE_CHECKING:
@@ -134,16 +134,27 @@ def _cut(release: Any) -> bool:
 
 
 def _one_sided(release: Any) -> bool:
-    """True if the outcome is no event, and its declared range begins at 0."""
-    domain, known = release.domain, not (release.normalized or release.risks)
+    """True if the outcome of an effect or a gain is no event, and its declared range begins at 0."""
+    domain, of_rule = release.domain, release.goal == "rule"
     zero = domain.get("outcome_center", 0.0) == float(domain["outcome_bound"])
+    known = bool(release.gains) if of_rule else not (release.normalized or release.risks)
     return zero and known and not domain.get("binary_outcome")
 
 
 def _skewed_means(release: Any) -> bool:
     """True if a regression alone adjusts a one-sided outcome, and no sums show its skew."""
+    if release.goal == "rule":
+        return _one_sided(release) and not _public(release)
     alone = _modeled(release) and release.settings["propensity"] == "constant"
     return alone and _one_sided(release) and (release.estimand != "att" or release.public.uneven)
+
+
+def _less(release: Any) -> str:
+    """Advice on what leaves less of the confounding than a regression alone; none for the value of a rule."""
+    if release.goal == "rule":
+        return ""
+    of = f" A {'multinomial' if release.arms else 'logistic'} propensity (settings)"
+    return f"{of}{', for each group alone (where),' if release.groups else ''} leaves less of it."
 
 
 def _linear(release: Any) -> str:
@@ -264,14 +275,14 @@ CAVEATS = (
     Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed,
            lambda r: "Released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
                      f"{r.skewed:.2g} is not counted. A logistic propensity (settings) leaves hardly any."),
-    Caveat("skewed-means", "warns", _EFFECT, _skewed_means,
+    Caveat("skewed-means", "warns", (*_EFFECT, *_RULE), _skewed_means,
            lambda r: "Counts, costs and durations are mostly skewed: what the outcome regression then leaves "
-                     f"of the confounding is not counted. A {'multinomial' if r.arms else 'logistic'} "
-                     f"propensity (settings){', for each group alone (where),' if r.groups else ''} leaves "
-                     "less of it."),
-    Caveat("clipped-tail", "warns", _EFFECT, lambda r: _one_sided(r) and _cut(r),
+                     f"of the confounding is not counted.{_less(r)}"),
+    Caveat("clipped-tail", "warns", (*_EFFECT, *_RULE), lambda r: _one_sided(r) and _cut(r),
            lambda r: "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
-                     "missing in the effect and not counted. Without residual_scale nothing is cut."),
+                     + ("missing in what the rule gains and not counted. A residual_bound of two outcome "
+                        "bounds and a score_bound of four (settings) cut nothing." if r.goal == "rule" else
+                        "missing in the effect and not counted. Without residual_scale nothing is cut.")),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),
@@ -378,20 +389,6 @@ def sentences(release: Any, *levels: Level) -> list[str]:
 _LOG_RATIO = 0.91
 #: Standard deviations that no arms lie apart.
 _FAR = 10.0
-
-
-def tipping_point(release: EffectRelease) -> float | None:
-    """The ``confounding`` D at which the interval reaches 0: ``b = |T| - q`` solved for D.
-
-    T is the estimate, b the allowed bias, in proportion to D, and q what is left of the half width without
-    it. None where no bias is allowed for, and where the interval holds 0 already.
-    """
-    low, high, bias = release.interval.low, release.interval.high, release.interval.bias
-    if low is None or high is None or not bias or low <= 0.0 <= high:
-        return None
-    rest = 0.5 * (high - low) - bias
-    declared = float(release.settings["confounding"])
-    return declared * (abs(0.5 * (low + high)) - rest) / bias
 
 
 def sensitivity(release: EffectRelease) -> Iterator[str]:

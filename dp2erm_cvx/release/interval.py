@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
@@ -190,3 +191,18 @@ def e_value(low: float, high: float | None = None) -> float:
         raise DeclarationError(f"ratio = {brief(ratio)}: must be above 0")
     larger = max(ratio, 1.0 / ratio)
     return larger + math.sqrt(larger * (larger - 1.0))
+
+
+def tipping_point(release: Any) -> float | None:
+    """The ``confounding`` D at which the interval reaches 0: ``b = |T| - q`` solved for D.
+
+    T is the estimate, b the allowed bias, in proportion to D, and q what is left of the half width without
+    it. None where no bias is allowed for, and where the interval holds 0 already.
+    """
+    interval: EffectInterval = release.interval
+    low, high, bias = interval.low, interval.high, interval.bias
+    if low is None or high is None or not bias or low <= 0.0 <= high:
+        return None
+    rest = 0.5 * (high - low) - bias
+    declared = float(release.settings["confounding"])
+    return declared * (abs(0.5 * (low + high)) - rest) / bias

@@ -400,7 +400,6 @@ class RiskScores(EffectScore):
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
     whole: ClassVar[bool] = True
-
     other_bound: float | None = 0.5
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
@@ -428,8 +427,7 @@ class RiskScores(EffectScore):
 class ValueScore(AverageScore):
     """Gains of a released rule over treating nobody and over treating everybody, per record.
 
-    The score of the average effect, without a center, counts for the first where the rule treats, and its
-    negative for the second where it does not.
+    That of the average effect, without a center: for the first where the rule treats, else less it.
     """
 
     estimand: ClassVar[str] = "value"
@@ -439,6 +437,12 @@ class ValueScore(AverageScore):
 
     nuisances: RuleNuisances
     center: float | None = 0.0
+
+    def at(self, where: Universe | Records, released: Released) -> Self:
+        score = super().at(where, released)
+        if (sides := score.nuisances.by_side) is None:
+            return score  # an arm may be rarer on one side of the rule than in all
+        return score.scaled(min(*sides, *(1.0 - rate for rate in sides)), where.domain)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         assert parts.effect is not None

@@ -182,3 +182,35 @@ def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared()
             covered[declared] += gain.interval.low <= truth <= gain.interval.high
     assert covered[True] == 4
     assert covered[False] <= 3
+
+
+def test_an_arm_that_is_rare_on_one_side_of_a_rule_is_not_cut_there():
+    """Half are treated, but five in six of those whom the rule leaves out: few untreated stand for many."""
+    rng, n = np.random.default_rng(4), 60_000
+    x = rng.uniform(-1, 1, (n, 2))
+    a = (rng.random(n) < np.where(x[:, 1] > 0.4, 0.83, 0.42)).astype(int)
+    untreated, treated = 0.1 + 0.05 * x[:, 1], 0.15 - 0.07 * x[:, 1]
+    y = (rng.random(n) < np.where(a == 1, treated, untreated)).astype(float)
+    domain = Domain(1.5, 0.5, 0.5, ranges=[(-1, 1)] * 2, binary_outcome=True)
+    settings = {"value_share": 0.3}
+    fitted = PrivateRule(domain, Budget(8.0), seed=1, settings=settings).fit(x, a, y)
+    out = fitted.predict(x) == 0
+    gain = fitted.release_.gains[1]
+    truth = float(np.mean(np.where(out, untreated - treated, 0.0)))
+    assert 0.1 < out.mean() < 0.5
+    assert abs(gain.estimate - truth) < 0.6 * gain.interval.half_width
+    assert gain.interval.half_width < 0.01
+
+
+def test_gains_of_durations_warn_of_what_is_cut_and_of_what_stays_confounded():
+    X, a, y = table(2000)
+    domain = replace(DOMAIN, outcome_center=6.0)
+    codes = {}
+    for name, settings in {
+        "observed": {},
+        "trial": {"propensity": 0.5},
+        "whole": {"propensity": 0.5, "residual_bound": 12.0, "score_bound": 24.0},
+    }.items():
+        whole = PrivateRule(domain, Budget(4.0), seed=1, settings={"value_share": 0.2} | settings)
+        codes[name] = {"clipped-tail", "skewed-means"} & set(whole.fit(X, a, y + 2.0).release_.caveats)
+    assert codes == {"observed": {"clipped-tail", "skewed-means"}, "trial": {"clipped-tail"}, "whole": set()}

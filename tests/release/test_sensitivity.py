@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.caveats import sensitivity, tipping_point
+from dp2erm_cvx.release.caveats import sensitivity
 from dp2erm_cvx.release.effect import EffectInterval
-from dp2erm_cvx.release.interval import e_value
+from dp2erm_cvx.release.interval import e_value, tipping_point
 from tests.every_release import release_of
 
 
