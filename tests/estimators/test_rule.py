@@ -17,9 +17,7 @@ from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import Rows
 
-DOMAIN = Domain(
-    covariate_bound=1.5, outcome_bound=6.0, outcome_center=1.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
-)
+DOMAIN = Domain(1.5, 6.0, outcome_center=1.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)})
 
 
 def table(n=3000, seed=0):
@@ -109,53 +107,43 @@ def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
     assert np.mean(below) <= 0.8  # what is allowed for
 
 
-def wide(n=4000, seed=0, factor=3.0):
-    """Covariates off the middle of ranges that are ``factor`` times as wide as they need to be."""
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame(0.5 + rng.standard_normal((n, 3)), columns=["u", "v", "w"])
-    a = rng.binomial(1, 1 / (1 + np.exp(-0.8 * (X["u"] - 0.5))))
-    y = X["u"] + a * (X["v"] - X["w"] + 0.3) + rng.standard_normal(n)
-    ends = -3.0 * factor, 3.0 * factor
-    domain = Domain(2.0, 8.0, intercept=0.5, ranges=dict.fromkeys(["u", "v", "w"], ends))
-    return domain, X, a, y
+@pytest.mark.parametrize(("bound", "noise"), [(2.0, "gamma"), (0.6, "gamma"), (2.0, "box")])
+def test_a_new_record_is_placed_as_the_fit_places_its_own(bound, noise):
+    """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box before.
 
-
-def test_a_new_record_is_placed_as_the_fit_places_its_own():
-    """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box before."""
-    domain, X, a, y = wide(12_000)
-    X["w"] *= 0.3  # whose range is wider yet
-    for bound, noise in (
-        (2.0, "gamma"),
-        (0.6, "gamma"),
-        (2.0, "box"),
-    ):  # where the declared ball cuts as well
-        declared = replace(domain, covariate_bound=bound)
-        fitted = PrivateRule(declared, Budget(2.0), outcome_scale=2.0, seed=3, noise=noise).fit(X, a, y)
-        release = fitted.release_
-        assert len(release.covariate_mean) == (0 if noise == "box" else 3)
-        assert min(release.covariate_scale) > 1.5
-        assert len(set(release.covariate_scale)) == 3
-        plan = fitted.plan(len(X), 3)
-        result = plan.run(Dataset.from_arrays(X, a, y, ("u", "v", "w")), fitted.execution())
-        assert result.released["rule"].tolist() == list(release.theta)
-        rows = result.inputs.records.covariates
-        inner = Rows.POOLED.predict(release.theta, rows, 0.0)
-        assert inner == pytest.approx(fitted.decision_function(X), rel=1e-9, abs=1e-12)
-        assert np.max(np.linalg.norm(rows, axis=1)) <= plan.study.norm_bound * (1.0 + 1e-12)
-        middle = pd.DataFrame([release.middles], columns=["u", "v", "w"])
-        scaled = np.array(release.covariate_mean) * 9.0
-        if bound == 2.0 and noise == "gamma":
-            assert release.middles == pytest.approx(scaled, abs=0.0)
-            assert fitted.decision_function(middle)[0] == pytest.approx(release.theta[0], rel=1e-12)
-            assert release.own_units.at(middle)[0] == pytest.approx(release.theta[0], rel=1e-9)
-            assert scaled == pytest.approx([0.5, 0.5, 0.15], abs=0.4)
-        # own units say the same wherever they say that they do
-        own, (low, high) = release.own_units, (-9.0, 9.0)
-        some = np.clip(X.to_numpy(), low, high)
-        near = np.linalg.norm((some - np.array(release.middles)) / 9.0, axis=1) <= own.norm
-        assert near.mean() > 0.1
-        assert own.at(some[near]) == pytest.approx(fitted.decision_function(X)[near], rel=1e-6, abs=1e-9)
-        assert not verify(release).refuted
+    Covariates are off the middle of ranges that are several times as wide as they need to be.
+    """
+    rng, names = np.random.default_rng(0), ["u", "v", "w"]
+    X = pd.DataFrame(0.5 + rng.standard_normal((12_000, 3)), columns=names)
+    a = rng.binomial(1, expit(0.8 * (X["u"] - 0.5)))
+    y = X["u"] + a * (X["v"] - X["w"] + 0.3) + rng.standard_normal(12_000)
+    X["w"] *= 0.3
+    domain = Domain(bound, 8.0, intercept=0.5, ranges=dict.fromkeys(names, (-9.0, 9.0)))
+    fitted = PrivateRule(domain, Budget(2.0), outcome_scale=2.0, seed=3, noise=noise).fit(X, a, y)
+    release = fitted.release_
+    assert len(release.covariate_mean) == (0 if noise == "box" else 3)
+    assert min(release.covariate_scale) > 1.5
+    assert len(set(release.covariate_scale)) == 3
+    plan = fitted.plan(len(X), 3)
+    result = plan.run(Dataset.from_arrays(X, a, y, tuple(names)), fitted.execution())
+    assert result.released["rule"].tolist() == list(release.theta)
+    rows = result.inputs.records.covariates
+    inner = Rows.POOLED.predict(release.theta, rows, 0.0)
+    assert inner == pytest.approx(fitted.decision_function(X), rel=1e-9, abs=1e-12)
+    assert np.max(np.linalg.norm(rows, axis=1)) <= plan.study.norm_bound * (1.0 + 1e-12)
+    middle = pd.DataFrame([release.middles], columns=names)
+    scaled = np.array(release.covariate_mean) * 9.0
+    if bound == 2.0 and noise == "gamma":
+        assert release.middles == pytest.approx(scaled, abs=0.0)
+        assert fitted.decision_function(middle)[0] == pytest.approx(release.theta[0], rel=1e-12)
+        assert release.own_units.at(middle)[0] == pytest.approx(release.theta[0], rel=1e-9)
+        assert scaled == pytest.approx([0.5, 0.5, 0.15], abs=0.4)
+    # own units say the same wherever they say that they do
+    own, some = release.own_units, np.clip(X.to_numpy(), -9.0, 9.0)
+    near = np.linalg.norm((some - np.array(release.middles)) / 9.0, axis=1) <= own.norm
+    assert near.mean() > 0.1
+    assert own.at(some[near]) == pytest.approx(fitted.decision_function(X)[near], rel=1e-6, abs=1e-9)
+    assert verify(release).holds
 
 
 def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared():
