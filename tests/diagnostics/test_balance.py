@@ -23,10 +23,8 @@ def test_the_table_by_hand() -> None:
     pooled = np.sqrt((4.0 + 8.0) / 2)
     assert table.smd_before[0] == pytest.approx((5.0 - 2.0) / pooled)
     assert table.smd_after[0] == pytest.approx((4.0 - 2.5) / pooled)
-    assert table.records.tolist() == [3, 2]
-    assert table.mass_before.tolist() == [0.6, 0.4]
-    assert table.mass_after.tolist() == [0.5, 0.5]
-    assert table.effective_before.tolist() == [3.0, 2.0]
+    assert (table.records.tolist(), table.effective_before.tolist()) == ([3, 2], [3.0, 2.0])
+    assert (table.mass_before.tolist(), table.mass_after.tolist()) == ([0.6, 0.4], [0.5, 0.5])
     assert table.effective_after.tolist() == pytest.approx([16 / 6, 16 / 10])
     np.testing.assert_allclose(table.means_before, [[2.0, 1.0], [5.0, 1.0]])
     np.testing.assert_allclose(table.means_after, [[2.5, 1.0], [4.0, 1.0]])
@@ -149,9 +147,7 @@ def test_love_plot_shows_the_table(tmp_path: Path) -> None:
     assert "not private" in axes.get_title(loc="left")
 
 
-ARM = np.arange(200) % 3 == 0
-RNG = np.random.default_rng(0)
-SCORE = RNG.beta(2, 3, 200)
+ARM, SCORE = np.arange(200) % 3 == 0, np.random.default_rng(0).beta(2, 3, 200)
 
 
 def test_overlap_plot_mirrors_the_arms(tmp_path: Path) -> None:
@@ -159,8 +155,8 @@ def test_overlap_plot_mirrors_the_arms(tmp_path: Path) -> None:
     assert (tmp_path / "overlap.svg").read_bytes().startswith(b"<?xml")
     heights = np.array([bar.get_height() for bar in ax.patches]).reshape(2, -1)
     edges = np.linspace(0, 1, heights.shape[1] + 1)
-    np.testing.assert_allclose(heights[0], np.histogram(SCORE[ARM], edges)[0] / ARM.sum())
-    np.testing.assert_allclose(heights[1], -np.histogram(SCORE[~ARM], edges)[0] / (~ARM).sum())
+    for height, sign, own in zip(heights, (1, -1), (ARM, ~ARM), strict=True):
+        np.testing.assert_allclose(height, sign * np.histogram(SCORE[own], edges)[0] / own.sum())
     assert [line.get_xdata()[0] for line in ax.lines[1:]] == [0.2, 0.8]
     assert "not private" in ax.get_title(loc="left")
     assert [ax.yaxis.get_major_formatter()(one, 0) for one in (-0.25, 0.025)] == ["25%", "2.5%"]

@@ -52,14 +52,13 @@ def releases():
 
 def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() -> None:
     """A fit of bounded influence misses a mean by more where it is larger."""
-    told = []
+    told, domain = [], Domain(1.5, 20.0, outcome_center=20.0, ranges=[(-1, 1)] * 2)
     for law in ("lognormal", "normal"):
         rng = np.random.default_rng(5)
         x = rng.uniform(-1, 1, (60_000, 2))
         a = rng.binomial(1, 1 / (1 + np.exp(0.5 - 1.2 * x[:, 0])))
         noise = rng.lognormal(-0.5, 1.0, 60_000) if law == "lognormal" else 1 + 0.3 * rng.normal(size=60_000)
         y = (2.0 + x[:, 0]) * noise + 0.5 * a
-        domain = Domain(1.5, 20.0, outcome_center=20.0, ranges=[(-1, 1)] * 2)
         release = PrivateEffect(domain, Budget(20.0), estimand="att", seed=1).fit(x, a, y).release_
         told.append((release.skewed > 0.0, "is not counted" in " ".join(sentences(release, "warns"))))
         assert parsed(release.to_json(), EffectRelease).skewed == release.skewed

@@ -55,11 +55,7 @@ def _(n, cap):
 
 def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(held):
     own = audit_stability(near_one(), None, Universe(UNIT, 30, 2), search=SearchPlan(20))
-    words = (
-        "stated by the author of the program: nothing here proves it",
-        "<strong>sharp, V",
-        "<strong>stated, V",
-    )
+    words = "the author of the program: nothing here proves it", "<strong>sharp, V", "<strong>stated, V"
     pages = [audit_page([one]) for one in (own, held)]
     assert [[word in page for word in words] for page in pages] == [[True, False, True], [False, True, False]]
 
@@ -102,10 +98,8 @@ def test_the_page_says_what_was_found_and_how_to_repeat_it(held):
     loaded, text = read(page)
     assert not loaded
     assert not re.search(r"url\((?!#)|@import", page)
-    assert "bounds was violated by" in text
-    assert "a search, not a proof" in text
-    assert "dp2erm audit --seed 0" in text
-    assert "none were read" in text
+    told = "bounds was violated by", "a search, not a proof", "dp2erm audit --seed 0", "none were read"
+    assert [one for one in told if one not in text] == []
     for verdict in held.verdicts:
         assert f"{verdict.claim.name}, {verdict.claim.quantity}" in text
     assert text.count(": no proof") == len(held.verdicts)
