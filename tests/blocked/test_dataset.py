@@ -19,7 +19,7 @@ dask = pytest.importorskip("dask")
 from pyarrow import parquet  # noqa: E402
 
 #: Rows of a block in these tests, and of a row group, which no block begins with.
-LENGTH, GROUP = 64, 37
+LENGTH, GROUP, PERSONS = 64, 37, 200
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +28,18 @@ def short_blocks(monkeypatch):
 
 
 def raw(n: int = 500) -> dict[str, object]:
+    """Rows of a person far apart; cells of all kinds, of which some are missing."""
     rng = np.random.default_rng(5)
-    age = rng.normal(50, 20, n)
+    age, bmi, treated = rng.normal(50, 15, n), rng.normal(25, 5, n), rng.random(n)
+    arm = treated < 1 / (1 + np.exp((50 - age) / 20))
+    y = 0.02 * age + 0.5 * arm + rng.normal(0, 0.5, n)
     age[rng.random(n) < 0.1] = np.nan
-    arm = [("yes", "no", None)[k] for k in rng.choice(3, n, p=[0.45, 0.5, 0.05])]
+    arms = [None if k % 47 == 0 else ("no", "yes")[int(one)] for k, one in enumerate(arm)]
     region = [("N", "S", "W", None)[k] for k in rng.integers(0, 4, n)]
     count = pa.array([None if k % 11 == 0 else int(k) for k in rng.integers(0, 40, n)])
-    return {"age": age, "arm": arm, "region": region, "count": count, "y": rng.normal(size=n)}
+    person = [None if k % 41 == 0 else f" p{k}" for k in rng.integers(0, PERSONS, n)]
+    columns = {"age": age, "bmi": bmi, "arm": arms, "region": region, "count": count, "y": y}
+    return {**columns, "counts": rng.uniform(0, 3, n), "id": person}
 
 
 def written(folder: Path, table: dict[str, object]) -> Path:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dp2erm_cvx import (
@@ -30,13 +29,14 @@ from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
 from dp2erm_cvx.program import kernel_stage
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.registry import build, first_stages
+from tests.blocked.test_dataset import PERSONS, opened, raw, written
 from tests.plugins.literature import bounded_influence, matching, poisson
 
 pa = pytest.importorskip("pyarrow")
 dask = pytest.importorskip("dask")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, VIEW, GROUP, N, PERSONS = 128, 64, 53, 601, 200
+LENGTH, VIEW = 128, 64
 
 
 @pytest.fixture(autouse=True)
@@ -49,20 +49,7 @@ def short_blocks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory) -> Path:
-    rng = np.random.default_rng(5)
-    age, bmi = rng.normal(50, 15, N), rng.normal(25, 5, N)
-    arm = rng.random(N) < 1 / (1 + np.exp((50 - age) / 20))
-    y = 0.02 * age + 0.5 * arm + rng.normal(0, 0.5, N)
-    age[rng.random(N) < 0.05] = np.nan
-    region = [("N", "S", None)[k] for k in rng.integers(0, 3, N)]
-    arms = [None if k % 97 == 0 else ("no", "yes")[int(one)] for k, one in enumerate(arm)]
-    counts = rng.uniform(0, 3, N)
-    columns = {"age": age, "bmi": bmi, "region": region, "arm": arms, "y": y, "counts": counts}
-    # in blocks far apart, and some rows are nobody's
-    columns["id"] = [None if k % 41 == 0 else f" p{k}" for k in rng.integers(0, PERSONS, N)]
-    where = tmp_path_factory.mktemp("records") / "records.parquet"
-    parquet.write_table(pa.table(columns), where, row_group_size=GROUP)
-    return where
+    return written(tmp_path_factory.mktemp("records"), raw(601))
 
 
 def declared(**changed: Any) -> Domain:
@@ -75,11 +62,7 @@ def both(model: Any, path: Path) -> tuple[Any, Any]:
     """The releases in memory and in blocks."""
     frame = parquet.read_table(path).to_pandas()
     model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
-    return model.release_, model.fit(blocked(path)).release_
-
-
-def blocked(path: Path) -> BlockedDataset:
-    return BlockedDataset.read(path, treatment="arm", outcome="y")
+    return model.release_, model.fit(opened(path)).release_
 
 
 def dask_arrays(path: Path) -> BlockedDataset:
@@ -175,10 +158,10 @@ def test_persons_without_rows(path, tmp_path, rows):
     parquet.write_table(parquet.read_table(path).slice(3, rows), few)
     assert alike(*both(PrivateEffect(of_persons(1), Budget(9.0), **SCALED), few))
     with pytest.raises(DataError, match=rf"{rows} record\(s\): at least 2"):
-        PrivateEffect(PLAIN, Budget(9.0)).fit(blocked(few))
+        PrivateEffect(PLAIN, Budget(9.0)).fit(opened(few))
     records = PrivateEffect(replace(PLAIN, codebook=None), Budget(9.0))
     with pytest.raises(DataError, match="are not those of the domain"):
-        records.fit(blocked(few).coded(of_persons(1)))
+        records.fit(opened(few).coded(of_persons(1)))
     assert not hasattr(records, "receipt_")  # before the charge
 
 
@@ -190,7 +173,7 @@ def test_kernel_weights_of_few_features(path, first, monkeypatch):
     assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
     public = replace(PLAIN, arm_floor=500)
     with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
-        PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(blocked(path))
+        PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(opened(path))
 
 
 @pytest.mark.parametrize("model", [PrivateEffect, PrivateTwoStageERM])
@@ -221,13 +204,13 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
     book = Ledger(tmp_path / "ledger.db")
     book.declare("trial", Budget(12.0))
     model = PrivateEffect(PLAIN, Budget(4.0), seed=3)
-    known = model.fit(blocked(path)).release_
+    known = model.fit(opened(path)).release_
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster, timeout="1h"),
     ):
         assert alike(known, both(model, path)[1])
-        data = blocked(path).coded(declared())
+        data = opened(path).coded(declared())
         deadly = replace(data, blocks=data.blocks.then(Dies(tmp_path)))
         charged = PrivateEffect(PLAIN, Budget(4.0), ledger=book, dataset="trial")
         assert charged.fit(deadly).release_.private
@@ -242,7 +225,7 @@ def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced
 def test_programs_that_need_all_records_are_refused_before_anything_is_spent(path, tmp_path, first):
     book = Ledger(tmp_path / "ledger.json")
     book.declare("trial", Budget(1.0))
-    data = blocked(path)
+    data = opened(path)
     model = PrivateTwoStageERM(declared(), Budget(1.0), first, ledger=book, dataset="trial")
     with pytest.raises(ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"):
         model.fit(data)
