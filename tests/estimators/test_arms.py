@@ -22,13 +22,13 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.composite import contrasts
-from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.release.caveats import sentences
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import levels_apart
 from dp2erm_cvx.steps.record_map import Rows
 from tests.calibration.test_sums import movement
+from tests.helpers import declared_solution
 
 LEVELS, EFFECTS = ("none", "low", "high"), np.array([0.0, 0.5, 1.0])
 
@@ -62,24 +62,18 @@ def planned(n=400, epsilon=1.0, rows="arms", public=None, **treatment):
 # A record adds to the sums of its own arm: enumerated by the code that adds them up.
 
 
-RANGES = PrivateRanges(codebook=domain().codebook)
-
-
 @pytest.mark.parametrize(
     ("rows", "public"),
     [
         *((rows, domain(rates=p)) for rows in ("arms", "common") for p in ((), (0.6, 0.3, 0.1))),
-        ("arms", RANGES),
+        ("arms", PrivateRanges(codebook=domain().codebook)),
     ],
 )
 def test_the_score_of_any_record_is_covered(rows, public):
     plan = planned(rows=rows, public=public, epsilon=20.0)
     step, rng = plan.main, np.random.default_rng(0)
-    released = {
-        "spread": np.full(max(len(plan.step("spread").numbers), 1), 2**19),
-        "mean": np.zeros(2),
-        "average": np.zeros(2),
-    }
+    mean, spread = np.zeros(2), np.full(max(len(plan.step("spread").numbers), 1), 2**19)
+    released = {"spread": spread, "mean": mean, "average": mean}
     width = len(Rows(rows).constants(2, 3))
     released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
     own = step.at(step.universe, released)
@@ -88,13 +82,8 @@ def test_the_score_of_any_record_is_covered(rows, public):
     for arm, y, counts in itertools.product(range(3), np.linspace(-6, 6, 13), (0.0, 1.0)):
         records = step.universe.domain.records(x, np.full(4, arm), np.full(4, y), np.full(4, counts))
         for place in range(4):
-            one = replace(
-                records,
-                X=records.X[place : place + 1],
-                a=records.a[:1],
-                y=records.y[:1],
-                sampling=records.sampling[:1],
-            )
+            names = ("X", "a", "y", "sampling")
+            one = replace(records, **{name: getattr(records, name)[place : place + 1] for name in names})
             sums.append(own.block_sums(one, released))
     result = movement(np.array(sums, dtype=np.float64), Noise.GAMMA)
     assert 0.9 * step.integers.sensitivity < result <= step.integers.sensitivity
@@ -124,9 +113,8 @@ def largest_loss(step, gamma=1.0, scale=1.0, entering=(1.0,), leaving=(1.0,)):
 
     def extremes(counts):
         theta = rng.normal(size=size) * np.exp(rng.uniform(-6, 5, size)) * S / m
-        y = rng.choice([0.0, 1.0, 30.0, 1e4], size) * rng.normal(size=size) * S + m * theta * rng.integers(
-            0, 2, size
-        )
+        y = rng.choice([0.0, 1.0, 30.0, 1e4], size) * rng.normal(size=size) * S
+        y += m * theta * rng.integers(0, 2, size)
         inside, alone = logs(theta, y, counts)
         return float(np.max(inside - alone)), float(np.min(inside - alone))
 
@@ -215,10 +203,7 @@ def test_the_declared_multinomial_problem_is_the_one_that_is_solved(n_arms):
     instance = program.perturbed(records, 0.02, noise)
     result = solve(instance, solver="newton")
     assert result.certified
-    compiled = Compiled(program.declare, instance.data, embed=True)
-    compiled.load(instance.data)
-    compiled.problem.solve(solver="CLARABEL")
-    theta = compiled.values()["theta"]
+    theta = declared_solution(instance, "theta")
     assert np.abs(theta.sum(axis=0)).max() < 1e-7
     assert instance.model.coefficients(result.point) == pytest.approx(theta, abs=1e-5)
     v = rng.standard_normal(len(noise))

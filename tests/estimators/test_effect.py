@@ -163,11 +163,7 @@ def test_private_ranges_are_in_units_of_the_data():
     fitted = model(public).fit(X.assign(v=3e4 * np.exp(X["v"])), a, 800 * y)
     release = fitted.release_
     assert release.interval.low < 800 < release.interval.high
-    assert [(one.column, one.released) for one in release.ranges] == [
-        ("u", False),
-        ("v", True),
-        ("y", True),
-    ]
+    assert [(one.column, one.released) for one in release.ranges] == [("u", False), ("v", True), ("y", True)]
     low, high = release.ranges[2].low, release.ranges[2].high
     assert (release.ranges[0].low, release.ranges[0].high) == (0.0, 2.0)
     assert release.outcome_unit == pytest.approx((high - low) / 2)
