@@ -363,10 +363,7 @@ def search_density(
 
 
 def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
-    """The largest log ratio where a search would start, or a high one among a few outputs.
-
-    NaN where a solution was not certified.
-    """
+    """A high log ratio, where a search would start or among a few outputs; NaN if nothing was certified."""
     try:
         _, (one, other) = audited_laws(plan, pair)
         ways = ((one, other), (other, one))
@@ -393,10 +390,7 @@ _HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
 
 
 def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters that a density audit depends on, and the first stage, in plain JSON types.
-
-    Weights are 1 where there is none.
-    """
+    """Parameters that a density audit depends on, and the first stage (weights 1 without), in JSON types."""
     facts = model.get_params(deep=False)
     first: Program = registry.build(registry.first_stages(), "uniform")
     if isinstance(model, PrivateTwoStageERM):

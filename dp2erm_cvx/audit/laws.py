@@ -47,9 +47,7 @@ def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
 class ShiftLaw:
     """Independent noise on every number of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
 
-    Log density ``-||u - center||_1 / scale``, or minus half the squared distance in scales. Whole numbers
-    with Gaussian noise are rounded after the noise: the density is of both, and a later step sees theta.
-
+    Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step sees theta.
     The computed center is off by ``moved`` in the l1 norm. ``last``: no later step depends on the numbers;
     under Laplace noise the worst output is then the center itself, and the law has no coordinates.
     """

@@ -96,10 +96,7 @@ class Base:
         return NeighborPair(self.records, one.neighbor(0), change.index, change.origin) if inside else None
 
     def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
-        """Changes with their certified movements, solved side by side; no weights are held.
-
-        Without those that leave the universe and those that have no certified weights.
-        """
+        """Changes that stay in the universe with their certified movements, if any; no weights are held."""
         inside, replacements = self._replacements(changes)
         reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         moves = []
@@ -330,10 +327,7 @@ class Rounds:
         return NeighborPair(*records, 0, "search over base datasets") if inside else None
 
     def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
-        """A verdict per claim, and the pairs they rest on with the ten worst, all solved again.
-
-        Raises DataError where the search found no neighbor inside of the universe.
-        """
+        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises DataError."""
         chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []

@@ -168,7 +168,10 @@ def explore(
                 plan.progress(min(share, 1.0), state.spent, highest(state))
         # nothing is gone on from a wave that was cut short, so that a stop does not change the result
         if path is not None and whole:
-            _save(path, call, state)
+            # all of it or nothing, and a file of this process alone: another may work in the same folder
+            part = path.with_name(f"{path.name}.{os.getpid()}.part")
+            part.write_text(_in_json({"call": _in_json(call), **vars(state)}), encoding="utf-8")
+            part.replace(path)
     return state
 
 
@@ -180,13 +183,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"$array": value.tolist(), "dtype": value.dtype.name}
     return float(value) if isinstance(value, np.number) else {"$pair": type(value).__name__, **vars(value)}
-
-
-def _save(path: Path, call: object, state: State) -> None:
-    # whole or not at all, and a file of this process alone: another may work in the same folder
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(_in_json({"call": _in_json(call), **vars(state)}), encoding="utf-8")
-    part.replace(path)
 
 
 def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:

@@ -109,10 +109,7 @@ class Surrogate:
     def climb(
         self, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
     ) -> tuple[Pairs, int]:
-        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``.
-
-        Some of the ``known`` pairs of earlier rounds are refined again, with small steps.
-        """
+        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``."""
         universe = self.universe
         number, refined, evaluations = COSTLY if self.exact else CHEAP
         starts = Pairs.starts(universe, min(number, budget), rng)
@@ -121,7 +118,7 @@ class Surrogate:
         highest = np.argsort(-values, kind="stable")[:refined]
         steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
         chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
-        for anew in _AGAIN if known else ():
+        for anew in _AGAIN if known else ():  # with small steps
             pair = known[int(rng.integers(len(known)))]
             X, a, count = pair.X.copy(), pair.a.copy(), pair.count.copy()
             if anew:  # another hill: one common kind, and one end of the change, are drawn again
@@ -234,10 +231,7 @@ def _separable(program: Any, universe: Universe, model: Any, records: Records, c
 
 
 def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, loss: Any = None) -> Array:
-    """Coefficients (b, d) of the mean ``loss`` of ``Z v`` plus ``<linear, v>`` and a ridge, in a ball.
-
-    Without a loss: of the log of the mean exponential.
-    """
+    """Coefficients (b, d) of ``<linear, v>``, a ridge and the mean ``loss`` of ``Z v``, or log-mean-exp."""
 
     def smooth(v: Array) -> tuple[Array, Array, Array]:
         s = np.einsum("bmd,bd->bm", Z, v)
@@ -375,8 +369,26 @@ def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: A
     for attempt in range(6 * m):
         if not len(todo):
             break
-        free, most = fixed[todo] == 0, upper[todo]
-        point, slope = _equality(Q[todo], c[todo], block[todo], most, fixed[todo])
+        free, most, part = fixed[todo] == 0, upper[todo], block[todo]
+        # the point with the fixed ones at their bounds, and how fast the Lagrangian grows in each
+        bounds = np.where(fixed[todo] > 0, most, 0.0)
+        rows = np.stack([part == 0, part == 1], axis=1).astype(np.float64)
+        A = np.zeros((len(todo), m + 2, m + 2))
+        A[:, :m, :m] = np.where(free[:, :, None], Q[todo], np.eye(m))
+        A[:, :m, m:] = np.where(free[:, :, None], rows.transpose(0, 2, 1), 0.0)
+        A[:, m:, :m] = rows
+        right = np.concatenate([np.where(free, c[todo], bounds), np.ones((len(todo), 2))], axis=1)
+        # a block whose variables are all fixed has no multiplier to solve for
+        empty = ~(rows * free[:, None, :]).any(axis=2)
+        for side in (0, 1):
+            A[empty[:, side], m + side] = np.eye(m + 2)[m + side]
+            right[empty[:, side], m + side] = 0.0
+        try:
+            solution = np.linalg.solve(A, right[..., None])[..., 0]
+        except np.linalg.LinAlgError:
+            solution = np.full(right.shape, np.nan)
+        point, multiplier = solution[:, :m], np.take_along_axis(solution[:, m:], part, axis=1)
+        slope = np.einsum("bij,bj->bi", Q[todo], point) - c[todo] + multiplier
         push = np.where(most <= 0, 0.0, np.where(fixed[todo] < 0, -slope, slope) * 1e-3)
         wrong = np.where(free, np.maximum(-point, point - most), push)
         scale = 1e-12 * (1.0 + np.max(np.abs(slope), axis=1, keepdims=True))
@@ -388,29 +400,3 @@ def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: A
         fixed[todo] = np.where(bad, np.where(free, np.where(point < 0, -1, 1), 0), fixed[todo])
         todo = todo[~good]
     return u
-
-
-def _equality(
-    Q: Array, c: Array, block: NDArray[np.int64], upper: Array, fixed: Array
-) -> tuple[Array, Array]:
-    """The point with ``fixed`` variables at their bounds, and how fast the Lagrangian grows in each."""
-    b, m = c.shape
-    free = fixed == 0
-    bounds = np.where(fixed > 0, upper, 0.0)
-    rows = np.stack([block == 0, block == 1], axis=1).astype(np.float64)
-    A = np.zeros((b, m + 2, m + 2))
-    A[:, :m, :m] = np.where(free[:, :, None], Q, np.eye(m))
-    A[:, :m, m:] = np.where(free[:, :, None], rows.transpose(0, 2, 1), 0.0)
-    A[:, m:, :m] = rows
-    right = np.concatenate([np.where(free, c, bounds), np.ones((b, 2))], axis=1)
-    # a block whose variables are all fixed has no multiplier to solve for
-    empty = ~(rows * free[:, None, :]).any(axis=2)
-    for side in (0, 1):
-        A[empty[:, side], m + side] = np.eye(m + 2)[m + side]
-        right[empty[:, side], m + side] = 0.0
-    try:
-        solution = np.linalg.solve(A, right[..., None])[..., 0]
-    except np.linalg.LinAlgError:
-        solution = np.full((b, m + 2), np.nan)
-    point, multiplier = solution[:, :m], np.take_along_axis(solution[:, m:], block, axis=1)
-    return point, np.einsum("bij,bj->bi", Q, point) - c + multiplier

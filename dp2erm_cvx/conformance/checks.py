@@ -137,10 +137,7 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
 
 
 def edge_records(domain: Domain | None = None) -> dict[str, Records]:
-    """Datasets of the domain that break careless code, by name; not all of them keep the arm floor.
-
-    Default: the domain of the checks.
-    """
+    """Datasets of the domain (of the checks) that break careless code; not all keep the arm floor."""
     rng, half = np.random.default_rng(5), np.arange(12) % 2
     X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
     domain = domain or check_universe(12).domain
@@ -241,10 +238,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
 
 
 def balance(subject: Subject) -> Judgment:
-    """Largest difference of the arms' mean covariates before and after: a wrong sign makes it larger.
-
-    Noted only: it is no matter of privacy, and a scheme may have another target.
-    """
+    """Largest difference of the arms' mean covariates before and after: a wrong sign makes it larger."""
     records = standard_records(_BALANCED)
     w, differences = subject.certified(records).value, []
     arms = [records.a == arm for arm in (0, 1)]
@@ -255,6 +249,7 @@ def balance(subject: Subject) -> Judgment:
         differences.append(float(np.max(np.abs(np.subtract(*means)))))
     before, after = differences
     text = f"largest difference of covariate means between arms: {before:.3f} before, {after:.3f} after"
+    # noted only: it is no matter of privacy, and a scheme may have another target
     return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
 
 
@@ -351,10 +346,7 @@ def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
 
 
 def other_settings(subject: Subject) -> Judgment:
-    """Movement of weights with every number among the settings halved and doubled, one at a time.
-
-    A bound may be right at the defaults and wrong elsewhere.
-    """
+    """Movement of weights with every number among the settings halved and doubled, one at a time."""
     tried: dict[str, list[str]] = {}
     if subject.derived:
         return _derived()
