@@ -20,6 +20,7 @@ from dp2erm_cvx.display import Shown, digits_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import check_settings, json_types, setting
 from dp2erm_cvx.solve import Solver
@@ -280,8 +281,11 @@ def _check(pair: Finding) -> None:
             and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)
         ):
             raise ValueError("records outside of the domain")
-    if len(pair.first) == 3 and pair.first[0].shape != pair.second[0].shape:
+    (X, a, *_), (X2, a2, *_) = pair.first, pair.second
+    if len(pair.first) == 3 and X.shape != X2.shape:
         raise ValueError("datasets of different shapes")
+    if len(pair.first) == 3 and pair.domain.relation is not Neighboring.REPLACE_ONE and np.any(a != a2):
+        raise ValueError("a treatment differs, which is not protected")
     if differing_units(pair.first, pair.second) > 1:
         raise ValueError("more than one record or person differs")
 

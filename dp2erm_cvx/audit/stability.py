@@ -30,7 +30,7 @@ from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records, Universe
-from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt
@@ -320,8 +320,9 @@ def _again(pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) 
         if claimed is None:
             bound = audited.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
             claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
-        (moved,) = resolve(audited, [NeighborPair(first, second, pair.changed, origin)], solver)
-        return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
+        for moved in resolve(audited, [NeighborPair(first, second, pair.changed, origin)], solver):
+            return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
+        raise DataError(f"{name}: a dataset of the pair has no weights")
 
     return again
 

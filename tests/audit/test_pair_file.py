@@ -20,6 +20,7 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.audit.finding import unscaled
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.registry import build, first_stages
 from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import of_persons
@@ -158,3 +159,13 @@ def test_what_holds_no_pair_of_neighbors_is_refused(kind, ending, change, words,
     (tmp_path / "pair.json").write_text(json.dumps(facts))
     with pytest.raises((DataError, DeclarationError), match=words):
         replay(tmp_path / "pair", subject)
+
+
+def test_treatments_differ_only_where_the_relation_protects_them(tmp_path):
+    x, y, arms = np.zeros((2, 1)), np.zeros(2), (np.array([0, 1]), np.array([1, 1]))
+    for relation in Neighboring:
+        domain = Domain(1.0, 1.0, relation=relation)
+        Finding((x, arms[0], y), (x, arms[1], y), domain, "stability", {}).save(tmp_path / relation)
+    assert Finding.load(tmp_path / "replace-one").changed == 0
+    with pytest.raises(DataError, match="not a saved pair"):
+        Finding.load(tmp_path / "replace-one-keep-treatment")
