@@ -246,17 +246,14 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
     plan = model.plan(150, 3)
     assert [noise for noise, _ in met] == [plan.step("propensity").precision.grid, plan.main.precision.grid]
     first, workings = model.resolved_first_stage(), model.private_workings_
-    released = L2Ball(first.radius).project(
-        met[0][1]
-    )  # noise so large leaves the ball once in a hundred times
+    # noise so large leaves the ball once in a hundred times
+    released = L2Ball(first.radius).project(met[0][1])
     assert np.allclose(workings.weights.point, released, rtol=1e-12)
     # a tiny share makes this noise large: weights at the minimizer itself would be far off
     gamma = plan.step("propensity").calibration.gamma
     instance = first.perturbed(workings.records, gamma, workings.propensity.noise)
-    there = instance.model.output(released)
-    assert np.allclose(workings.weights.value, there, atol=1e-6)
-    minimizer = solve(instance, throw=False).value
-    assert np.max(np.abs(workings.weights.value - minimizer)) > 1e-3
+    assert np.allclose(workings.weights.value, instance.model.output(released), atol=1e-6)
+    assert np.max(np.abs(workings.weights.value - solve(instance, throw=False).value)) > 1e-3
     assert model.release_.private
 
 

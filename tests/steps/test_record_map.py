@@ -14,7 +14,6 @@ from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant
 from dp2erm_cvx.steps.score import AverageScore, ValueScore
-from tests.steps.scored import scores
 
 N, K = 23, 3
 DOMAIN = Domain(covariate_bound=1.3, outcome_bound=2.0, intercept=0.5)
@@ -39,6 +38,12 @@ def inside(records):
     )
 
 
+def scores(nuisances, records, released):
+    """The average score (n,) of records less its center."""
+    own = AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25).at(records, released)
+    return own.score(own.parts(records, released))
+
+
 def of_map(chosen):
     def made(data, given):
         result = chosen.records(DOMAIN.records(*data), given)
@@ -58,7 +63,7 @@ def of_factors(of):
 def of_score(nuisances):
     def made(data, given):
         records = DOMAIN.records(*data)
-        result = scores(AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25), records, given)
+        result = scores(nuisances, records, given)
         if nuisances is LINES:
             return (result,), (result / 6.000001,)
         m_0, m_1, e, _ = nuisances.at(records.covariates, given)
@@ -181,7 +186,7 @@ def test_the_score_is_augmented_inverse_propensity_weighting():
     rng = np.random.default_rng(3)
     records = DOMAIN.records(*raw(1))
     released = {"common": rng.normal(size=2 + K), "pooled": 3 * rng.normal(size=1 + K)}
-    result = scores(AverageScore(LINES, 4.0, 1.5, 6.0, 0.25), records, released)
+    result = scores(LINES, records, released)
     assert np.allclose(result, by_hand(records, released), rtol=1e-12, atol=1e-12)
 
 

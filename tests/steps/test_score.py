@@ -12,9 +12,15 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, OverlapScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.sums import TreatmentRate
-from tests.steps.scored import estimated
 
 LINE, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity")
+
+
+def estimated(score, records, released):
+    """What the sums estimate: the mean of the score over that of what records count."""
+    own = score.at(records, released)
+    parts, counts = own.parts(records, released), records.counts
+    return np.sum(counts * own.score(parts)) / np.sum(counts * own.mass(parts)) + own.center
 
 
 SAMPLED = Codebook(sampling_weights=SamplingWeights("s", 4.0))

@@ -11,24 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Dataset,
-    Domain,
-    PrivateEffect,
-    PrivateRanges,
-    PrivateRule,
-    PrivateTwoStageERM,
-    Treatment,
-    Universe,
-)
+from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRanges, PrivateRule
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
+from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.design.request import DesignRequest
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.mechanism import quantile_scores
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.private_ranges import candidates
