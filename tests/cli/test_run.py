@@ -1,7 +1,6 @@
 """A study file from end to end: its digest, its questions together, and what refuses it."""
 
 import hashlib
-import io
 import json
 import pickle
 import random
@@ -12,11 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from sklearn.base import clone
 
 from dp2erm_cvx import Budget, EffectRelease, PrivateEffect, PrivateRule
-from dp2erm_cvx.cli import screen
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
@@ -145,20 +142,6 @@ def test_a_question_that_cannot_be_planned_stops_the_study_before_its_charge(fol
     assert "rule: is not proven" in run(*RUN).stderr
     assert charged() == ()
     assert not list(Path().glob("releases/*"))
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_left_is_told_on_a_terminal_alone(monkeypatch, terminal):
-    stream = io.StringIO()
-    shown = Console(file=stream, force_terminal=terminal, width=100)
-    monkeypatch.setattr(screen, "console", lambda stderr: shown)
-    with screen.progress("reading the data") as bar:
-        bar.refresh()
-        assert "left" not in stream.getvalue()  # nobody knows yet how long that takes
-        screen.stages(bar)("questions answered", 1, 4)
-    assert ("1 of 4 questions answered" in stream.getvalue()) is terminal
-    assert ("so far; left: -:--:--" in re.sub(r"\x1b\[[\d;]*m|\s+(?= )", "", stream.getvalue())) is terminal
-    assert bool(stream.getvalue()) is terminal
 
 
 def test_what_was_paid_for_is_never_lost(folder, monkeypatch):
