@@ -279,8 +279,6 @@ def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder
 
 TEXTS = "[cells] pressure = { synonyms = { 1 = [...], 0 = [...] } } reads texts as numbers"
 GAP = LABELS.replace("[levels]", "[missing]\nage = 50\n[levels]")
-
-
 #: A study, a column and its cells, and what stops a release; a few cells do not.
 UNREADABLE = (
     # a blank and the case alone

@@ -60,7 +60,6 @@ def test_what_flags_declare_is_in_the_release(folder, command, flags, wanted):
 
 
 #: A calibration with its flags, and what is told of it.
-
 CALIBRATIONS = {
     "renyi --delta 1e-6": ("Theorem 7", "projected afterwards", "was declared"),
     "output --second-stage plug_in_ate": ("Theorem 8", "Laplace"),

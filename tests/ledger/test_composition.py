@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx import Budget
-from dp2erm_cvx.calibration import RenyiCalibration, calibrate_renyi
+from dp2erm_cvx.calibration import calibrate_renyi
 from dp2erm_cvx.errors import LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, Spent
 from dp2erm_cvx.ledger.ledger import Receipt, fits, spent
@@ -22,12 +22,8 @@ from tests.calibration.gaussian_pairs import (
 from tests.ledger.model import optimal_delta
 
 
-def charged(budget: Budget, curve: RenyiCurve | None = None) -> Receipt:
-    return Receipt("", "", budget, "", "", curve)
-
-
-def release(epsilon: float, delta: float = 0.0) -> Receipt:
-    return charged(Budget(epsilon, delta))
+def release(epsilon: float, delta: float = 0.0, curve: RenyiCurve | None = None) -> Receipt:
+    return Receipt("", "", Budget(epsilon, delta), "", "", curve)
 
 
 @pytest.mark.parametrize(("way", "tight"), [(Composition.PLD, 0.98), (Composition.RENYI, 0.9)])
@@ -74,16 +70,14 @@ def test_basic_composition_where_the_package_is_absent(monkeypatch: pytest.Monke
     assert not fits([*releases, release(0.1)], total, Composition.PLD)
 
 
-ONE, PURE = Budget(1.0, 1e-6), charged(Budget(0.1))
+ONE, PURE = Budget(1.0, 1e-6), release(0.1)
 
 
 @cache
-def calibrated(budget: Budget = ONE) -> RenyiCalibration:
-    return calibrate_renyi(objective_of(4.0, squared_loss(2, 1.0, 2.0), 2000), budget)
-
-
-def theorem_7(budget: Budget = ONE) -> Receipt:
-    return charged(budget, calibrated(budget).curve())
+def theorem_7() -> Receipt:
+    """A release of (1, 1e-6) with its curve."""
+    one = calibrate_renyi(objective_of(4.0, squared_loss(2, 1.0, 2.0), 2000), ONE)
+    return release(1.0, 1e-6, one.curve())
 
 
 def renyi(releases: list[Receipt], total: Budget) -> Spent:
@@ -91,7 +85,7 @@ def renyi(releases: list[Receipt], total: Budget) -> Spent:
 
 
 def test_two_releases_of_theorem_7_cost_less_together(tmp_path: Path) -> None:
-    ledger, curve = Ledger(tmp_path / "ledger.db"), calibrated().curve()
+    ledger, curve = Ledger(tmp_path / "ledger.db"), theorem_7().curve
     ledger.declare("trial", Budget(2.0, 2e-6), composition="renyi")
     ledger.declare("plain", Budget(2.0, 2e-6))
     for name in ("trial", "plain") * 2:
@@ -125,7 +119,7 @@ def test_two_releases_lose_no_more_than_the_figure() -> None:
         n = len(first.w)
         gamma = 100.0 * V / n
         one = calibrate_renyi(objective_of(V, loss, n), Budget(1.0, delta), gamma=gamma)
-        cost = charged(Budget(1.0, delta), one.curve())
+        cost = release(1.0, delta, one.curve())
         figures = [renyi([cost] * count, Budget(9.0, delta)).epsilon for count in (1, 2)]
         for pair in ((first, second), (second, first)):
             assert hockey_stick(*pair, figures[0], gamma, one.scale) <= delta
@@ -139,7 +133,7 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
     many = [PURE] * 100
     total = Budget(20.0, 1e-6)
     alone = renyi(many, total).epsilon
-    other = charged(Budget(0.5, 4e-7))
+    other = release(0.5, 4e-7)
     together = renyi([*many, other], total).epsilon
     left = renyi(many, Budget(20.0, 6e-7)).epsilon
     assert together == pytest.approx(left + 0.5, rel=1e-8)
@@ -149,9 +143,9 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
     # planted: its delta is converted a second time
     assert 4e-7 + optimal_delta(0.1, 100, renyi(many, Budget(20.0, 9.9e-7)).epsilon * 0.93) > 1e-6
     # where nothing is left to convert, or nothing has a curve, basic composition is in force
-    used_up = [*[PURE] * 5, charged(Budget(0.5, 1e-6))]
+    used_up = [*[PURE] * 5, release(0.5, 1e-6)]
     assert renyi(used_up, total).composition is Composition.BASIC
-    assert not fits([*many, charged(Budget(0.5, 1e-6))], Budget(9.0, 1e-6), Composition.RENYI)
+    assert not fits([*many, release(0.5, 1e-6)], Budget(9.0, 1e-6), Composition.RENYI)
     assert renyi([other, other], total) == spent([other, other], total, Composition.BASIC)
     assert renyi([], total).epsilon == 0.0
 
@@ -159,7 +153,7 @@ def test_releases_without_a_curve_are_added_on_top() -> None:
 def test_curves_of_numerical_error_cost_more() -> None:
     exact = theorem_7()
     level = 0.0025
-    counted = charged(ONE, exact.curve.shifted(level))
+    counted = release(1.0, 1e-6, exact.curve.shifted(level))
     total = Budget(9.0, 1e-6)
     added = renyi([counted] * 4, total).epsilon - renyi([exact] * 4, total).epsilon
     assert 2 * 4 * level < added < 2 * 4 * level * 1.2
@@ -175,7 +169,7 @@ def test_what_is_left_fits_and_no_more() -> None:
     total = Budget(3.0, 1e-6)
     releases = [theorem_7()] * 2
     figures = renyi(releases, total)
-    assert fits([*releases, charged(Budget(figures.left_epsilon))], total, Composition.RENYI)
+    assert fits([*releases, release(figures.left_epsilon)], total, Composition.RENYI)
     assert not fits(releases, Budget(figures.epsilon * (1 - 1e-9), 1e-6), Composition.RENYI)
     counts = [count for count in range(1, 12) if fits([theorem_7()] * count, total, Composition.RENYI)]
     assert counts == [*range(1, 10)]  # of three by basic composition, at a delta of 3e-6
@@ -184,13 +178,13 @@ def test_what_is_left_fits_and_no_more() -> None:
 
 def test_the_figure_is_above_a_conversion_in_exact_sums() -> None:
     mpmath = pytest.importorskip("mpmath")
-    releases = [*[theorem_7()] * 3, *[PURE] * 7, charged(Budget(0.3, 1e-7))]
+    releases = [*[theorem_7()] * 3, *[PURE] * 7, release(0.3, 1e-7)]
     stated = renyi(releases, Budget(9.0, 1e-6)).epsilon
     with mpmath.workdps(50):
         mp = mpmath.mpf
         best = mpmath.inf
-        for order in calibrated().curve().orders:
-            bound = 3 * mp(calibrated().curve().at(order)) + 7 * min(mp("0.1"), mp(order) / 200)
+        for order in theorem_7().curve.orders:
+            bound = 3 * mp(theorem_7().curve.at(order)) + 7 * min(mp("0.1"), mp(order) / 200)
             k = mp(order) - 1
             converted = bound + mpmath.log(k / order) - (mpmath.log(mp("9e-7")) + mpmath.log(order)) / k
             best = min(best, converted + mp("0.3"))
