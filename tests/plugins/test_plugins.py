@@ -129,15 +129,11 @@ def test_what_is_derived_is_on_one_screen(program):
     assert inspect.getsource(program.function).count("\n") <= 8  # a scheme is a few lines
     if issubclass(program, FirstStage):
         assert "at n = 400" in rows["V"]
-    stated = getattr(program, "stated_bound", None) is not None
     own = program().own_data()
-    assert rows["assumed"] == (
-        "the bound as its author states it, and functions of one record alone"
-        if stated
-        else f"{', '.join(own)} is made record by record"
-        if own
-        else "nothing"
-    )
+    assumed = f"{', '.join(own)} is made record by record" if own else "nothing"
+    if program in STATED:
+        assumed = "the bound as its author states it, and functions of one record alone"
+    assert rows["assumed"] == assumed
 
 
 def test_certificates_and_remedies_are_described_and_n_is_written_as_such():
@@ -149,10 +145,8 @@ def test_certificates_and_remedies_are_described_and_n_is_written_as_such():
     assert "/ n)" in read["minimize"]
     assert with_n("5 x + 0.2 y + 5a - 3", "8 x + 0.125 y + 5a - 3") == "n x + 1/n y + 5a - 3"
     counts = of_theta(lambda v, r: cp.sum(cp.exp(r.x @ v)), lambda v, r: [])()
-    reason = dict(describe(counts(), universe))["theorem"]
-    assert reason.startswith(
-        "none: made: the gradient of its loss is unbounded over WholeSpace; choose an l1"
-    )
+    told = "none: made: the gradient of its loss is unbounded over WholeSpace; choose an l1"
+    assert dict(describe(counts(), universe))["theorem"].startswith(told)
 
 
 def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
@@ -354,33 +348,24 @@ def test_a_misread_loss_is_caught_by_cvxpy(fault, monkeypatch):
 
 
 def test_functions_of_an_author_that_are_broken_are_refused_in_public():
-    @scheme.known(least=0.5, most=2.0)
     def misspelt(x, a):
-        """The inverse of a probability that is not there."""
         return 1 / probability[a]  # noqa: F821
 
-    @scheme.known(least=0.5, most=2.0)
     def no_number(x, a):
-        """No weight at all."""
         return math.nan
 
-    for program, reason in ((misspelt, "in arm 0: NameError"), (no_number, "is no number")):
+    for function, reason in ((misspelt, "in arm 0: NameError"), (no_number, "is no number")):
         with pytest.raises(DeclarationError, match=reason):
-            program().stability(UNIVERSE)
-
-    def of_rows(make):
-        @scheme()
-        def own(w, records):
-            """Rows of a function that is misspelt, or too short."""
-            rows = records.rows("own", make, Ball(1.0))
-            return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.sum_squares(rows.T @ w) / records.n))
-
-        return own()
-
+            scheme.known(least=0.5, most=2.0)(function)().stability(UNIVERSE)
     maps = ((lambda x, a, y: x * probability, "NameError"), (lambda x, a, y: x[1:], "has 3 numbers"))  # noqa: F821
     for make, reason in maps:
+        own = of_weights(
+            lambda w, r, make=make: (
+                cp.sum_squares(w - 1) + cp.sum_squares(r.rows("own", make, Ball(1.0)).T @ w)
+            )
+        )
         with pytest.raises(DeclarationError, match=f"'own' .*{reason}"):
-            of_rows(make).resolve(DOMAIN).certified_error(UNIVERSE)  # asked for when planned
+            own()().resolve(DOMAIN).certified_error(UNIVERSE)  # asked for when planned
     for rule in (0.5, lambda effect: effect > 0):
         with pytest.raises(DeclarationError, match="treats"):
             second_stage(treats=rule)
@@ -399,9 +384,7 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
     assert np.linalg.norm(long, axis=1) == pytest.approx(np.full(3, 0.5))
     for program in (curves(), EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))):
         assert program.own_data() == (program.balance.name,)
-        assert dict(describe(program, Universe(DOMAIN, 400, P)))["assumed"].endswith(
-            "is made record by record"
-        )
+        assert dict(describe(program, UNIVERSE))["assumed"].endswith("is made record by record")
     assumed = released(curves(), SECOND[0]()).release_.guarantee.assumptions
     assert any("curves" in one and "that record alone" in one for one in assumed)
 
