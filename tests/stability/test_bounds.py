@@ -331,6 +331,8 @@ def test_extreme_numbers_give_finite_bounds(n, ridge):
             for stated in extreme_bounds(n, ridge, radius, bound):
                 assert isinstance(stated, StabilityBound)
                 assert 2.0 <= stated.V <= 2 * n
+                # without a ridge to speak of nothing holds the weights
+                assert stated.V > 1.99 * n or ridge > 1e-200 or radius < math.inf or bound < 1.0
                 assert 1.0 <= stated.w_max <= n * (1 + 1e-9)
     for radius, bound in itertools.product((1e-300, 1.0, 1e300, math.inf), (1e-300, 1.0, 1e300)):
         for printed in (
