@@ -1,4 +1,4 @@
-"""What follows from a release for nothing: a promise in words, joint intervals, what would explain it away."""
+"""What follows from a release for nothing: a promise in words, joint intervals, what would explain it."""
 
 import csv
 import io
