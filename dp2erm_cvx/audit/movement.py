@@ -264,15 +264,9 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
-        return {
-            **asdict(self.claim),
-            "movement": asdict(self.movement),
-            "violated": self.violated,
-            "ratio": json_types(self.ratio),  # a bound of 0 has none
-            "origin": self.worst.origin,
-            "numerical_error": self.worst.radius,
-            "verdict": str(self),
-        }
+        facts = asdict(self.claim) | {"movement": asdict(self.movement), "violated": self.violated}
+        facts |= {"ratio": json_types(self.ratio), "origin": self.worst.origin}  # a bound of 0 has no ratio
+        return facts | {"numerical_error": self.worst.radius, "verdict": str(self)}
 
 
 @dataclass(frozen=True)

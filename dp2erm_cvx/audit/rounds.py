@@ -238,14 +238,9 @@ class Rounds:
         def highest(state: State) -> float:
             return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
-        call = {
-            "program": [self.program.name, self.program.settings()],
-            "domain": self.universe.domain.to_dict(),
-            "size": [self.universe.n_samples, self.universe.n_features],
-            "claims": [asdict(claim) for claim in self.claims],
-            "search": [*self.names, self.seed, self.solver],
-            "data": digest,
-        }
+        universe, program = self.universe, self.program
+        call = [program.name, program.settings(), universe.domain.to_dict(), digest, self.seed, self.solver]
+        call += [universe.n_samples, universe.n_features, *self.names, *map(asdict, self.claims)]
         limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4, "kinds": (Pairs, Replacement)}
         return explore(self.look, plan, most=most, highest=highest, call=call, **limits)
 

@@ -120,19 +120,13 @@ class StabilityAudit(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
+        n, k, program = self.universe.n_samples, self.universe.n_features, self.program
         names = ("scouted", "resolved", "rounds", "seconds", "seed", "numerical_error", "unseen", "private")
-        return {
-            "program": {"name": self.program.name, "settings": self.program.settings()},
-            "domain": self.universe.domain.to_dict(),
-            "n_samples": self.universe.n_samples,
-            "n_features": self.universe.n_features,
-            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
-            "refused": dict(self.refused),
-            "searched": list(self.searched),
-            "check": asdict(self.check),
-            **{name: getattr(self, name) for name in names},
-            "proof": False,
-        }
+        facts: dict[str, Any] = {"program": {"name": program.name, "settings": program.settings()}}
+        facts |= {"domain": self.universe.domain.to_dict(), "n_samples": n, "n_features": k}
+        facts |= {"verdicts": [verdict.to_dict() for verdict in self.verdicts], "refused": dict(self.refused)}
+        facts |= {"searched": list(self.searched), "check": asdict(self.check)}
+        return facts | {name: getattr(self, name) for name in names} | {"proof": False}
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.verdicts), self.notes()])
