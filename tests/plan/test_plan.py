@@ -87,8 +87,8 @@ def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
             assert "\n" not in str(caught.value)
             continue
         planned += 1
-        if (place + turn) % 2:
-            continue  # the next first stage has this second with this method
+        if (place + turn) % 3:
+            continue  # one of the next two first stages has this second with this method
         plan = make_plan(study)
         check(plan, stage, n, domain, budget)
         assert domain.relation in plan.bound.relations
