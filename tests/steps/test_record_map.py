@@ -31,11 +31,9 @@ def raw(seed):
 
 def inside(records):
     """Columns of records, and how large they are in the bounds of their domain."""
-    columns, domain = (records.X, records.a, records.y), records.domain
-    return columns, (
-        np.linalg.norm(records.X, axis=1) / domain.covariate_bound,
-        records.y / domain.outcome_bound,
-    )
+    domain, norms = records.domain, np.linalg.norm(records.X, axis=1)
+    sizes = norms / domain.covariate_bound, records.y / domain.outcome_bound
+    return (records.X, records.a, records.y), sizes
 
 
 def scores(nuisances, records, released):
@@ -132,7 +130,9 @@ def test_mapped_rows_lie_in_the_box_and_the_ball_that_were_stated_before(chosen)
     domain = replace(DOMAIN, coordinate_bound=(0.9, 0.2, 1e-3))
     where, reached = chosen.universe(Universe(domain, N, K)), 0.0
     for seed in range(20):
-        reached = np.maximum(reached, np.abs(chosen.records(domain.records(*raw(seed)), {}).X).max(axis=0))
+        result = chosen.records(domain.records(*raw(seed)), {})
+        reached = np.maximum(reached, np.abs(result.X).max(axis=0))
+    assert result.domain == where.domain
     assert np.all(reached <= where.widths)
     assert np.all(reached > 0.99 * np.array(where.widths))
     assert where.n_columns == len(where.widths) == WIDTHS[chosen.rows]
