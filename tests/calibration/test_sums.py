@@ -1,18 +1,22 @@
-"""Exact sums with noise: what one unit moves every law by, over all records or all pairs on small grids."""
+"""Private sums: what one unit moves every law by, and the tails of noise on numbers in many digits."""
 
 import itertools
+import math
 from dataclasses import replace
 from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
-from dp2erm_cvx.calibration.numbers import calibrate_integers
+from dp2erm_cvx.calibration.base import _many_tail, sum_quantile, sum_tail
+from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio, calibrate_integers
 from dp2erm_cvx.calibration.sums import _ROWS, SHARE_BITS
 from dp2erm_cvx.privacy import Budget
 
-LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
+PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-6)
 
 
 def movement(points, kind):
@@ -24,7 +28,7 @@ def movement(points, kind):
 @pytest.mark.parametrize("bound", [1.0, 1.0000001, 7.3, 2.0**-40, 3e-99, 9e99])
 @pytest.mark.parametrize("n", [2, 500, 1_300_000, 10**9])
 def test_the_grid_holds_the_bound_and_the_sums(bound, n):
-    for budget, kind in ((LAPLACE, Noise.GAMMA), (GAUSSIAN, Noise.GAUSSIAN)):
+    for budget, kind in ((PURE, Noise.GAMMA), (APPROXIMATE, Noise.GAUSSIAN)):
         noise = calibrate_sums(SumLaw.SCORE, bound, n, budget, kind)
         assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
         assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
@@ -44,17 +48,17 @@ def of_one_record(noise, n_groups, shares):
 
 
 def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
-    noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
+    noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, PURE)
     result = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
     loss = movement(result, Noise.GAMMA) / noise.scale
     assert loss == pytest.approx(2.0, rel=1e-4)
-    right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
+    right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, PURE)
     result = of_one_record(right, 2, [0.0, 0.5]).astype(float)
     assert 0.999 < movement(result, Noise.GAMMA) / right.scale <= 1.0
     # a score that is larger than its record's share is clipped to it
     wide = [
         noise.totals([right.bound], [0.1])[0]
-        for noise in (right, calibrate_sums(SumLaw.GROUPS, 3.0, 9, LAPLACE))
+        for noise in (right, calibrate_sums(SumLaw.GROUPS, 3.0, 9, PURE))
     ]
     assert wide[0] == 0
     assert wide[1] == pytest.approx(0.2 * 8 * right.largest**2, rel=1e-4)
@@ -67,7 +71,7 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
     """All records, as the code adds them up; where arms are counted, means of several and silent ones too."""
     pure = kind is Noise.GAMMA
     grid = {"law": law, "step_exponent": 0, "largest": largest, "largest_other": other, "n_samples": 2}
-    noise = GridSums(**vars(calibrate_integers(1, GAUSSIAN, kind)), **grid)
+    noise = GridSums(**vars(calibrate_integers(1, APPROXIMATE, kind)), **grid)
     stated, m = _ROWS[law].moved(largest, other, pure), noise.multipliers
     scores, counted = range(-largest, largest + 1), law is SumLaw.COUNTED_ARMS
     marks = [(0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.0, 0.0)] if counted else [(0.0,), (1.0,)]
@@ -84,7 +88,9 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
     if not counted:  # both means alone: 2 (K + L) in the l1 norm
         assert 2 * (largest + other) * m[0] >= stated / 1.06
     else:
-        real = [calibrate_sums(one, 1.5, 1000, GAUSSIAN, kind, other_bound=0.5) for one in (SumLaw.ARMS, law)]
+        real = [
+            calibrate_sums(one, 1.5, 1000, APPROXIMATE, kind, other_bound=0.5) for one in (SumLaw.ARMS, law)
+        ]
         assert real[0].sensitivity <= real[1].sensitivity < 1.03 * real[0].sensitivity
         assert noise.totals([3.0, 3.0], [1.0, 1.0], [1, 0], [0.0, 0.0]) == (0,) * 6
         assert m[5] >= 13 * largest**2
@@ -94,7 +100,7 @@ def test_second_moments_of_the_arms_cost_little(law, largest, other, kind):
 
 
 def test_shares_are_clipped_to_one_half_and_summed_exactly():
-    noise = calibrate_sums(SumLaw.OVERLAP, 3.0, 4, GAUSSIAN)
+    noise = calibrate_sums(SumLaw.OVERLAP, 3.0, 4, APPROXIMATE)
     result = noise.totals([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0])
     means = noise.means(result)
     bound = noise.bound
@@ -176,3 +182,121 @@ def test_no_unit_moves_a_law_of_sums_by_more_than_is_stated(law, persons, kind):
         tiled = np.resize(factors[:2] if law is SumLaw.DISJOINT else factors, points.shape[1])
         tiled[-1] = factors[-1]
         assert movement(points * tiled, kind) > 1.4 * stated
+
+
+LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
+
+
+def tail_by_quadrature(x, s, b):
+    """P(N + L > x), the normal density against the Laplace tail."""
+    with mp.workdps(20):
+        x, s, b = mp.mpf(x), mp.mpf(s), mp.mpf(b)
+
+        def laplace_tail(y):
+            return mp.exp(-y / b) / 2 if y > 0 else 1 - mp.exp(y / b) / 2
+
+        # the tilted normal peaks at s^2 / b as well
+        cuts = sorted({x, mp.mpf(0), min(s * s / b, x), *(k * s for k in (-12, -4, 4, 12)), x - b, x + b})
+        return mp.quad(lambda t: mp.npdf(t, 0, s) * laplace_tail(x - t), [-40 * s, *cuts, cuts[-1] + 40 * s])
+
+
+@pytest.mark.parametrize("s", [1e-3, 0.2, 1.0, 5.0])
+@pytest.mark.parametrize("b", [0.05, 1.0, 3.0])
+def test_the_tail_is_the_convolution(s, b):
+    for x in (0.0, 0.3, 4.0):
+        expected = tail_by_quadrature(x, s, b)
+        if expected > 1e-12:
+            assert sum_tail(LAPLACE, x, s, b) == pytest.approx(float(expected), rel=1e-8)
+
+
+@pytest.mark.parametrize("ratio", [1e-12, 1e-6, 1.0, 1e6, 1e12])
+def test_the_tail_where_one_law_dwarfs_the_other(ratio):
+    for tail in (0.4, 0.025, 1e-9):
+        x = sum_quantile(LAPLACE, tail, ratio, 1.0)
+        assert sum_tail(LAPLACE, x, ratio, 1.0) == pytest.approx(tail, rel=1e-6)
+        assert sum_quantile(LAPLACE, tail, ratio, 0.0) <= x * (1 + 1e-9)
+        assert sum_quantile(LAPLACE, tail, 0.0, 1.0) <= x * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tail", [0.3, 0.0225, 1e-6])
+def test_quantiles_are_rounded_up_and_rise(tail):
+    result = [sum_quantile(LAPLACE, tail, s, 0.7) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
+    assert result == sorted(result)
+    assert result[0] == pytest.approx(-0.7 * float(mp.log(2 * tail)), rel=1e-8)
+    assert sum_quantile(LAPLACE, tail, 1.0, 0.0) == pytest.approx(
+        -float(mp.sqrt(2) * mp.erfinv(2 * tail - 1)), rel=1e-8
+    )
+    for s, x in ((0.3, result[2]), (3.0, result[4])):
+        with mp.workdps(20):
+            assert tail * (1 - 1e-6) <= tail_by_quadrature(x, s, 0.7) <= tail
+
+
+@pytest.mark.parametrize(("b", "c"), [(1.0, 0.3), (0.02, 1.0), (1.0, 1.0), (1.0, 1.001)])
+def test_two_laplace_variables(b, c):
+    """One of them is summed with the normal one by the formula, the other by quadrature."""
+    for x, s in ((0.5, 0.4), (3.0, 0.4), (3.0, 1.5)):
+        cuts = sorted({-40 * c, -c, 0.0, c, x - 3 * s, x, x + 3 * s, 40 * c})
+
+        def density(y, x=x, s=s):
+            other = sum_tail(LAPLACE, x - y, s, b) if y < x else 1 - sum_tail(LAPLACE, y - x, s, b)
+            return other * math.exp(-abs(y) / c) / (2 * c)
+
+        expected = sum(quad(density, *ends, epsabs=1e-13, limit=200)[0] for ends in itertools.pairwise(cuts))
+        # scales that are nearly equal are enlarged by 1/500
+        slack = 0.01 if abs(b - c) < 0.002 else 1e-7
+        assert expected * (1 - 1e-7) <= sum_tail(LAPLACE, x, s, b, c) <= expected * (1 + slack)
+
+
+def test_sums_without_a_normal_part_and_gaussian_noise():
+    x = 1.7
+    # the sum of two standard Laplace variables: (2 + x) exp(-x) / 4
+    expected = (2 + x) * math.exp(-x) / 4
+    assert expected <= sum_tail(LAPLACE, x, 0.0, 1.0, 1.0) <= expected * 1.01
+    assert sum_tail(GAUSSIAN, x, 3.0, 4.0, 12.0) == pytest.approx(float(mp.ncdf(-x / 13)), rel=1e-8)
+    assert sum_quantile(GAUSSIAN, 0.025, 3.0, 4.0) == pytest.approx(5 * 1.959964, rel=1e-6)
+
+
+def profile(ratio, epsilon):
+    """Balle and Wang (2018), Theorem 8, in many digits."""
+    with mp.workdps(60):
+        s, e = mp.mpf(ratio), mp.mpf(epsilon)
+        return mp.ncdf(s / 2 - e / s) - mp.exp(e) * mp.ncdf(-s / 2 - e / s)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 5.0, 60.0])
+@pytest.mark.parametrize("delta", [1e-280, 1e-30, 1e-6, 0.01, 0.3])
+def test_the_ratio_is_the_largest_private_one(epsilon, delta):
+    ratio = analytic_ratio(epsilon, delta)
+    assert profile(ratio, epsilon) <= delta
+    if delta < 1e-100:
+        return  # far below the accuracy that is promised for densities
+    assert profile(ratio * (1 + 1e-4), epsilon) > delta
+
+
+@pytest.mark.parametrize("ratio", [1e-7, 1e-3, 0.1, 1.0, 8.0, 40.0])
+def test_delta_is_an_upper_bound(ratio):
+    for epsilon in (1e-6, 0.01, 1.0, 5.0, 60.0):
+        assert analytic_delta(ratio, epsilon) >= profile(ratio, epsilon)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.3, 2.0])
+def test_many_noises_are_the_law_of_two_where_others_are_next_to_nothing(deviation):
+    for x in (0.2, 1.0, 4.0, 12.0):
+        two = sum_tail(Noise.GAMMA, x, deviation, 1.0, 0.4)
+        inverted = _many_tail(x, deviation, (1.0, 0.4))
+        assert two <= inverted + 1e-12
+        assert inverted == pytest.approx(two, rel=1e-6, abs=1e-11)
+
+
+def test_many_noises_by_their_kurtosis_and_by_draws():
+    scales, deviation = (1.0, 1.0, 1.0, 0.5), 0.7
+    rng = np.random.default_rng(2)
+    drawn = rng.laplace(size=(400_000, 4)) @ np.array(scales) + deviation * rng.standard_normal(400_000)
+    for x in (1.0, 3.0, 6.0):
+        tail = sum_tail(Noise.GAMMA, x, deviation, *scales)
+        assert abs(np.mean(drawn > x) - tail) < 6.0 * np.sqrt(tail / len(drawn))
+        assert sum_tail(Noise.GAMMA, -x, deviation, *scales) == pytest.approx(1.0 - tail)
+    quantile = sum_quantile(Noise.GAMMA, 0.025, deviation, *scales)
+    assert sum_tail(Noise.GAMMA, quantile, deviation, *scales) == pytest.approx(0.025, rel=1e-6)
+    normal = sum_quantile(Noise.GAUSSIAN, 0.025, deviation, *scales)
+    assert normal == pytest.approx(1.959964 * np.sqrt(deviation**2 + 3.25), rel=1e-6)
