@@ -5,7 +5,6 @@ strictly convex, so the point found is the one minimizer. A double-precision sta
 are active.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import mpmath as mp
@@ -17,8 +16,6 @@ from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 mp.mp.dps = 50
 
 Vector = list[Any]
-#: The gradient and the Hessian at a point.
-Derivatives = Callable[[Vector], tuple[Vector, Any]]
 _TINY = mp.mpf(10) ** -40
 
 
