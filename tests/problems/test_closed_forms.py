@@ -91,7 +91,7 @@ EFFECT = np.mean(WEIGHTS * TRANSFORMED)
 )
 def test_second_stages_are_what_statistics_calls_them(name, settings, weights, expected):
     theta = solve(PROGRAMS[name](**settings).instance(RECORDS, weights, gamma=1e-10)).value
-    np.testing.assert_allclose(theta, expected, atol=1e-7)
+    np.testing.assert_allclose(theta, expected, atol=1e-8)
 
 
 def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
