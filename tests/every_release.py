@@ -80,6 +80,7 @@ RELEASES: dict[str, Any] = {
     "private ranges": PrivateEffect(RANGES, Budget(60.0)),
     "groups": of_registry({}, by="sex"),
     "groups not adjusted for": of_registry({}, by="sex", prognostic=["age", "severity"]),
+    "groups of a trial": of_registry({}, by="sex", settings={"propensity": 0.5}),
     "persons": of_registry({"unit": {"column": "id", "number": 500}}, where={"sex": "F"}),
     "arms": PrivateEffect(replace(DOMAIN, codebook=ARMS), MORE),
     "rule": PrivateRule(DOMAIN, MORE, expected=["confounding"]),

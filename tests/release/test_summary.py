@@ -45,6 +45,30 @@ def test_a_release_shows_what_its_plan_predicts(name):
     assert ("The noise dominates" in text) == planned.dominates
 
 
+@pytest.mark.parametrize("name", ["average effect", "arms", "groups"])
+def test_rows_are_those_of_the_release_and_of_its_parts(name):
+    release = release_of(name)
+    of = release.arms.contrasts if name == "arms" else (release, *release.groups)
+    rows, cost = release.rows(), release.cost()
+    for row, one in zip(rows, of, strict=True):
+        assert (row["estimate"], row["low"], row["high"]) == (
+            one.estimate,
+            one.interval.low,
+            one.interval.high,
+        )
+        assert cost.items() <= row.items()
+        if one is not release:
+            assert (row["joint_low"], row["joint_high"]) == (one.joint.low, one.joint.high)
+    if name == "arms":
+        assert [(row["arm"], row["against"]) for row in rows] == [("b", "a"), ("c", "a")]
+    if name == "groups":
+        assert [row["group"] for row in rows] == [None, "F", "M", "other"]
+        assert [row.get("counted") for row in rows[1:]] == [one.counted for one in release.groups]
+        apart = release.groups[1].contrast
+        ends = apart.estimate, apart.interval.low, apart.interval.high
+        assert tuple(rows[2][key] for key in ("contrast", "contrast_low", "contrast_high")) == ends
+
+
 def test_a_release_recommends_what_its_model_does():
     X, release = table_of("decisions")[0], release_of("decisions")
     assert np.array_equal(recommend(release, X), RELEASES["decisions"].predict(X))
