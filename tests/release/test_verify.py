@@ -38,15 +38,14 @@ def test_a_release_is_read_again_and_follows_from_what_it_states(name, tmp_path)
     again = read_release_file(path)
     assert (type(again), again, again.to_json()) == (type(release), release, release.to_json())
     assert set(json_schema(type(release))["required"]) <= set(json.loads(path.read_text()))
-    assert verify(again).holds
-    assert verify(release, Domain.from_dict(release.domain)).holds
-    assert not verify(release, replace(DOMAIN, outcome_bound=3.0)).holds
+    assert verify(again, Domain.from_dict(release.domain)).holds
 
 
 @pytest.mark.parametrize("name", ["average effect", "rule and value", "balancing"])
 def test_a_stronger_claim_is_refuted(name):
     """Of the whole release; every entry of a step is changed by the test of mutations."""
     release = release_of(name)
+    assert not verify(release, replace(DOMAIN, outcome_bound=3.0)).holds
     for path, change in (
         ("guarantee.theorem", "Theorem 42"),
         ("guarantee.epsilon", lambda epsilon: 0.01 * epsilon),
