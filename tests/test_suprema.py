@@ -192,17 +192,15 @@ def on_a_grid(loss, ball):
     for rho in min(ball, 90.0) * np.array([0.1, 0.3, 0.8, 1.0]):
         for length in (1.0, 0.7):
             s = rho * np.sin(t)
-            g, g_other = (
-                loss.loss.slope(length * s) / loss.slope * length,
-                loss.loss.slope(s)[:, None] / loss.slope,
-            )
+            g, other = (loss.loss.slope(one) / loss.slope for one in (length * s, s[:, None]))
+            g = length * g
             steep = loss.loss.curvature(s)
-            assert np.all(steep <= loss.curvature * loss.steepness * (1 - np.abs(g_other[:, 0])) + 1e-14)
-            both = g * g_other
+            assert np.all(steep <= loss.curvature * loss.steepness * (1 - np.abs(other[:, 0])) + 1e-14)
+            both = g * other
             dot = both * np.sin(t) * np.sin(t)[:, None] - np.abs(both) * np.cos(t) * np.cos(t)[:, None]
-            apart = np.sqrt(np.maximum(g**2 + g_other**2 - 2 * dot, 0.0))
+            apart = np.sqrt(np.maximum(g**2 + other**2 - 2 * dot, 0.0))
             h = loss.loss.curvature(length * s) * length**2 / loss.curvature
-            yield apart, np.abs(g) + np.abs(g_other), h
+            yield apart, np.abs(g) + np.abs(other), h
 
 
 @pytest.mark.parametrize("box", [False, True])
@@ -218,7 +216,6 @@ def test_sums_of_slope_and_curvature_are_not_exceeded(name, ball, box):
     """Theorems 15 and 19, in a box as well: nearly met by a logistic loss, whose supremum is known."""
     loss = Saturation.of((MIXTURES | {"logistic": LOGISTIC})[name], 1.0, 1.0, ball)
     q, grid = loss.steepness, [(one[box], one[2]) for one in on_a_grid(loss, ball)]
-
     slack = 1.05 if name == "logistic" else 1.35
 
     def reached(a, k):
