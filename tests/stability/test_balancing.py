@@ -93,15 +93,19 @@ def test_entropy_balancing_against_an_independent_evaluation(mass, constant, n, 
     assert V * (1 - 1e-9) <= result.V <= V * (1 + 1e-3)
 
 
-def test_large_samples_need_no_array_of_their_length_and_continue_small_ones():
+G = math.sqrt(0.5)
+
+
+def test_bounds_of_large_samples_need_no_array_of_their_length():
     tracemalloc.start()
-    values = [entropy_balancing(n, EntropyConstants(G, G, 1.0)).V for n in (4000, 5000, 10**6, 10**7)]
+    entropy = [entropy_balancing(n, EntropyConstants(G, G, 1.0)).V for n in (4000, 5000, 10**6, 10**7)]
+    per_arm = [kernel_balancing(n, KernelConstants(1.0, n), n // 4).V for n in (100, 10**4, 10**6, 10**7)]
+    pooled = [pooled_kernel_balancing(n, KernelConstants(1.0, n)).V for n in (100, 10**4, 10**7)]
     assert tracemalloc.get_traced_memory()[1] < 10**7  # bytes: fewer than one per record
     tracemalloc.stop()
-    assert max(values) / min(values) < 1.01
-
-
-G = math.sqrt(0.5)
+    assert max(entropy) / min(entropy) < 1.01
+    assert max(per_arm) < 14.2
+    assert max(pooled) < 10.1
 
 
 def by_hand(n, mu, floor, radius, drift=None):
@@ -206,16 +210,6 @@ def test_cells_cover_every_size(first, last):
     assert (low[0], high[-1]) == (first, last)
     assert (low <= high).all()
     np.testing.assert_array_equal(high[:-1] + 1, low[1:])
-
-
-def test_order_one_in_n_at_ridge_n_without_an_array_of_length_n():
-    tracemalloc.start()
-    per_arm = [kernel_balancing(n, KernelConstants(1.0, n), n // 4).V for n in (100, 10**4, 10**6, 10**7)]
-    pooled = [pooled_kernel_balancing(n, KernelConstants(1.0, n)).V for n in (100, 10**4, 10**7)]
-    assert tracemalloc.get_traced_memory()[1] < 10**7  # bytes: fewer than one per record
-    tracemalloc.stop()
-    assert max(per_arm) < 14.2
-    assert max(pooled) < 10.1
 
 
 def test_a_cap_that_cannot_bind_changes_nothing():
