@@ -440,8 +440,8 @@ class ValueScore(AverageScore):
 
     def at(self, where: Universe | Records, released: Released) -> Self:
         score = super().at(where, released)
-        if (sides := score.nuisances.by_side) is None:
-            return score  # an arm may be rarer on one side of the rule than in all
+        if (sides := score.nuisances.by_side) is None or score.nuisances.two_values is None:
+            return score  # residuals about as long on either side are cut without a bias
         return score.scaled(min(*sides, *(1.0 - rate for rate in sides)), where.domain)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
