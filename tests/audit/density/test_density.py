@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
-from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.density import _hockey_stick, _Peak
 from dp2erm_cvx.audit.laws import ObjectiveLaw
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
@@ -174,6 +174,13 @@ def test_an_unknown_error_leaves_all_open():
     stick = _hockey_stick([[_Peak(2.0, math.nan, {})] * 200] * 2, 1.0)
     assert (stick.low, stick.high, stick.theta_low) == (0.0, 1.0, 0.0)
     assert not _hockey_stick([[_Peak(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_longer_search_finds_no_less(seed):
+    plans = SearchPlan(1, seed=seed), SearchPlan(4, seed=seed)
+    one, more = (search_density(release("entropy_balancing"), 6, 1, search=plan, starts=1) for plan in plans)
+    assert 0.0 < one.audit.loss <= more.audit.loss
 
 
 def test_equal_datasets_lose_nothing():
