@@ -130,6 +130,8 @@ def _cut(release: Any) -> bool:
     settings, whole = release.settings, 2.0 * float(release.domain["outcome_bound"])
     arms = getattr(release, "arms", None)  # whose weighted residuals have a bound of their own
     cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
+    # of a rule's sides, on which an arm may be rarer than in all
+    cut = cut or (release.goal == "rule" and not _public(release))
     return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
 
 
@@ -280,8 +282,9 @@ CAVEATS = (
                      f"of the confounding is not counted.{_less(r)}"),
     Caveat("clipped-tail", "warns", (*_EFFECT, *_RULE), lambda r: _one_sided(r) and _cut(r),
            lambda r: "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
-                     + ("missing in what the rule gains and not counted. A residual_bound of two outcome "
-                        "bounds and a score_bound of four (settings) cut nothing." if r.goal == "rule" else
+                     + ("missing in what the rule gains and not counted." + _public(r) * " A residual_bound "
+                        "of two outcome bounds and a score_bound of four (settings) cut nothing."
+                        if r.goal == "rule" else
                         "missing in the effect and not counted. Without residual_scale nothing is cut.")),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "

@@ -189,9 +189,11 @@ def test_gains_of_durations_warn_of_what_is_cut_and_of_what_stays_confounded():
     codes = {}
     for name, settings in {
         "observed": {},
+        "bounded": {"residual_bound": 12.0, "score_bound": 24.0},
         "trial": {"propensity": 0.5},
         "whole": {"propensity": 0.5, "residual_bound": 12.0, "score_bound": 24.0},
     }.items():
         whole = PrivateRule(domain, Budget(4.0), seed=1, settings={"value_share": 0.2} | settings)
         codes[name] = {"clipped-tail", "skewed-means"} & set(whole.fit(X, a, y + 2.0).release_.caveats)
-    assert codes == {"observed": {"clipped-tail", "skewed-means"}, "trial": {"clipped-tail"}, "whole": set()}
+    both = {"clipped-tail", "skewed-means"}
+    assert codes == {"observed": both, "bounded": both, "trial": {"clipped-tail"}, "whole": set()}
