@@ -181,7 +181,7 @@ def _skewed(release: Any) -> str:
     text = " Its residuals are clipped: they are to be about as long on either side."
     if release.normalized or "residual_bound" in release.declared["declared"]:
         return text
-    return f"{text} For counts, costs or durations leave residual_scale out, and nothing is clipped."
+    return f"{text} For counts, costs or durations leave residual_scale out: hardly any are cut then."
 
 
 def _assumed(release: Any) -> str:
@@ -285,7 +285,7 @@ CAVEATS = (
                      + ("missing in what the rule gains and not counted." + _public(r) * " A residual_bound "
                         "of two outcome bounds and a score_bound of four (settings) cut nothing."
                         if r.goal == "rule" else
-                        "missing in the effect and not counted. Without residual_scale nothing is cut.")),
+                        "missing in the effect and not counted. Without residual_scale hardly any are cut.")),
     Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
            lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
                      "propensity released here. In large samples that holds whatever those are."),
