@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -211,7 +211,7 @@ class AdditiveAudit(Shown):
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain JSON types; what is infinite or unknown is None."""
         names = ("found", "allowed", "epsilon_found", "exceeds", "reached", "stated", "uncovered")
-        return dict(json_types(vars(self) | {name: getattr(self, name) for name in names}))
+        return dict(json_types(asdict(self) | {name: getattr(self, name) for name in names}))
 
     def __str__(self) -> str:
         name = "epsilon" if self.pure else "mu"
@@ -273,6 +273,8 @@ def _walk(
                 sent, moved = _released(one, other, rng)
                 losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
         elif isinstance(one, str | bytes) and one == other:
+            if str(one).startswith(f"raised {DeclarationError.__name__}: "):  # of no noise that there is
+                raise DeclarationError(f"mechanism: {one!s}")
             break
         else:
             leak = "outputs differ without noise"

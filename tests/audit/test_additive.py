@@ -144,7 +144,7 @@ def test_what_no_noise_hides_has_an_infinite_loss(leaking, said):
     assert result.exceeds
     assert said in str(result)
     assert not audit_additive(leaking, FIRST, FIRST, ONE).exceeds
-    json.dumps(result.to_dict(), allow_nan=False)
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["private"] is False
 
 
 def noisy_mean_of_groups(dataset, count=5, share=None):
@@ -209,6 +209,8 @@ MU = Declared(mu=1.0)
             lambda: audit_additive(partial(noisy_sum, noise=Noise.GAUSSIAN), FIRST, SECOND, ONE),
             "needs pure noise",
         ),
+        # no output of the mechanism, which would be the same on both datasets
+        (lambda: audit_additive(partial(noisy_sum, scale=0.0), FIRST, SECOND, ONE), "positive scale"),
         (lambda: Noised(0.0, 1.0, Noise.BOX), "must be gamma or gaussian"),
         # of another norm the loss would be that of no noise
         *((partial(Noised, 0.0, 1.0, Noise.GAMMA, order=order), "order = ") for order in (3, math.inf)),

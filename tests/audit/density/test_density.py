@@ -220,3 +220,10 @@ def test_densities_that_are_no_numbers_are_no_audit(monkeypatch):
     monkeypatch.setattr(ObjectiveLaw, "error", lambda *_: math.nan)
     with pytest.raises(CertificateError, match="no output"):
         audit_density(release(), *PAIR, starts=1)
+
+
+def test_a_search_among_densities_that_are_no_numbers_audits_nothing(monkeypatch):
+    monkeypatch.setattr(ObjectiveLaw, "log_density", lambda *_: math.nan)
+    model, search = release(delta=1e-3, noise="gaussian"), SearchPlan(1, progress=print)
+    with pytest.raises(CertificateError, match="nothing was audited"):
+        search_density(model, 6, 1, search=search)
