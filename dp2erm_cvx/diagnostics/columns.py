@@ -26,10 +26,12 @@ MOST_LEVELS = 20
 _KEPT = 10_000
 
 _IDENTIFIER = re.compile(
-    r"(^|[_\W])(id|mrn|person|patient|subject|participant|case)(no|nr|id)?($|[_\W])", re.I
+    r"(^|[_\W])(p?id|mrn|person|patient|subject|participant|case)(no|nr|id)?($|[_\W])", re.I
 )
 #: Numbers that files write where there is none: -1, -9, -88, 999.
 _CODE = re.compile(r"-[1789]|-?([789])\1+")
+#: Numbers with a decimal sign, or a separator of thousands, where what is declared reads none.
+_OTHER_DECIMAL = re.compile(r"[-+]?\d+[.,]\d+")
 _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 
@@ -335,11 +337,17 @@ class TableCells:
             if "text" in str(facts["holds"]) and 1 < len(self.seen[name]) <= MOST_LEVELS:
                 line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
                 hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
+            if (sign := _other_decimal(self.seen[name])) and facts["holds"] != "numbers":
+                hint = [sign]
             if self.repeats_persons(name):
                 whole = "a guarantee covers one record, not all of a person"
                 advice = f"[unit] column = {brief(name)}, number = N protects persons"
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
+        if declared in ("number", "outcome") and (sign := _other_decimal(odd)):
+            note = f"no number: counts as missing; {sign}"
+        elif declared == "treatment" and len(self.seen[name]) > len(known):
+            note += "; other spellings of an arm under [cells]"
         most = ", ".join(f"{brief(cell)} ({times:,})" for cell, times in odd.most_common(4))
         notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
         if (
@@ -393,6 +401,14 @@ class TableCells:
 
 def _as_numbers(name: str) -> str:
     return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
+
+
+def _other_decimal(cells: Counter[str]) -> str:
+    """Advice on cells of which most are numbers with a sign that is not read."""
+    if 2 * sum(times for cell, times in cells.items() if _OTHER_DECIMAL.fullmatch(cell)) <= cells.total():
+        return ""
+    sign = "numbers with a decimal sign, or a separator of thousands, that [csv] does not declare"
+    return f"{sign}; it holds for all columns: rewrite these"
 
 
 def _numbers(labels: Collection[str]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dp2erm_cvx.cells import Eligible
 from dp2erm_cvx.display import digits_of
 from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
 from dp2erm_cvx.release.interval import e_value, tipping_point
-from dp2erm_cvx.release.words import ESTIMANDS, gaps
+from dp2erm_cvx.release.words import ESTIMANDS, gaps, units_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectRelease
@@ -205,11 +205,14 @@ def _overlap(release: Any) -> str:
     spread = "of the released spread" if _step(release, "spread") else "spread evenly over the public bounds"
     of = {"logistic": f"covariates {spread}", "cells": "the released counts"}
     whole = of.get(str(release.settings["propensity"]), "all records")
+    rate = (
+        "2 over the share of the untreated" if release.estimand == "att" else "4 over the rarer arm's share"
+    )
     return (
         f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-        f"beyond the cap ({float(release.settings['cap']):g} for arms alike in number; {100 * CAPPED:g} % is "
-        "the limit). There errors of the outcome regression count in full. A larger cap widens the interval "
-        "by what they add, where log odds are linear."
+        f"beyond the cap ({float(release.settings['cap']):g}, or {rate} where that is more; "
+        f"{100 * CAPPED:g} % is the limit). There errors of the outcome regression count in full. A cap "
+        "larger than both widens the interval by what they add, where log odds are linear."
     )
 
 
@@ -239,16 +242,16 @@ def _gains(release: Any) -> str:
     text = " Residuals are clipped: they are to be about as long on either side." * _cut(release)
     if not _public(release):
         return (
-            "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
-            "and shrinkage leave of the confounding: where "
+            f"The intervals are for the mean gain of all {units_of(release)}. They count sampling, noise, "
+            "and what noise and shrinkage leave of the confounding: where "
             f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates in either "
             "arm, these vary alike in both, and the arms on a side lie at most one standard deviation apart."
             f"{text}"
         )
     few = release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
     return (  # clips cut much of so few (measured)
-        "The intervals are for the mean gain of all records at the public probability of treatment, and "
-        f"count sampling and noise{', but not what bounds cut of so few records' * few}.{text}"
+        f"The intervals are for the mean gain of all {units_of(release)} at the public probability of "
+        f"treatment, and count sampling and noise{', but not what bounds cut of so few records' * few}.{text}"
     )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _WEIGHTS = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
 #: How to read the table of groups.
 _OF_GROUPS = (
-    "Records and treated shares of groups include noise. Intervals are for the group alone, for all groups "
+    "Counts and treated shares of groups include noise. Intervals are for the group alone, for all groups "
     "together (Bonferroni), and for its effect less that of the first. The estimate is of all groups."
 )
 
@@ -276,7 +276,8 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     if not release.groups:
         return
     first = release.groups[0].group or "missing"
-    table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
+    who = units_of(release)
+    table = grid(str(release.by), who, "treated", "effect", "interval", "all together", f"less {first}")
     for group in release.groups:
         effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"

@@ -300,18 +300,17 @@ def _same(first: object, again: object, name: str, size: float) -> bool:
 def _agree(public: Domain, expected: Domain) -> bool:
     """True if both declare the same bounds, who is protected, how cells are read, and who counts.
 
-    Names of treatment and outcome, and records that a question is restricted to or grouped by, are compared
-    where both declare them: a command may name them beside the file.
+    Names of treatment and outcome, records that a question is restricted to or grouped by, and units are
+    compared where both declare them: a command may name them beside the file.
     """
     own, other = (domain.codebook or Codebook() for domain in (public, expected))
     if own.treatment.column is None or other.treatment.column is None:
         own, other = (replace(book, treatment=replace(book.treatment, column=None)) for book in (own, other))
-    beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None))
+    beside: tuple[tuple[str, Any], ...] = (("outcome", None), ("where", {}), ("group", None), ("units", {}))
     for name, absent in beside:
         if absent in (getattr(own, name), getattr(other, name)):
             own, other = (replace(book, **{name: absent}) for book in (own, other))
-    # as plain tables, which have no order; units are for readers
-    books = [replace(book, units={}).to_dict() for book in (own, other)]
+    books = [book.to_dict() for book in (own, other)]  # as plain tables, which have no order
     first, second = (replace(domain, codebook=None).to_dict() for domain in (public, expected))
     return first == second and books[0] == books[1]
 

@@ -204,6 +204,21 @@ def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_s
     assert (read["missing"], read["notes"]) == (6 + 2 * (code in plain), [])
 
 
+def test_a_decimal_sign_that_is_not_read_and_a_further_spelling_are_no_levels(folder):
+    rows = [f"P{k // 2};{k % 9}.5;{k % 30},{k % 7};{('a', 'b', 'B2')[k % 3]};1.5" for k in range(90)]
+    Path("mixed.csv").write_text("\n".join(["pid;u;bmi;arm;y", *rows]))
+    domain = 'outcome_bound = 9\noutcome_column = "y"\n[treatment]\ncolumn = "arm"\ntreated = "b"\n'
+    layout = 'control = "a"\n[ranges]\nu = [0, 9]\nbmi = [0, 30]\n[csv]\nseparator = ";"\n'
+    Path("mixed.toml").write_text(domain + layout)
+    sign = "a separator of thousands, that [csv] does not declare; it holds for all columns: rewrite these"
+    for flags in (["--domain", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]):
+        report = " ".join(shown("check", "mixed.csv", *flags).split())
+        assert sign in report
+        assert "[cells] bmi" not in report
+        assert "; other spellings of an arm under [cells]" in report
+        assert "[unit] column = 'pid'" in report
+
+
 def test_a_warning_says_what_raw_columns_become(folder):
     Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n1,9,0,0\n" * 20)
     words = ["effect", "r.csv", "--treatment", "a", "--outcome", "y", "--epsilon", "1"]

@@ -72,6 +72,30 @@ def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> Non
     assert always == {"not-covered", "sign", "balanced", "skewed", "remaining-imbalance"}
 
 
+@pytest.mark.parametrize(
+    ("share", "estimand", "least", "words"),
+    [
+        (0.1, "ate", 40.0, "(3, or 4 over the rarer arm's share where that is more"),
+        (0.9, "att", 20.0, "(3, or 2 over the share of the untreated where that is more"),
+    ],
+)
+def test_a_cap_counts_from_what_the_caveat_names(share, estimand, least, words) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (4000, 2))
+    score = 4.0 * x[:, 0] + rng.logistic(size=4000)
+    a = (score > np.quantile(score, 1.0 - share)).astype(int)
+
+    def fitted(cap):
+        settings = {"propensity": "logistic", "cap": cap}
+        model = PrivateEffect(DOMAIN, Budget(9.0), estimand=estimand, settings=settings, seed=1)
+        return model.fit(x, a, x[:, 0]).release_
+
+    low = fitted(3.0)
+    assert words in " ".join(sentences(replace(low, capped=0.5), "warns"))
+    assert fitted(0.9 * least).interval == low.interval
+    assert fitted(1.2 * least).interval != low.interval
+
+
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
     (release,) = (one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ()))

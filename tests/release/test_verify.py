@@ -152,6 +152,17 @@ def test_labels_are_compared_where_a_column_is_not_named():
         assert verify(effect, domain(*labels)).refuted == ("domain: is not the one expected",)
 
 
+def test_a_unit_that_the_domain_states_otherwise_is_refuted():
+    """A reader takes an effect in cmHg for ten times that in mmHg."""
+    X, a, y = table_of("trial")
+    books = [Codebook(units=units) for units in ({"y": "mmHg"}, {"y": "cmHg"}, {})]
+    stated, other, silent = (replace(DOMAIN, codebook=replace(book, outcome="y")) for book in books)
+    effect = PrivateEffect(stated, PURE).fit(X, a, y).release_
+    assert verify(effect, stated).holds
+    assert verify(effect, silent).holds
+    assert verify(effect, other).refuted == ("domain: is not the one expected",)
+
+
 def test_a_further_assumption_is_no_licence_for_other_neighbors():
     balanced = release_of("balancing")
     stated = replace(balanced.guarantee, assumptions=(*balanced.guarantee.assumptions, "a further one"))
