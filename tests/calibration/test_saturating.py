@@ -89,7 +89,8 @@ def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
 
 def in_a_ball(rho, M=2.0):
     shape, radius = Saturation(LOGISTIC, M, ball=rho), M * logistic_diameter(rho) / 2
-    return objective_of(LossConstants(5, radius, M**2 / 4, 0.0, rho / M, 1.0, saturation=shape))
+    box = RowBox((M / math.sqrt(5.0),) * 5, 1.0)
+    return objective_of(LossConstants(5, radius, M**2 / 4, 0.0, rho / M, 1.0, saturation=shape, box=box))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,7 @@ def in_a_ball(rho, M=2.0):
         ("Theorem 15 (saturating loss)", objective_of(loss_of()), 1.0, "gamma", 1.4),
         ("Theorem 15 (saturating loss, box noise)", objective_of(in_a_box(1.0, 0.4), n=12), 1.0, "box", 1.4),
         ("Theorem 19 (in a ball)", in_a_ball(3.3), 0.1, "gamma", 1.1),
+        ("Theorem 19 (in a ball, box noise)", in_a_ball(3.3), 0.1, "box", 1.1),
     ],
 )
 def test_planted_errors_exceed_what_is_promised(theorem, objective, epsilon, law, exceeded):
