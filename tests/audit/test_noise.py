@@ -136,7 +136,7 @@ ARITHMETIC = ["assumed", pytest.param("counted", marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
 @pytest.mark.parametrize(
-    ("bug", "size"), [(used_twice, 20), (one_byte, 64), (halved, 64), (by_coordinate, 150)]
+    ("bug", "size"), [(used_twice, 20), (one_byte, 64), (halved, 64), (by_coordinate, 300)]
 )
 def test_wrong_noise_is_caught_in_the_workings_and_repeated_one_in_theta(monkeypatch, bug, size, arithmetic):
     plant(monkeypatch, bug)

@@ -84,6 +84,17 @@ def test_the_bound_is_wrong_as_rarely_as_it_says(name, risk):
         assert wrong > 0.02  # not by being far too low
 
 
+@pytest.mark.parametrize("delta", [0.05, None])
+def test_no_counts_exceed_the_ceiling(delta):
+    counts, bound, p = np.arange(61), CountBound(60, 0.01, delta), 0.01 ** (1 / 60)
+    most = math.log((p - 0.05) / (1 - p)) if delta else 2 * stats.norm.ppf(p)
+    assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
+    assert bound.ceiling == pytest.approx(most, rel=1e-6)
+    # never seen on one side, or always on the other: nothing follows
+    assert np.all(bound(np.zeros(61), counts) == 0.0)
+    assert np.all(bound(counts, np.full(61, 60)) == 0.0)
+
+
 def gaussian(scale):
     return lambda x, rng: x + scale * rng.standard_normal()
 

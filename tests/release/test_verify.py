@@ -163,12 +163,17 @@ def test_a_unit_that_the_domain_states_otherwise_is_refuted():
     assert verify(effect, other).refuted == ("domain: is not the one expected",)
 
 
-def test_a_further_assumption_is_no_licence_for_other_neighbors():
-    balanced = release_of("balancing")
-    stated = replace(balanced.guarantee, assumptions=(*balanced.guarantee.assumptions, "a further one"))
-    assert verify(replace(balanced, guarantee=stated)).holds
-    for other in ({"relation": Neighboring.REPLACE_ONE_KEEP_TREATMENT}, {"unit": "persons by patient"}):
-        assert not verify(replace(balanced, guarantee=replace(stated, **other))).holds
+@pytest.mark.parametrize("name", ["balancing", "scheme under Renyi"])
+def test_a_further_assumption_is_no_licence_for_another_guarantee(name):
+    release = release_of(name)
+    known = release.guarantee
+    stated = replace(known, assumptions=(*known.assumptions, "a further one"))
+    assert verify(replace(release, guarantee=stated)).holds
+    others = [{"relation": Neighboring.REPLACE_ONE_KEEP_TREATMENT}, {"unit": "persons by patient"}]
+    assert (known.delta > 0.0) is (name == "scheme under Renyi")
+    others += [{part: 0.9 * getattr(known, part)} for part in ("epsilon", "delta") if getattr(known, part)]
+    for other in others:
+        assert not verify(replace(release, guarantee=replace(stated, **other))).holds
 
 
 def test_an_unknown_program_is_no_licence_for_other_neighbors():

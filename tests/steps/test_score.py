@@ -23,6 +23,23 @@ def estimated(score, records, released):
     return np.sum(counts * own.score(parts)) / np.sum(counts * own.mass(parts)) + own.center
 
 
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    # the odds of controls are capped from above alone: a floor would give weight to those hardly ever treated
+    [(AverageScore, 0.2, 0.8), (TreatedScore, 0.0, 0.8), (OverlapScore, 0.0, 1.0)],
+)
+def test_propensities_are_capped_and_what_is_no_number_is_a_half(kind, least, most):
+    logits = np.array([-60.0, -5.0, 0.3, 5.0, 60.0])
+    records = Records(logits[:, None], np.zeros(5, int), np.zeros(5), Domain(60.0, 1.0))
+    score = kind(LinearNuisances((), 0.5, LOG_ODDS), 5.0, 1.0, 4.0)
+    result = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
+    exact = np.clip(1 / (1 + np.exp(-logits)), least, most)
+    np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-15)
+    broken = score.parts(records, {"propensity": np.array([np.inf, -np.inf])}).e
+    assert 0.5 in broken
+    assert set(broken) <= {0.5, least, most}
+
+
 SAMPLED = Codebook(sampling_weights=SamplingWeights("s", 4.0))
 STEPS = {
     **{
