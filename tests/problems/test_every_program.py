@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 import sys
 import warnings
 from collections import OrderedDict
@@ -33,7 +34,9 @@ def built(name, settings, *marks):
     """A program by name; slow if a set is paired with part of a penalty, where others have the whole."""
     paired = isinstance(settings.get("theta_set"), (L2Ball, Box, WholeSpace))
     slow = [pytest.mark.slow] * (paired and settings.get("regularizer") in _PARTS)
-    return pytest.param(programs()[name](**settings), marks=[*marks, *slow], id=f"{name}-{settings}")
+    # a place in memory is another in every process
+    named = re.sub(r" at 0x\w+", "", f"{name}-{settings}")
+    return pytest.param(programs()[name](**settings), marks=[*marks, *slow], id=named)
 
 
 def every(table):
