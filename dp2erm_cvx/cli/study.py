@@ -225,7 +225,9 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     short_help="Which pipeline to take, by simulation from a guess.",
 )
 @click.argument("study", metavar="STUDY.toml")
-@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), required=True)
+@opt.field_option(
+    "design.request:DesignRequest.n_samples", "--n", "n_samples", type=opt.Number(), required=True
+)
 @click.option("--question", metavar="NAME", help="Of the study: an effect or a rule [the first].")
 @opt.field_option("design.request:DesignRequest.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")

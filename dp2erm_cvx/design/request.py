@@ -141,7 +141,9 @@ class DesignRequest:
     ----------
     domain, budget
         What is public about the records, and what may be spent on them.
-    n_samples, n_features
+    n_samples
+        Number of records, at least 2; not of persons.
+    n_features
         As in :class:`~dp2erm_cvx.domain.Universe`.
     goal
         "effect", an average effect with an interval; "rule", whom to treat.

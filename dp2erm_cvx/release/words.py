@@ -118,16 +118,16 @@ def _keeps(release: BaseRelease) -> bool:
     return release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
+def noise_of(step: StepStatement) -> str:
+    """The law of the noise of a step in a word: on numbers, gamma noise is Laplace noise."""
+    laplace = step.noise.value == "gamma" and not step.gamma
+    return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
+
+
 def spent_by_step(release: BaseRelease) -> Table:
     """Lines on what every step released, and what it cost."""
-
-    def noise(step: StepStatement) -> str:
-        # on numbers, gamma noise is Laplace noise
-        laplace = step.noise.value == "gamma" and not step.gamma
-        return "exponential" if step.step == "ranges" else "Laplace" if laplace else step.noise.value
-
     rows = [
-        (_releases_of(one), noise(one), digits_of(one.epsilon, 4), digits_of(one.delta, 2))
+        (_releases_of(one), noise_of(one), digits_of(one.epsilon, 4), digits_of(one.delta, 2))
         for one in release.steps
     ]
     return grid("released", "noise", "epsilon", "delta", left=2, rows=rows)

@@ -18,7 +18,7 @@ from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.story import story_of
-from dp2erm_cvx.release.words import compared, declared_facts, meaning, units_of
+from dp2erm_cvx.release.words import compared, declared_facts, meaning, noise_of, units_of
 from dp2erm_cvx.report.page import check_installed
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -185,6 +185,6 @@ def _mechanisms(release: BaseRelease) -> Iterator[str]:
         if step.step in release.before:
             cost += f", spent once with the release {_words(release.before[step.step]['of'])} of the study"
         yield (
-            f"- {_words(step.step)} ({RELEASED.get(step.step, step.theorem)}): {step.noise.value} noise, "
+            f"- {_words(step.step)} ({RELEASED.get(step.step, step.theorem)}): {noise_of(step)} noise, "
             f"perturbed {step.perturbed.value}, {_words(step.theorem)}; {cost}."
         )
