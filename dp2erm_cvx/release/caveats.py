@@ -205,14 +205,14 @@ def _overlap(release: Any) -> str:
     spread = "of the released spread" if _step(release, "spread") else "spread evenly over the public bounds"
     of = {"logistic": f"covariates {spread}", "cells": "the released counts"}
     whole = of.get(str(release.settings["propensity"]), "all records")
-    rate = (
-        "2 over the share of the untreated" if release.estimand == "att" else "4 over the rarer arm's share"
-    )
+    own = f"{1 if release.estimand == 'risks' else 4} over the rarer arm's share"
+    own = "2 over the share of the untreated" if release.estimand == "att" else own
+    own = f", or {own} where that is more" * (release.settings["propensity"] != "cells")  # as declared
     return (
         f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-        f"beyond the cap ({float(release.settings['cap']):g}, or {rate} where that is more; "
-        f"{100 * CAPPED:g} % is the limit). There errors of the outcome regression count in full. A cap "
-        "larger than both widens the interval by what they add, where log odds are linear."
+        f"beyond the cap ({float(release.settings['cap']):g}{own}; {100 * CAPPED:g} % is the limit). There "
+        f"errors of the outcome regression count in full. A {'cap larger than both' if own else 'larger cap'}"
+        " widens the interval by what they add, where log odds are linear."
     )
 
 

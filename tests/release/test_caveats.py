@@ -12,6 +12,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
+from dp2erm_cvx.release.verify import plan_of, released_numbers
 from dp2erm_cvx.report import release_page
 from tests.every_release import ARMS, DOMAIN, MORE, RELEASES, RISKS, release_of, table_of
 
@@ -94,6 +95,18 @@ def test_a_cap_counts_from_what_the_caveat_names(share, estimand, least, words) 
     assert words in " ".join(sentences(replace(low, capped=0.5), "warns"))
     assert fitted(0.9 * least).interval == low.interval
     assert fitted(1.2 * least).interval != low.interval
+
+
+@pytest.mark.parametrize(
+    ("name", "cap", "words"),
+    [("risks", 20.0, "(10, or 1 over the rarer arm's share where"), ("cells", 10.0, "(10; 5 % is the")],
+)
+def test_caps_of_risks_and_cells_are_those_they_are_scored_by(name, cap, words) -> None:
+    release = release_of(name)
+    plan = plan_of(release)
+    few = {**released_numbers(release, plan), "rate": np.array([20])}  # of 400
+    assert plan.main.at(plan.main.universe, few).cap == cap
+    assert words in " ".join(sentences(replace(release, capped=0.5), "warns"))
 
 
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
