@@ -93,7 +93,7 @@ def test_two_releases_of_theorem_7_cost_less_together(tmp_path: Path) -> None:
     composed, basic = ledger.account("trial").spent, ledger.account("plain").spent
     assert basic.epsilon == 2.0
     assert (composed.composition, composed.epsilon) == (Composition.RENYI, pytest.approx(1.3286, abs=1e-4))
-    assert composed.left_epsilon == pytest.approx(2.0 - composed.epsilon)
+    assert (composed.left_epsilon, composed.left_delta) == (pytest.approx(2.0 - composed.epsilon), 0.0)
     with pytest.raises(LedgerError, match=r"left of epsilon = 2, delta = 2e-06 \(basic composition"):
         ledger.charge("plain", ONE, curve=curve)
     ledger.charge("trial", ONE, curve=curve)

@@ -79,6 +79,14 @@ def without_exact(assumptions):
         ("arithmetic assumed", "guarantee.assumptions", without_exact, "guarantee.assumptions"),
         ("rule, Gaussian noise", "steps", small_gammas, "steps.0.epsilon"),
         ("rule, Gaussian noise", "steps.1.delta", 1e-15, "steps.1.delta"),
+        # no run releases what is off the grid of its noise
+        (
+            "average effect",
+            "nuisances.1.coefficient.0",
+            lambda spread: spread * (1 + 1e-9),
+            "nuisances.1.coefficient",
+        ),
+        ("rule of all", "theta.0", lambda theta: theta * (1 + 1e-9), "theta"),
         ("groups", "groups.1.contrast.estimate", 0.0, "groups.1.contrast.estimate"),
         ("groups", "groups.1.contrast.joint.high", 90.0, "groups.1.contrast.joint.high"),
         ("groups", "counted", 900.0, "counted"),

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, Universe, blocks
+from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.cells import CellSums, Partition
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
-from dp2erm_cvx.steps.score import AverageScore, OverlapScore, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Parts, RiskScores, TreatedScore
 from dp2erm_cvx.steps.sums import TreatmentRate
 
 LINE, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity")
@@ -57,6 +58,26 @@ STEPS = {
 }
 
 
+def sums_by_hand(kind, records, released, noise):
+    """The sums of one array of scores, by the definition; ``widening`` is what its bound follows."""
+    x, treated, line = records.covariates, records.a == 1, released["center"]
+    m_0, m_1 = (np.clip(line[arm] + x @ line[2:], -0.5, 0.5) for arm in (0, 1))
+    e = np.full(len(x), released["rate"][0] / len(x))
+    r = np.clip(records.y - np.where(treated, m_1, m_0), -1.5, 1.5)
+    widening = {AverageScore: 0.5 / e[0], RiskScores: (1.0 / e[0] - 0.5) / 1.5}.get(kind, 1.0)
+    given = Parts(m_0, m_1, line[1] - line[0], e, treated, r)
+    score = kind(LinearNuisances((), 0.5), 5.0, 1.5, 4.0, widening=widening)
+    if kind is RiskScores:
+        ends = (m_0, np.where(treated, 0.0, r / (1 - e))), (m_1, np.where(treated, r / e, 0.0))
+        s_0, s_1 = (score.clipped(*end) / widening for end in ends)
+        return noise.totals(s_1, s_0, treated.astype(float))
+    factors = (
+        1.0 if noise.law in (SumLaw.SCORE, SumLaw.TREATED) else 0.5 / kind.largest_share * records.counts
+    )
+    columns = factors * score.score(given) / widening, factors * score.mass(given)
+    return noise.totals(*columns[: 1 if noise.law is SumLaw.SCORE else 2])
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypatch):
     """The number of treated is divided by that of all records, whatever is in a block."""
@@ -68,6 +89,8 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypat
     step = STEPS[name].plan(Universe(domain, 99, 2), Budget(1.0), {})
     known = step.exact_sums(records, released)
     counts = np.rint(2**20 * records.counts).astype(int)
+    if isinstance(step, EffectScore):
+        assert known == sums_by_hand(type(step), records, released, step.calibration)
     if name.startswith("cells"):
         assert sum(known) == sum(counts)
     if name.startswith("rate"):
