@@ -1,4 +1,4 @@
-"""Attributes of releases and flags of commands that pages name exist, and where the page says."""
+"""Attributes of releases, flags of commands and tests that pages name exist, and where the page says."""
 
 import re
 from collections.abc import Iterator
@@ -70,6 +70,7 @@ def missing_flags(text: str) -> list[str]:
 def test_what_a_page_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert (missing_attributes(text), missing_flags(text)) == ([], [])
+    assert [name for name in re.findall(r"\btests/[\w/]+\.py\b", text) if not (ROOT / name).is_file()] == []
     assert not re.search(r"^(?:<{7}|>{7}|\|{7}|={7}$)", text, re.MULTILINE), "a merge is not finished"
 
 
