@@ -147,7 +147,8 @@ def _subject(release: BaseRelease, among: str = "") -> str:
 
 
 def _net(release: BaseRelease) -> str:
-    return ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
+    cost = release.domain.get("treatment_cost")
+    return f", net of the treatment cost of {cost:g}" if cost else ""
 
 
 def unit_of(release: BaseRelease) -> str:
@@ -275,9 +276,8 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
     """The effects in groups, if any, and their contrasts to the first."""
     if not release.groups:
         return
-    first = release.groups[0].group or "missing"
-    who = units_of(release)
-    table = grid(str(release.by), who, "treated", "effect", "interval", "all together", f"less {first}")
+    first = f"less {release.groups[0].group or 'missing'}"
+    table = grid(str(release.by), units_of(release), "treated", "effect", "interval", "all together", first)
     for group in release.groups:
         effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"

@@ -37,7 +37,7 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     rests = "whatever the covariates" if trial else "rests on outcomes"
     for phrase in (*widths, about, rests, "95 % CI", "200 records", "Not covered"):
         assert phrase in text, phrase
-    assert ("net of the treatment cost" in text) == ("--treatment-cost" in more)
+    assert ("net of the treatment cost of 1" in text) == ("--treatment-cost" in more)
     assert ("public probability 0.5" in text) == ("propensity=0.5" in more)
     assert ("a bias of up to" in text) is not trial
 
@@ -64,7 +64,7 @@ def test_the_text_says_what_the_rule_is_and_is_not(folder, monkeypatch, more, sa
     assert [step["step"] for step in release["steps"]] == steps
     for phrase in ("Treat where", "200 records", "is an assumption", "opposite directions", said):
         assert phrase in text, phrase
-    assert ("net of the treatment cost" in text) == ("--treatment-cost" in more)
+    assert ("net of the treatment cost of 1" in text) == ("--treatment-cost" in more)
     assert ("The noise dominates" in text) == (release["flipped_share"] >= 0.25)
 
 
