@@ -184,6 +184,12 @@ def test_no_unit_moves_a_law_of_sums_by_more_than_is_stated(law, persons, kind):
         assert movement(points * tiled, kind) > 1.4 * stated
 
 
+@pytest.mark.parametrize("kind", BOTH)
+def test_both_contrasts_of_a_record_share_one_bound(kind):
+    noise = law_noise(SumLaw.CONTRASTS, kind)
+    assert noise.totals([noise.bound], [-noise.bound]) == noise.totals([noise.bound], [0.0])
+
+
 LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
 
 

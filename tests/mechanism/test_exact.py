@@ -286,3 +286,12 @@ def test_every_bit_is_the_operating_systems_or_those_of_a_seed(noise, one, monke
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     assert np.all(np.isfinite(first))
+
+
+@pytest.mark.parametrize(
+    "sampler", [draw, lambda calibration, seed: draw_within(calibration, 1e-9, seed=seed).value]
+)
+def test_blocks_have_noise_of_their_own(sampler):
+    noise = sampler(replace(calibration_of(Noise.GAMMA, 6), blocks=3), seed=1)
+    assert len(np.unique(noise)) == 6
+    assert len(np.unique(np.linalg.norm(noise.reshape(3, 2), axis=1))) == 3
