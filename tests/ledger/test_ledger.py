@@ -4,6 +4,7 @@ import math
 import sqlite3
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from dp2erm_cvx.ledger import Ledger, store
 from dp2erm_cvx.ledger.ledger import decode, encode
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import RenyiCurve
+from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
 from dp2erm_cvx.steps.score import EffectScore
@@ -78,7 +80,9 @@ def test_refusals_change_nothing(ledger: Ledger) -> None:
     assert len(ledger.declare("trial", ONE).receipts) == 1  # the same again
     before = ledger.path.read_bytes()
     seeded = model(None, None, seed=1).fit(*DATA).release_.guarantee
+    unproven_one = replace(seeded, standing=Standing.UNPROVEN)
     rows = [*REFUSED, (DeclarationError, "seeded", "charge", ("trial", seeded), {})]
+    rows.append((DeclarationError, "no charge covers it", "charge", ("trial", unproven_one), {}))
     for error, message, call, known, more in rows:
         with pytest.raises(error, match=message):
             getattr(ledger, call)(*known, **more)
