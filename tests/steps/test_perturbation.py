@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, Universe
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
@@ -271,6 +272,16 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
         assert large.main.calibration.scale == pytest.approx(10 * plain.main.calibration.scale)
         grids = [result.main.precision.grid for result in (large, plain)]
         assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)
+
+
+def test_theta_is_certified_only_where_its_weights_are() -> None:
+    model, (X, a, y) = fitted(), data()
+    step, records = model.plan(150, 3).main, DOMAIN.records(X, a, y)
+    weights = solve(EntropyBalancing(ridge=2.0).resolve(DOMAIN).instance(records))
+    wrong = replace(weights, tolerance=0.0)  # no certificate is as good as that
+    dataset, execution = Dataset.from_arrays(X, a, y), module.Execution("newton", 1e-6, seed=1)
+    results = [step.run(module.Inputs(dataset, records, one), {}, execution) for one in (weights, wrong)]
+    assert [one.certified for one in results] == [True, False]
 
 
 def test_the_bound_on_a_private_coefficient_counts_both_of_its_noises() -> None:
