@@ -21,11 +21,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 172,
-    "lines": 45_623,
-    "classes": 353,
-    "names that other files use": 729,
-    "names that one other file uses": 264,
-    "lines of tests": 35_058,
+    "lines": 45_431,
+    "classes": 352,
+    "names that other files use": 727,
+    "names that one other file uses": 262,
+    "lines of tests": 30_218,
     "pages": 40,
     "words of pages": 43_354,
 }
