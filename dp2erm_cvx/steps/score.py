@@ -427,7 +427,7 @@ class RiskScores(EffectScore):
 class ValueScore(AverageScore):
     """Gains of a released rule over treating nobody and over treating everybody, per record.
 
-    That of the average effect, without a center: for the first where the rule treats, else less it.
+    Where the rule treats the score of the average effect without a center, elsewhere its negative.
     """
 
     estimand: ClassVar[str] = "value"
