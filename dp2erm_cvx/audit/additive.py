@@ -175,11 +175,9 @@ class AdditiveAudit(Shown):
         """The epsilon of this pair, at the declared delta if there is one; nan where mu is declared."""
         if self.pure or not math.isfinite(self.found):
             return self.found
-        return (
-            math.nan
-            if self.declared.mu is not None
-            else Declared(mu=self.found).epsilon_at(self.declared.delta)
-        )
+        if self.declared.mu is not None:
+            return math.nan
+        return Declared(mu=self.found).epsilon_at(self.declared.delta)
 
     @property
     def exceeds(self) -> bool:
@@ -272,9 +270,9 @@ def _walk(
             if (leak := _different(one, other)) is None:
                 sent, moved = _released(one, other, rng)
                 losses.append(StageLoss(one.noise, moved, one.scale, one.sensitivity))
-        elif isinstance(one, str | bytes) and one == other:
-            if str(one).startswith(f"raised {DeclarationError.__name__}: "):  # of no noise that there is
-                raise DeclarationError(f"mechanism: {one!s}")
+        elif not any(isinstance(end, Split | Noised) for end in (one, other)) and one.key == other.key:
+            if one.kind == f"raised {DeclarationError.__name__}":  # there is no such noise
+                raise DeclarationError(f"mechanism: {one.key!s}")
             break
         else:
             leak = "outputs differ without noise"
@@ -285,14 +283,14 @@ def _walk(
     return audit, groups
 
 
-def _next(stages: Stages[Any], sent: Any) -> Split | Noised | str | bytes:
-    """The next request of a mechanism, or the key of its end: of an output, or an exception."""
+def _next(stages: Stages[Any], sent: Any) -> Any:
+    """The next Split or Noised of a mechanism, or the Observation of its end: an output, or an exception."""
     try:
         return stages.send(sent)
     except StopIteration as end:
-        return of_output(list(end.value) if isinstance(end.value, tuple) else end.value).key
+        return of_output(list(end.value) if isinstance(end.value, tuple) else end.value)
     except Exception as raised:
-        return of_exception(raised).key
+        return of_exception(raised)
 
 
 def _different(one: Noised, other: Noised) -> str | None:

@@ -401,11 +401,9 @@ def _facts_of(model: PrivateEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    return (
-        {"name": value.name, "settings": value.settings()}
-        if isinstance(value, Program)
-        else json_types(value)
-    )
+    if isinstance(value, Program):
+        return {"name": value.name, "settings": value.settings()}
+    return json_types(value)
 
 
 def _again(pair: Finding, model: PrivateEstimator, **_: Any) -> Callable[[], DensityAudit]:

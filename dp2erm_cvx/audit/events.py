@@ -289,8 +289,9 @@ class CountBound:
     def __init__(self, runs: int, risk: float, delta: float | None) -> None:
         counts = np.arange(runs + 1, dtype=np.float64)
         self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
-        self._above, self._below = ndtri(self.low), ndtri(self.high)
-        if delta is not None:
+        if delta is None:
+            self._above, self._below = ndtri(self.low), ndtri(self.high)
+        else:
             self._above, self._below = np.log(np.maximum(self.low - delta, 0.0)), np.log(self.high)
         #: The most that any counts of this many runs give: always under P, never under Q.
         self.ceiling = self.one(runs, 0)

@@ -261,8 +261,10 @@ def records_of(data: Data, domain: Domain) -> Records:
 
 
 def _hashed(records: Records) -> bytes:
-    parts = (np.ascontiguousarray(part).tobytes() for part in (records.X, records.a, records.y))
-    return hashlib.sha256(b"".join(parts)).digest()
+    digest = hashlib.sha256()
+    for part in (records.X, records.a, records.y):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
 
 
 def _refuse_whole(program: FirstStage, universe: Universe, workers: int, ascent: bool) -> None:

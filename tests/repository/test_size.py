@@ -21,7 +21,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: What the house may measure at most: every number may only go down.
 LIMITS = {
     "files": 172,
-    "lines": 45_431,
+    "lines": 45_430,
     "classes": 352,
     "names that other files use": 727,
     "names that one other file uses": 262,
