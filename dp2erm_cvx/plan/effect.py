@@ -182,8 +182,8 @@ class EffectStudy(Pipeline):
         cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
         reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
-        weighted = AverageScore | RiskScores | (TreatedScore if public is None else RiskScores)
-        if self.two_values is not None and issubclass(kind, weighted):
+        weighted = issubclass(kind, AverageScore | RiskScores) or (kind is TreatedScore and public is None)
+        if self.two_values is not None and weighted:
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
         rule = replace(rule, cap=cap, score_bound=reach)
         if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
