@@ -1,6 +1,5 @@
 """Seeded releases of many declarations: what each of them states, number by number."""
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tests.unchanged import adapter
+from tests.unchanged import adapter, sampling
 from tests.unchanged.adapter import Codebook, Domain, PrivateRanges, SamplingWeights, Within
 
 
@@ -26,7 +25,8 @@ class Declared(NamedTuple):
 
     def __str__(self) -> str:
         options = [f"{name}={value}" for name, value in self.options.items()]
-        return " ".join([self.universe, f"epsilon={self.epsilon:g}", f"delta={self.delta:g}", *options])
+        budget = [f"epsilon={self.epsilon:g}", f"delta={self.delta:g}"]
+        return " ".join([self.goal, self.universe, *budget, *options])
 
 
 _DECLARED = Domain(covariate_bound=1.5, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-0.8, 0.8)})
@@ -151,7 +151,9 @@ def table(binary: bool) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
 
 def rows(every: int = 1) -> Iterator[dict[str, Any]]:
     """Every number that a release states, or why there is none; of one of ``every`` releases."""
-    for number, case in itertools.islice(enumerate(declared()), 0, None, every):
+    for case in declared():
+        if not sampling.is_sampled((str(case),), every):
+            continue
         public, columns = UNIVERSES[case.universe]
         X, a, y = table(case.universe == "risks")
         model = adapter.estimator(case.goal, public, case.epsilon, case.delta, case.options)
@@ -159,5 +161,5 @@ def rows(every: int = 1) -> Iterator[dict[str, Any]]:
             fields = adapter.released(model, X[list(columns)], a, y)
         except adapter.Refusal as refusal:
             fields = {"refusal": f"{type(refusal).__name__}: {refusal}"}
-        for quantity, value in {"declared": str(case), **fields}.items():
-            yield {"release": f"{case.goal} {number}", "quantity": quantity, "value": value}
+        for quantity, value in fields.items():
+            yield {"release": str(case), "quantity": quantity, "value": value}
