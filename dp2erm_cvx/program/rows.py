@@ -95,6 +95,29 @@ Within = Ball | Vertices | Range
 Datum = Any
 
 
+@dataclass(frozen=True)
+class _Map:
+    """What makes the data of one name.
+
+    Parameters
+    ----------
+    function
+        The author's function of one record; None for data of the library.
+    within
+        The public set of the data.
+    width
+        Entries of a row, where the author states them; the constant of ``by_arm``.
+    """
+
+    function: object
+    within: Within
+    width: float | None = None
+
+    def is_that_of(self, other: _Map) -> bool:
+        """True for the very same function into the same set; two functions of equal text are two."""
+        return self.function is other.function and (self.within, self.width) == (other.within, other.width)
+
+
 @dataclass
 class DeclaredRecords:
     """Records as a declaration sees them: public numbers, and data with their public sets.
@@ -116,6 +139,7 @@ class DeclaredRecords:
     parameter: Callable[..., Any] | None = None
     tried: bool = False
     _data: dict[str, Datum] = field(default_factory=dict)
+    _maps: dict[str, _Map] = field(default_factory=dict)
 
     @property
     def M(self) -> float:
@@ -153,6 +177,7 @@ class DeclaredRecords:
             return np.hstack([(1 - inside) * g, inside * g])
 
         within = Ball(math.hypot(bound, value) * (1 + 1e-12))
+        self._refuse_other_map("by_arm", _Map(None, within, value))
         return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept))
 
     def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:
@@ -215,9 +240,21 @@ class DeclaredRecords:
             raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
         if self.tried:
             self.at_zeros(name, make, self.n_columns, size)
-        self.own, made = (*self.own, name), by_record(name, make, width)
+        if name not in self.own:
+            self.own = (*self.own, name)
+        self._refuse_other_map(name, _Map(make, within, width))
+        made = by_record(name, make, width)
         k = None if isinstance(within, Range) else within.vertices or size
         return self._datum(name, within, lambda records: within.project(made(records)), k)
+
+    def _refuse_other_map(self, name: str, new: _Map) -> None:
+        """Raise DeclarationError where another map, or one into another set, has this name already."""
+        known = self._maps.setdefault(name, new)
+        if not known.is_that_of(new):
+            raise DeclarationError(
+                f"records: two data are called {name!r}; choose another name for one, or pass the very same "
+                "function twice"
+            )
 
     def _refuse_solver(self, name: str) -> None:
         if self.parameter is not None:
@@ -241,8 +278,6 @@ class DeclaredRecords:
             shape = (self.n,) if k is None else (self.n, k)
             self._data[name] = datum = cp.Parameter(shape, name=name, nonneg=nonneg)
             datum.within, datum.of = within, make
-        elif self._data[name].within != within:
-            raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
         return self._data[name]
 
 
