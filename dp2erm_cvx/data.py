@@ -23,6 +23,7 @@ from dp2erm_cvx.tables import (
     Table,
     as_array,
     as_cells,
+    as_column,
     column_names,
     numbers_or_nan,
     read_frame,
@@ -187,7 +188,7 @@ class Dataset:
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
         middles, column = public.middles(len(names)), book.read(table.cells)
-        cells = _cells(a, "a", read=as_cells), _cells(y, "y", read=as_cells)
+        cells = _cells(a, "a", read=as_column), _cells(y, "y", read=as_column)
         arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table.cells))
         outcomes = numbers_or_nan(book.read_as(book.outcome, cells[1], table.cells), book.outcome or "y")
         covariates = book.covariates(column, names, middles)

@@ -84,7 +84,7 @@ def _numbers(array: NDArray[Any], number: Callable[[Any], float]) -> NDArray[np.
 
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
     """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
-    array = as_cells(values, f"column {brief(name)}")
+    array = as_column(values, f"column {brief(name)}")
     if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
         return np.full(array.shape, math.nan)
     numbers = _numbers(array, _number_in)
@@ -109,7 +109,7 @@ def distinct_labels(
 ) -> tuple[list[str], NDArray[np.intp]]:
     """Labels of a column, each perhaps several times, and the place (n,) of that of every cell."""
     label = label or label_of
-    array = as_cells(values, f"column {brief(name)}")
+    array = as_column(values, f"column {brief(name)}")
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
         return [label(cell) for cell in distinct], place.reshape(array.shape)
@@ -211,6 +211,13 @@ def as_cells(values: Any, name: str) -> NDArray[Any]:
     return as_array(values, name)
 
 
+def as_column(values: Any, name: str) -> NDArray[Any]:
+    """Array (n,) of the cells of one column: a list in a cell is one cell, whatever the others hold."""
+    if isinstance(values, list | tuple):
+        return _one_by_one(values, lambda cell: cell)
+    return as_cells(values, name)
+
+
 def _with_masks(values: Any) -> Any:
     """Array of cells, a list of masked rows as one masked array: numpy would bring back what they hide."""
     if isinstance(values, list | tuple) and any(
@@ -264,10 +271,8 @@ def _frame_cells(column: Any) -> NDArray[Any]:
         return arrow_cells(column)
     if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", None) == "pyarrow":
         return arrow_cells(column.array.__arrow_array__())
-    # whole numbers would become floats beside a missing cell, which rounds large ones
     if type(column).__module__.startswith("polars"):
-        exact = kind.is_decimal() or (kind.is_integer() and column.null_count())
-        return np.array(column.to_list(), dtype=object) if exact else np.asarray(column.to_numpy())
+        return _polars_cells(column)
     if type(kind).__name__ == "CategoricalDtype" and column.isna().any():
         levels = [*boxed(as_cells(kind.categories, "")), None]
         return _one_by_one(getattr(column, "cat", column).codes, levels.__getitem__)
@@ -277,6 +282,34 @@ def _frame_cells(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy())
     except Exception:  # there is a cell that has no value in Python, such as a time after the year 9999
         return _one_by_one(range(len(column)), column.array.__getitem__)
+
+
+#: Types of polars for which numpy has no type of its own, by name: their cells are read as Python has them.
+_ONLY_IN_POLARS = frozenset({"Int128", "UInt128", "Decimal", "Object"})
+
+
+def _polars_cells(column: Any) -> NDArray[Any]:
+    """The cells of a column of polars, by its type alone, which is public; nested ones are missing.
+
+    Parameters
+    ----------
+    column
+        A series of any type.
+
+    Returns
+    -------
+    cells
+        One cell for every row, (n,). Whole numbers of at most 64 bits are an array of numbers where none is
+        missing and objects otherwise, because polars would write them as floats, which rounds large ones:
+        both have the same labels and the same numbers.
+    """
+    kind = column.dtype
+    if kind.is_nested():
+        return np.full(len(column), None, dtype=object)
+    boxed_whole = kind.is_integer() and column.null_count() > 0
+    if boxed_whole or kind.base_type().__name__ in _ONLY_IN_POLARS:
+        return _one_by_one(column.to_list(), lambda cell: cell)
+    return np.asarray(column.to_numpy())
 
 
 def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:

@@ -315,7 +315,7 @@ def test_columns_that_are_not_there_are_named() -> None:
         (frame, [1, 0], "has no column 'severity'"),
         (np.zeros((2, 3)), [1, 0], r"X has shape \(2, 3\): must have the columns age, severity, region"),
         (np.zeros((2, 5)), [1, 0, 1], "2, 3 and 2 rows"),
-        (np.zeros((2, 5)), [[1], [0]], r"a has shape \(2, 1\)"),
+        (np.zeros((2, 5)), np.array([[1], [0]]), r"a has shape \(2, 1\)"),
     ):
         with pytest.raises(DataError, match=message):
             Dataset.coded(DOMAIN, X, a, [1, 2])

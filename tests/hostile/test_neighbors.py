@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp2erm_cvx import Domain
 from dp2erm_cvx.blocked.pieces import file_pieces, frame_pieces
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import declared_layout, load_domain
 from dp2erm_cvx.files import PLAIN, read_parquet, read_table
@@ -112,6 +114,58 @@ def test_no_cell_of_a_column_of_arrow_changes_another(
         assert others(read(tmp_path / "b.parquet", spoiled)) == clean, cell
     if pa.types.is_nested(kind):
         assert clean == [("", "nan")] * 4
+
+
+def in_polars(kind: Any, cells: Sequence[Any]) -> Any:
+    """A column of this type; times are given as counts of their unit."""
+    polars = pytest.importorskip("polars")
+    if kind.is_temporal() and cells[0] == 0:
+        return polars.Series("x", cells, dtype=polars.Int64).cast(kind)
+    return polars.Series("x", cells, dtype=kind)
+
+
+def polars_columns() -> list[tuple[Any, list[Any]]]:
+    """A type of polars, and cells of it of which none may change the reading of another."""
+    pl = pytest.importorskip("polars")
+    whole = [pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32]
+    columns: list[tuple[Any, list[Any]]] = [(kind, [0, 1, 100, None]) for kind in whole]
+    columns += [(pl.Int64, [1, 2**53 + 1, -(2**63), None]), (pl.UInt64, [1, 2**64 - 1, None])]
+    columns += [(pl.Int128, [1, 2**126, None]), (pl.UInt128, [1, 2**128 - 1, None])]
+    columns += [(kind, [0.0, 0.1, np.inf, np.nan, None]) for kind in (pl.Float32, pl.Float64)]
+    columns += [(pl.Decimal(38, 2), [decimal.Decimal("1.00"), decimal.Decimal(10**30), None])]
+    columns += [(pl.Boolean, [True, False, None]), (pl.Null, [None, None])]
+    columns += [(kind, ["1", "a", "", None]) for kind in (pl.String, pl.Categorical)]
+    columns += [(pl.Binary, [b"1", b"\xff", None]), (pl.Object, [1, "a", [1], object, None])]
+    for unit in ("ms", "us", "ns"):
+        columns += [(pl.Datetime(unit, zone), [0, 1, 2**62, None]) for zone in (None, "Europe/Berlin")]
+        columns += [(pl.Duration(unit), [0, 1, 2**62, None])]
+    columns += [(pl.List(pl.Int64), [[1], [], None]), (pl.Array(pl.Int64, 2), [[1, 2], None])]
+    columns += [(pl.Struct({"a": pl.Int64}), [{"a": 1}, {"a": None}, None])]
+    return columns
+
+
+def test_no_cell_of_a_column_of_polars_changes_another() -> None:
+    for kind, cells in polars_columns():
+        column = in_polars(kind, cells)
+        known = list(zip(labels(column, "x"), map(repr, numbers_or_nan(column, "x").tolist()), strict=True))
+        for left_out in range(len(cells)):
+            rest = [cell for place, cell in enumerate(cells) if place != left_out]
+            fewer = in_polars(kind, rest)
+            read = zip(labels(fewer, "x"), map(repr, numbers_or_nan(fewer, "x").tolist()), strict=True)
+            expected = [one for place, one in enumerate(known) if place != left_out]
+            assert list(read) == expected, (kind, cells[left_out])
+        if kind.is_nested():
+            assert {label for label, _ in known} == {""}
+
+
+@pytest.mark.parametrize("cells", [[[1], [2], [3]], [[1], [2], 3.0], [[1, 2], [3], [4, 5]], [(1,), [], {}]])
+def test_a_list_in_every_cell_is_read_as_one_in_some(cells: list[Any]) -> None:
+    expected = ["3" if cell == 3.0 else "" for cell in cells]
+    assert labels(cells, "x") == expected
+    book = Codebook({"column": "a", "treated": "1", "control": "0"}, "y")
+    domain = Domain(1.0, 1.0, ranges={"x": (-1.0, 1.0)}, codebook=book)
+    dataset = Dataset.declared(domain, np.zeros((3, 1)), [0, 1, 0], cells)
+    assert dataset.n_samples == 3
 
 
 def test_cells_of_several_values_are_missing_one_by_one() -> None:
