@@ -15,7 +15,6 @@ from work import Work, load
 from dp2erm_cvx import Domain, Universe, registry
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Movement
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.program import Bound, FirstStage, scheme
 from dp2erm_cvx.solve import solve
@@ -60,7 +59,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
 
 
 def audits(quick: bool) -> list[dict[str, Any]]:
-    """CPU seconds of whole audits of 1,000 neighbors, of records in memory and in blocks of a file.
+    """CPU seconds of whole audits of 1,000 neighbors.
 
     ``ratio`` is the largest movement over its bound, ``disagreement`` that with solves of single datasets.
     """
@@ -71,29 +70,24 @@ def audits(quick: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
         write_records(path, n)
-        sources = {
-            "in memory": Dataset.read(path, treatment="a", outcome="y"),
-            "in blocks": BlockedDataset.read(path, treatment="a", outcome="y"),
-        }
-        for name in ("ipw_logistic", "entropy_balancing"):
-            program = registry.build(registry.first_stages(), name, ridge=0.1 * COVARIATES)
-            for read, data in sources.items():
-                began = time.process_time()
-                audit = audit_stability(
-                    program, data, domain, strategies=names, search=SearchPlan(evaluations=neighbors)
-                )
-                rows.append(
-                    {
-                        "program": name,
-                        "n": n,
-                        "read": read,
-                        "neighbors": neighbors,
-                        "seconds": time.process_time() - began,
-                        "ratio": max(verdict.ratio for verdict in audit.verdicts),
-                        "error": audit.numerical_error / n,
-                        "disagreement": audit.check.disagreement,
-                    }
-                )
+        data = Dataset.read(path, treatment="a", outcome="y")
+    for name in ("ipw_logistic", "entropy_balancing"):
+        program = registry.build(registry.first_stages(), name, ridge=0.1 * COVARIATES)
+        began = time.process_time()
+        audit = audit_stability(
+            program, data, domain, strategies=names, search=SearchPlan(evaluations=neighbors)
+        )
+        rows.append(
+            {
+                "program": name,
+                "n": n,
+                "neighbors": neighbors,
+                "seconds": time.process_time() - began,
+                "ratio": max(verdict.ratio for verdict in audit.verdicts),
+                "error": audit.numerical_error / n,
+                "disagreement": audit.check.disagreement,
+            }
+        )
     return rows
 
 

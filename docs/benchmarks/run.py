@@ -115,7 +115,6 @@ def neighbor_tables(
         {
             "program": row["program"],
             "n": f"{row['n']:,}",
-            "records": row["read"],
             "neighbors": f"{row['neighbors']:,}",
             "whole audit": _time(row["seconds"]),
             "largest movement over its bound": f"{row['ratio']:.2g}",

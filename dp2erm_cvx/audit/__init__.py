@@ -16,7 +16,6 @@ from dp2erm_cvx.audit.additive import (
 from dp2erm_cvx.audit.density import DensityAudit, HockeyStick, audit_density, search_density
 from dp2erm_cvx.audit.finding import Declared, Finding, replay
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, Verdict, claims_of
-from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.runs import Attack, Counted, RunsAudit, audit_runs, search_runs
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
@@ -31,7 +30,6 @@ __all__ = [
     "Finding",
     "HockeyStick",
     "Interval",
-    "NoiseAudit",
     "Noised",
     "Quantity",
     "RunsAudit",
@@ -41,8 +39,6 @@ __all__ = [
     "Verdict",
     "audit_additive",
     "audit_density",
-    "audit_noise",
-    "audit_repeats",
     "audit_runs",
     "audit_stability",
     "claims_of",

@@ -26,11 +26,10 @@ from dp2erm_cvx.audit.movement import (
 )
 from dp2erm_cvx.audit.rounds import BASE, STRATEGIES, Rounds
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.blocked import BlockedDataset, RecordBlocks, size_text
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records, Universe
-from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.release.declaration import rebuilt
@@ -38,7 +37,7 @@ from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 
 #: Records up to which a declared CVXPY problem is solved for a check: seconds each.
 LARGEST_DECLARED = 100_000
-Data = tuple[ArrayLike, ArrayLike, ArrayLike] | Dataset | Records | BlockedDataset
+Data = tuple[ArrayLike, ArrayLike, ArrayLike] | Dataset | Records
 Generator = Callable[[np.random.Generator], Data]
 
 
@@ -164,9 +163,8 @@ def audit_stability(
     program
         A first stage without noise of its own.
     data
-        Raw records (X, a, y), which are mapped into the domain, or a
-        :class:`~dp2erm_cvx.blocked.BlockedDataset`; a function of a random generator that returns such
-        records; or None, to search over datasets of the universe alone.
+        Raw records (X, a, y), which are mapped into the domain; a function of a random generator that
+        returns such records; or None, to search over datasets of the universe alone.
     universe
         What the bounds are about. Data have their own size, so that a domain is enough for them.
     bounds
@@ -174,21 +172,19 @@ def audit_stability(
     strategies
         Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
         "base" (a search over datasets of few distinct records); default: all that apply, but "ascent" above
-        ``LARGEST_DECLARED`` records, which it passes over for every few, and for blocks neither that nor
-        "base", whose datasets are in memory.
+        ``LARGEST_DECLARED`` records, which it passes over for every few.
     held_out
         Records whose covariates replace those of a record; default: those of the data themselves.
     solver
         The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
         all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
-        would take minutes, and for blocks, it is the first certified one on one neighbor at a time.
+        would take minutes, it is the first certified one on one neighbor at a time.
     search
         Its evaluations are neighbors solved for; default: 60 seconds. The final certified solves and those of
         the checking solver come on top.
 
     Raises DeclarationError for an invalid argument, CalibrationError where no family states a finite bound,
-    DataError for invalid records or a checkpoint of another audit. Where records come in blocks, ProgramError
-    for a program that needs all of them in memory at once.
+    DataError for invalid records or a checkpoint of another audit.
     """
     _refuse_noise(program)
     if not isinstance(solver_by_name(solver), ConicSolver):
@@ -204,14 +200,10 @@ def audit_stability(
     example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
     universe = _universe(universe, example)
     claims, refused = claims_of(program, universe) if bounds is None else (_claims(bounds), {})
-    blocked = isinstance(example, RecordBlocks)
-    if blocked:
-        _refuse_whole(program, universe, search.workers, "ascent" in (strategies or ()))
-    few = universe.n_samples <= LARGEST_DECLARED and not blocked
+    few = universe.n_samples <= LARGEST_DECLARED
     known = (*STRATEGIES, BASE) if data is not None else (BASE,)
     if strategies is None:
-        left_out = ("ascent" if not few else "", BASE if blocked else "")
-        strategies = [name for name in known if name not in left_out]
+        strategies = [name for name in known if few or name != "ascent"]
     names = tuple(dict.fromkeys((strategies,) if isinstance(strategies, str) else strategies))
     if not names or not set(names) <= set(known):
         hint = "" if data is not None else " without data or a generator"
@@ -219,9 +211,7 @@ def audit_stability(
     checking = solver if few else "first_certified"
     pool = None if held_out is None else records_of(held_out, domain).covariates
     rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few)
-    # by which a checkpoint knows its data
-    parts = [] if example is None else example.blocks.map(_hashed)
-    state = rounds.explored(search, hashlib.sha256(b"".join(parts)).hexdigest() if parts else None)
+    state = rounds.explored(search, None if example is None else _digest(example))
     verdicts, worst, checked = rounds.reported(state)
     return StabilityAudit(
         program=program,
@@ -254,31 +244,16 @@ def records_of(data: Data, domain: Domain) -> Records:
         if data.domain != domain:
             raise DeclarationError("the records were mapped into another domain")
         return data
-    if isinstance(data, BlockedDataset):
-        data = data.declared(domain)
-    held = data if isinstance(data, Dataset | BlockedDataset) else Dataset.from_arrays(*data)
+    held = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
     return held.records(lambda part: domain.records(part.X, part.a, part.y), domain)
 
 
-def _hashed(records: Records) -> bytes:
+def _digest(records: Records) -> str:
+    """SHA-256 of records, by which a checkpoint knows its data."""
     digest = hashlib.sha256()
     for part in (records.X, records.a, records.y):
         digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
-
-
-def _refuse_whole(program: FirstStage, universe: Universe, workers: int, ascent: bool) -> None:
-    """Raise ProgramError for a program, or DeclarationError for what else, that needs all records at once."""
-    if not program.takes_blocks(universe):
-        size = size_text(8 * universe.n_samples * (universe.n_features + 2))
-        raise ProgramError(
-            f"{program.name} needs all records in memory at once, {size} of them and more to work on, and "
-            "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
-        )
-    if ascent:
-        raise DeclarationError("search = 'ascent': passes over all blocks for every few: leave it out")
-    if workers != 1:
-        raise DeclarationError("workers: those of the engine pass over the blocks; leave one to the search")
+    return digest.hexdigest()
 
 
 def _universe(declared: Universe | Domain, example: Records | None) -> Universe:

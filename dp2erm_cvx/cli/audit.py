@@ -39,7 +39,6 @@ _size_option = opt.field_option(
 @opt.program_option(show_default="the sums of an effect are audited")
 @opt.setting_options
 @opt.data_options
-@reading.block_options
 @_size_option
 @opt.field_option(
     "domain.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
@@ -74,7 +73,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     if program is None and (data is not None or plant is not None):
         raise DeclarationError("--program is missing: name the first stage")
     if data is None:
-        _refuse_data(options, ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"))
+        _refuse_data(options, ("treatment", "outcome", "separator", "encoding", "decimal"))
     elif (options["n_samples"], options["n_features"]) != (None, None):
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
     audit: Any = _of_sums(options) if program is None else _searched(data, program, options)
@@ -129,7 +128,6 @@ def _refuse_data(options: dict[str, Any], names: Sequence[str]) -> None:
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import audit_stability
-        from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.sampling import refuse
 
         domain = reading.read_domain(options, {} if data else {"outcome_bound": 1.0})
@@ -137,16 +135,13 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         first, search = programs.first_stage(name, options), _search(options)
         records = universe = None
         if data is not None:
-            records = reading.Coded.read(data, options, domain, None).by(domain)
+            table = reading.raw_table(data, options, domain)
+            records = reading.coded_data(table, domain, options["covariates"])
         else:  # the covariates of the ranges, or 2
             n, columns = (options[name] for name in ("n_samples", "n_features"))
             n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
             columns = whole_number("--n-features", columns, at_least=1)
             universe = library.Universe(domain, whole_number("--n", n, at_least=2), columns)
-        if isinstance(records, BlockedDataset):  # the processes pass over these
-            if options["save"] is not None:
-                raise DeclarationError("--save writes two whole datasets: read into memory by --blocks never")
-            search = dataclasses.replace(search, workers=1)
         (task,) = bar.task_ids
 
         def update(share: float, evaluations: int, ratio: float) -> None:

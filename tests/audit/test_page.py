@@ -20,17 +20,14 @@ def run(blocks):
 
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_examples_run(capsys, slow):
-    assert len(BLOCKS) == 9
-    run(BLOCKS[:4] if slow else [BLOCKS[0], *BLOCKS[2:4]])
-    *densities, noise, repeats = capsys.readouterr().out.splitlines()
-    assert all("not exceeded" in density for density in densities)
-    assert "500 draws" in noise
-    assert "of 20 releases counted" in repeats
+def test_the_examples_of_densities_run(capsys, slow):
+    assert len(BLOCKS) == 7
+    run(BLOCKS[:2] if slow else BLOCKS[:1])
+    assert all("not exceeded" in density for density in capsys.readouterr().out.splitlines())
 
 
 def test_the_other_searches_run(capsys):
     """Every example asserts what it shows."""
-    assert all("\nassert " in block for block in BLOCKS[4:])
-    run(BLOCKS[4:])
+    assert all("\nassert " in block for block in BLOCKS[2:])
+    run(BLOCKS[2:])
     assert capsys.readouterr().out.count("no proof") >= 3
