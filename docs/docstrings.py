@@ -78,14 +78,6 @@ def _plain(line: str) -> str:
     return "``".join(parts)
 
 
-def described(cls: type) -> dict[str, str]:
-    """Texts on each parameter, by the class or one that it inherits from."""
-    texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        texts |= text.described(base.__doc__)
-    return texts
-
-
 def _program(cls: Any) -> Iterator[str]:
     """All that a program states: its file (at the first of a file), its class, its settings, its proof."""
     module, own = inspect.getmodule(cls), inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0]
@@ -100,7 +92,7 @@ def _program(cls: Any) -> Iterator[str]:
     elif public:
         own = f"The weights of ``{public.name}`` by a private coefficient."
     yield from own.split("\n")
-    known = described(cls)
+    known = text.described_settings(cls)
     yield ""
     for field in dataclasses.fields(cls):
         if field.name not in known:

@@ -152,6 +152,49 @@ def setting(
     return dataclasses.field(default=default, metadata=declared)
 
 
+#: Words for the bounds of a number, by the names that checks give them.
+_LIMITS = {
+    "above": "above {:g}",
+    "at_least": "at least {:g}",
+    "at_most": "at most {:g}",
+    "below": "below {:g}",
+    "within": "at most {:g} in size",
+}
+
+
+def wanted(check: Callable[..., Any], bounds: Mapping[str, Any]) -> str:
+    """What the check of a :func:`setting` accepts, in words: "must be a number, above 0 and at most 1".
+
+    Parameters
+    ----------
+    check
+        The check of the setting. It is asked what it refuses a value for that no check accepts.
+    bounds
+        The arguments that it has beside name and value.
+
+    Returns
+    -------
+    str
+        Empty where the check refuses nothing.
+    """
+    try:
+        check("setting", object(), **bounds)
+    except DeclarationError as error:
+        _, _, reason = str(error).partition(": ")
+    else:
+        return ""
+    limits = [text.format(bounds[name]) for name, text in _LIMITS.items() if name in bounds]
+    if check is public_fraction:
+        limits = ["between 0 and 1"]
+    if check is public_size:
+        limits = ["0 or above" if bounds.get("zero") else "above 0"]
+    if bounds.get("infinite"):
+        limits.append("or inf")
+    if check is whole_number:
+        reason = "must be a whole number"
+    return ", ".join([reason, *limits])
+
+
 def check_settings(declared: Any) -> None:
     """Put what its check returns in every :func:`setting` of a dataclass. Raises DeclarationError."""
     for field in dataclasses.fields(declared):
@@ -187,6 +230,16 @@ def one_line(name: str, value: object, *, empty: bool = False) -> str:
             f"{name} = {value!r}: must be one printable line of at most {_LONGEST_LINE} characters"
         )
     return str(value)
+
+
+def numbers(name: str, declared: object, *, each: str, **bounds: Any) -> tuple[float, ...]:
+    """One public number for ``each`` record or covariate, within these bounds. Raises DeclarationError."""
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise DeclarationError(f"{name} = {brief(declared)}: must have one entry per {each}")
+    checked = tuple(public_number(name, value, **bounds) for value in declared)
+    if not checked:
+        raise DeclarationError(f"{name}: must have one entry per {each}")
+    return checked
 
 
 def true_or_false(name: str, value: object) -> bool:

@@ -62,7 +62,7 @@ QUESTIONS: dict[str, type[PrivateEstimator]] = {
 #: Arguments of estimators that the study states, or that no public file may.
 _OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed"})
 #: What a question may declare of an outcome of its own.
-_OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
+OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
 #: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule of use
@@ -72,9 +72,20 @@ _TRIALS = 6
 
 @dataclass(frozen=True)
 class Question:
-    """One question: its ``kind``, a key of ``QUESTIONS``, its ``share`` of the budget, and its settings.
+    """One question of a study.
 
-    ``domain`` is that of the study, with the outcome that the question is about.
+    Parameters
+    ----------
+    name
+        What the question is called in the file, in messages and in the names of releases.
+    kind
+        What is asked: a key of ``QUESTIONS``.
+    share
+        Its share of the budget, above 0 and at most 1.
+    settings
+        Arguments of the estimator that answers it.
+    domain
+        The domain of the study, with the outcome that the question is about.
     """
 
     name: str
@@ -318,21 +329,21 @@ def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
 
 def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[str]) -> Domain:
     """The domain of a question, with the outcome that it declares."""
-    own = {name: table[name] for name in _OUTCOME if name in table}
+    own = {name: table[name] for name in OUTCOME if name in table}
     if "outcome_column" in own:  # its center and cost are in other units
         own = of_event(own)
         if "outcome_bound" not in own:
             raise DeclarationError("outcome_column: declare its outcome_bound beside it")
         outcomes = outcomes | {str(declared.get("outcome_column"))}
-        declared = {name: value for name, value in declared.items() if name not in _OUTCOME}
+        declared = {name: value for name, value in declared.items() if name not in OUTCOME}
     return domain_of(_without({**declared, **own}, outcomes))
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the estimator of a question, its programs built. Raises DeclarationError naming it."""
     kind, name = QUESTIONS[table["kind"]], table["name"]
-    own = {key: value for key, value in table.items() if key not in ("name", "kind", "share", *_OUTCOME)}
-    known = [*_OUTCOME, *(arg for arg in inspect.signature(kind).parameters if arg not in _OWN)]
+    own = {key: value for key, value in table.items() if key not in ("name", "kind", "share", *OUTCOME)}
+    known = [*OUTCOME, *(arg for arg in inspect.signature(kind).parameters if arg not in _OWN)]
     settings = _known(name, own, known)
     if "settings" in settings:
         plain = _table("settings", settings["settings"])

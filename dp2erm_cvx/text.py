@@ -25,6 +25,20 @@ def described(docstring: str | None) -> dict[str, str]:
     return texts
 
 
+def described_settings(cls: type) -> dict[str, str]:
+    """Texts on each setting of a class, by the class itself or by one that it inherits from."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        texts |= described(base.__doc__)
+    return texts
+
+
+def as_plain(text: str) -> str:
+    """A text of a docstring without its markup: code as it stands, references by their names."""
+    named = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text)
+    return named.replace("``", "")
+
+
 def number_or_text(text: str) -> int | float | str:
     """``"3"`` -> 3, ``"0.5"``, ``"inf"`` and what is beyond floats -> float, anything else as it stands."""
     for kind in (int, float):
@@ -53,10 +67,7 @@ class Written:
         known = fields(members[word]) if word in members else ()
         needed = sum(size.default is MISSING for size in known)
         if word not in members or not needed <= len(sizes) <= len(known) or "" in sizes:
-            *kinds, last = (
-                ":".join([word, *(size.name.upper() for size in fields(member))])
-                for word, member in members.items()
-            )
+            *kinds, last = map(written_form, members.values())
             raise DeclarationError(f"{name} = {text!r}: must be {', '.join(kinds)} or {last}")
         member: Self = members[word](*map(number_or_text, sizes))
         return member
@@ -68,3 +79,8 @@ def written_members(family: type[Any]) -> Iterator[type[Any]]:
         if "word" in vars(member):
             yield member
         yield from written_members(member)
+
+
+def written_form(member: type[Any]) -> str:
+    """How a member of a family is written, such as ``l1:RADIUS``."""
+    return ":".join([member.word, *(size.name.upper() for size in fields(member))])

@@ -38,11 +38,7 @@ from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Params, Recor
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel, RidgedEntropyFirstStage
-from dp2erm_cvx.public import public_number
-
-
-def _positive(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(public_number(name, q, above=0) for q in values)
+from dp2erm_cvx.public import numbers
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class EntropyBalancing(RidgedEntropyFirstStage):
     """
 
     trim: float = setting(math.inf, above=0, infinite=True)
-    base_measure: tuple[float, ...] | None = setting(None, _positive)
+    base_measure: tuple[float, ...] | None = setting(None, numbers, each="record", above=0)
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"

@@ -17,13 +17,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe, setting
-from dp2erm_cvx.public import public_number
-
-
-def _numbers(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
-    if not (checked := tuple(public_number(name, value) for value in values)):
-        raise DeclarationError(f"{name}: must have one entry per covariate")
-    return checked
+from dp2erm_cvx.public import numbers
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class KnownCoefficient(ClosedFormWeights):
         Public cap F on 1/propensity.
     """
 
-    coefficient: tuple[float, ...] = setting((), _numbers)
+    coefficient: tuple[float, ...] = setting((), numbers, each="covariate")
     trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_known"

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli import audit, demo, programs, release, released, study
+from dp2erm_cvx.cli import audit, demo, programs, release, released, settings, study
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -130,12 +130,13 @@ EXAMPLES = {
     "bounds": ("bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1",),
     "certify": ("certify --program entropy_balancing --ridge 0.1 --solver newton --solver clarabel",),
     "programs": ("programs", "programs ipw_logistic --n 1000"),
+    "settings": ("settings effect", "settings effect residual_scale", "settings matching.py"),
     "new-program": ("new-program matching --kind exponential", "check-program matching.py"),
     "check-program": ("check-program matching.py --seconds 20",),
     "demo": ("demo --output-dir output",),
 }
 
-for module in (audit, demo, programs, release, released, study):
+for module in (audit, demo, programs, release, released, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])

@@ -224,7 +224,12 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     return code
 
 
-@click.command("bounds", cls=opt.Command, short_help="Every stability bound of a first stage, side by side.")
+@click.command(
+    "bounds",
+    cls=opt.Command,
+    first=("program", "n_samples", "first_settings", "second_stage", "epsilon", "plot"),
+    short_help="Every stability bound of a first stage, side by side.",
+)
 @opt.program_option(required=True)
 @opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
 @opt.setting_options
@@ -312,7 +317,12 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     return {"family": row.family, **bound, **noise, "ratio": row.ratio, "refusal": row.refusal}
 
 
-@click.command("certify", cls=opt.Command, short_help="Solvers against programs, and what is proved.")
+@click.command(
+    "certify",
+    cls=opt.Command,
+    first=("n_samples", "chosen", "first_settings", "solvers"),
+    short_help="Solvers against programs, and what is proved.",
+)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @opt.data_options
 @_size_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, fields
 from functools import cache, partial
 from importlib import import_module
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.text import described, number_or_text
+from dp2erm_cvx.text import as_plain, described, number_or_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -40,13 +40,12 @@ SHARED = {
 }
 
 
-#: What a short help explains of a command that has more than ``MANY`` options of its own.
+#: What a short help explains, unless a command says otherwise.
 FIRST = {
     *("planned", "estimand", "by", "where", "prognostic", "residual_scale", "outcome_scale", "expected"),
     *("program", "second_stage", "settings", "first_settings", "epsilon", "output", "ledger", "dataset"),
     *("yes", "n_samples", "question", "effect", "treated", "whole", "--help"),
 }
-MANY = 18
 
 
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -99,13 +98,21 @@ _BESIDE = {"solver": " Or FILE.py:NAME of your own.", **dict.fromkeys(_SPELLED, 
 class Command(click.Command):
     """A command whose help fits a screen: --help-all explains all options.
 
-    Elsewhere those of many commands, and those that few readers need, are listed by their names alone.
+    Elsewhere those of many commands, and those that are not ``first``, are listed by their names alone.
     It has an option for every setting that a class declares, ``declared`` as module:name: the default is that
     of the field; the help is the first sentence of what the docstring says of it. The class is imported when
     the options are asked for, and not for the help of other commands.
     """
 
-    def __init__(self, *args: Any, declared: str = "", before: str = "epsilon", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        declared: str = "",
+        before: str = "epsilon",
+        first: Collection[str] = FIRST,
+        **kwargs: Any,
+    ) -> None:
+        self._first = {*first, "whole"}
         self._declared = (declared, before) if declared else None
         super().__init__(*args, **kwargs)
         whole: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
@@ -132,14 +139,14 @@ class Command(click.Command):
         whole = ctx.meta.get(_WHOLE, False)
         titles = {} if whole else {name: title for title, names in SHARED.items() for name in names}
         own = [one for one in options if one.name not in titles]
-        if len(own) > MANY and not whole:
+        if not whole:
             more = "Explained by --help-all"
-            titles |= {str(one.name): more for one in own if not {one.name, *one.opts} & FIRST}
+            titles |= {str(one.name): more for one in own if not {one.name, *one.opts} & self._first}
         with formatter.section("Options"):
             records = (one.get_help_record(ctx) for one in options if one.name not in titles)
             formatter.write_dl([one for one in records if one is not None])
         for title in dict.fromkeys(titles.values()):
-            if flags := [one.opts[0] for one in options if titles.get(str(one.name)) == title]:
+            if flags := [max(one.opts, key=len) for one in options if titles.get(str(one.name)) == title]:
                 with formatter.section(title):
                     formatter.write_text(", ".join(flags))
 
@@ -171,7 +178,7 @@ def _class(module: str, name: str) -> ast.ClassDef:
 
 def sentence(text: str) -> str:
     """The first sentence of what is said of a field."""
-    return re.split(r"(?<=\.)\s", text)[0].replace("``", "")
+    return as_plain(re.split(r"(?<=\.)\s", text)[0])
 
 
 class FieldOption(click.Option):
@@ -366,8 +373,7 @@ printing_options = apply(
     click.option(
         "--yes",
         is_flag=True,
-        help="Release all the same where an arm is empty, or where cells, ranges, labels or outcomes do not "
-        "look as declared.",
+        help="Release all the same where records do not look as declared, or an arm is empty.",
     ),
     field_option(f"{ESTIMATOR}.seed", type=Number()),
 )

@@ -212,7 +212,12 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
         click.echo(f"NOT PRIVATE: overlap plot written to {options['overlap_plot']}", err=True)
 
 
-@click.command("run", cls=opt.Command, short_help="All questions of a study file, charged together.")
+@click.command(
+    "run",
+    cls=opt.Command,
+    first=("planned", "changes", "output_dir", "yes"),
+    short_help="All questions of a study file, charged together.",
+)
 @click.argument("study", metavar="STUDY.toml")
 @opt.data_argument
 @click.option(
@@ -220,7 +225,7 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
     "changes",
     multiple=True,
     metavar="TABLE.NAME=VALUE",
-    help="In place of what the file says, such as budget.epsilon=2; it is part of the digest; repeatable.",
+    help="In place of what the file says, such as budget.epsilon=2. Repeatable.",
 )
 @reading.block_options
 @opt.field_option(
@@ -229,10 +234,9 @@ def _for_the_data_holder(model: Any, seen: list[Any], options: dict[str, Any]) -
 @click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
 @opt.printing_options
 def run_command(study: str, data: str | None, **options: Any) -> None:
-    """Answer the questions of STUDY.toml from DATA: effects, rules and weighted means.
+    """Answer the questions of STUDY.toml from DATA: all are charged, or none.
 
-    The file holds all that is public: domain, budget, account and questions, each with its share of the
-    budget. They are planned before anything is spent, and charged together or not at all.
+    The file declares all that is public: see dp2erm settings, and dp2erm check --draft, which writes one.
     """
     options |= {"domain": study, "covariates": None}
     _check_files(data, options)

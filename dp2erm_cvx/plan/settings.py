@@ -29,19 +29,30 @@ class CausalSettings(abc.ABC):
     norm_bound
         The scaled covariates are shrunk radially to this norm, once their released mean square has brought
         them to the size that their law guesses.
-    mean_share, spread_share
-        Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
-        square, from which shrinkage is predicted; None where they are not released.
-    center_share, propensity_share
-        Those for the outcome regression and for a logistic propensity.
+    mean_share
+        Share of the budget for the mean of the covariates, which is then subtracted; None where it is not
+        released.
+    spread_share
+        Share of the budget for the mean square of the covariates, from which shrinkage is predicted; None
+        where it is not released.
+    center_share
+        Share of the budget for the outcome regression.
     propensity
         "logistic", the public probability of treatment, or what a concrete kind adds.
+    propensity_share
+        Share of the budget for a logistic propensity.
     radius
         Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
         Share of the propensity's epsilon that pays for its noise.
-    cap, residual_bound, score_bound
-        F, M_r and B of :class:`~dp2erm_cvx.steps.score.EffectScore`, at a rate of treatment of one half.
+    cap
+        F of :class:`~dp2erm_cvx.steps.score.EffectScore`, at a rate of treatment of one half: propensities
+        are clipped to [1/F, 1 - 1/F].
+    residual_bound
+        M_r there, at that rate: residuals are clipped to this size, in units of the outcome.
+    score_bound
+        B there, at that rate: the score of a record, less its center, is clipped to this size, in units of
+        the outcome.
 
     Raises DeclarationError for an invalid value.
     """
@@ -180,9 +191,11 @@ class RuleSettings(CausalSettings):
     center_slope
         c of the center. Twice it for the rule keeps the sign of the effect at any noise of the outcome
         (Theorem 20).
-    center_norm, norm
-        Norm bounds that the two regressions scale covariates to, beside their constant of 1: noise and
-        shrinkage weigh on slopes and intercept in this proportion. A large one leaves a rule no intercept.
+    center_norm
+        Norm bound that the outcome regression scales covariates to, beside its constant of 1.
+    norm
+        Norm bound that the rule scales covariates to, beside its constant of 1: noise and shrinkage weigh on
+        slopes and intercept in this proportion. A large one leaves a rule no intercept.
     value_share
         Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
         rest.

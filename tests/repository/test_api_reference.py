@@ -4,7 +4,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import runpy
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import dp2erm_cvx
 from dp2erm_cvx import errors
 from dp2erm_cvx.registry import programs
+from dp2erm_cvx.text import described_settings
 
 API = Path(__file__).parents[2] / "docs" / "api"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(API.glob("*.md"))}
@@ -111,6 +111,5 @@ def test_pages_are_listed():
 @pytest.mark.parametrize("name", programs())
 def test_settings_of_programs_are_described(name):
     pytest.importorskip("sphinx")
-    described = runpy.run_path(str(API.parent / "docstrings.py"))["described"]
-    texts = described(programs()[name])
+    texts = described_settings(programs()[name])
     assert all(texts.get(field.name) for field in fields(programs()[name]))

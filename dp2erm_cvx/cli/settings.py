@@ -1,0 +1,166 @@
+"""``dp2erm settings``: what a question or a program may declare, as the classes themselves describe it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from typing import Any
+
+import click
+
+import dp2erm_cvx as library
+from dp2erm_cvx.cli import options as opt
+from dp2erm_cvx.cli.programs import known_name
+from dp2erm_cvx.cli.screen import console, print_json
+from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.public import wanted
+from dp2erm_cvx.text import as_plain, described_settings, written_form
+
+#: Where the public rule of use decides, unless a value is set.
+BY_RULE = "by the rule of use"
+#: Arguments of estimators that a study states in tables of their own, or that no file may hold.
+_ELSEWHERE = ("domain", "budget", "seed", "ledger", "dataset")
+
+
+@dataclass(frozen=True)
+class SettingText:
+    """What is known of one setting, for readers.
+
+    Parameters
+    ----------
+    name
+        As a study file writes it within the table of the question or of the program.
+    default
+        Its value where it is left out; None where it has to be declared.
+    wanted
+        What is accepted, beginning with "must"; empty where the text alone says it.
+    text
+        What the class that declares it says of it; empty where a program of one's own says nothing.
+    """
+
+    name: str
+    default: str | None
+    wanted: str
+    text: str
+
+
+@click.command("settings", short_help="Every setting of a question or of a program.")
+@click.argument("question", metavar="QUESTION|PROGRAM|FILE.py")
+@click.argument("name", metavar="[NAME]", required=False)
+@opt.json_option
+def settings_command(question: str, name: str | None, as_json: bool) -> None:
+    """Print the settings of a question (effect, rule, ...), of the budget, or of a program; or of NAME alone.
+
+    Each has its default, what is accepted, and what it is for. A study declares them in the table of the
+    question, and dp2erm run --set NAME=VALUE puts another value over it.
+    """
+    listed = {one.name: one for one in _settings_of(question)}
+    if name is not None:
+        if name not in listed:
+            raise DeclarationError(f"{question}: no setting {name!r}; {known_names(name, sorted(listed))}")
+        listed = {name: listed[name]}
+    if as_json:
+        print_json([asdict(one) for one in listed.values()])
+        return
+    if not listed:
+        click.echo(f"{question} has no settings")
+    screen = console()
+    for one in listed.values():
+        screen.print(_title(one), style="bold")
+        for line in textwrap.wrap(one.text, screen.width - 2):
+            screen.print(f"  {line}")
+
+
+def _title(one: SettingText) -> str:
+    """The first line about a setting: its name, its default and what is accepted."""
+    default = "required" if one.default is None else f"default {one.default}"
+    parts = [f"{one.name}: {default}", one.wanted]
+    return "; ".join(filter(None, parts))
+
+
+def _settings_of(what: str) -> Iterator[SettingText]:
+    """The settings of a kind of question, of the budget, or of a program by its name or in a file.
+
+    Raises DeclarationError where nothing of this name has settings.
+    """
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.study_file import QUESTIONS
+
+    if what in QUESTIONS:
+        return _of_question(what)
+    if what == "budget":
+        return _of_class(library.Budget)
+    name = known_name(what)  # a file is read, and known until the command ends
+    program = registry.available().get(name)
+    if program is None:
+        known = [*QUESTIONS, "budget", *registry.available()]
+        raise DeclarationError(f"{what!r}: {known_names(what, known)}")
+    return _of_class(program, program.defaults)
+
+
+def _of_question(kind: str) -> Iterator[SettingText]:
+    """The settings of a kind of question: of its outcome, of its estimator, and of what replaces its rule."""
+    from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
+    from dp2erm_cvx.study_file import OUTCOME, QUESTIONS, Question
+
+    yield SettingText("share", "an even part", "", described_settings(Question)["share"])
+    for one in (*_of_class(library.Codebook), *_of_class(library.Domain)):
+        name = "outcome_column" if one.name == "outcome" else one.name
+        if name in OUTCOME:
+            yield SettingText(name, "that of the study", one.wanted, one.text)
+    # the estimator hands its arguments on to a study, which checks most of them
+    studies = {"effect": EffectStudy, "rule": RuleStudy, "weights": Study}
+    pipeline: Any = studies[kind]
+    checks = {one.name: one for one in fields(pipeline)}
+    rules = {"effect": EffectSettings, "rule": RuleSettings}
+    for one in _of_class(QUESTIONS[kind], checks=checks):
+        if one.name != "settings":
+            yield one
+            continue
+        for inner in _of_class(rules[kind]):
+            yield SettingText(f"settings.{inner.name}", BY_RULE, inner.wanted, inner.text)
+
+
+def _of_class(
+    kind: type, defaults: Mapping[str, str] | None = None, checks: Mapping[str, Field[Any]] | None = None
+) -> Iterator[SettingText]:
+    """The settings of a dataclass.
+
+    Parameters
+    ----------
+    kind
+        The class.
+    defaults
+        Words for defaults that follow from others, by the name of the setting.
+    checks
+        Fields of another class, by name, that check what this one does not.
+    """
+    texts = described_settings(kind)
+    for field in fields(kind):
+        if not field.init or field.name in _ELSEWHERE:
+            continue
+        default = (defaults or {}).get(field.name) or _default(field)
+        checked = field if "check" in field.metadata else (checks or {}).get(field.name, field)
+        yield SettingText(field.name, default, _wanted(checked), as_plain(texts.get(field.name, "")))
+
+
+def _default(field: Field[Any]) -> str | None:
+    """The default of a field as users write it; None where there is none."""
+    if field.default is MISSING or field.default == ():
+        return None
+    if field.default is None:
+        return "none"
+    return str(field.default)
+
+
+def _wanted(field: Field[Any]) -> str:
+    """What the check of a field accepts, in words; and how a file writes choices."""
+    if "check" not in field.metadata:
+        return ""
+    check, bounds = field.metadata["check"]
+    forms = [written_form(kind) for kind in bounds.get("kinds", ()) if hasattr(kind, "word")]
+    text = wanted(check, bounds)
+    if not forms:
+        return text
+    return f"{text}, written {', '.join(forms)}"
