@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.cells import Treatment
     from dp2erm_cvx.codebook import Codebook
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.design import PublicData, tune_privately
+    from dp2erm_cvx.design import PublicData
     from dp2erm_cvx.domain import Domain, Universe
     from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
@@ -44,7 +44,6 @@ _HOME = {
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",
-    "tune_privately": "design",
 }
 
 __all__ = [
@@ -69,7 +68,6 @@ __all__ = [
     "effects",
     "load_domain",
     "recommend",
-    "tune_privately",
 ]
 
 

@@ -1,6 +1,5 @@
-"""Choosing among candidates: by simulation or on public records for free, on private data for a charge."""
+"""Choosing among candidates, by simulation or on public records; no private record is read."""
 
-from dp2erm_cvx.design.private import PrivateTuning, tune_privately
 from dp2erm_cvx.design.request import DesignRequest, DesignScenario
 from dp2erm_cvx.design.result import DesignResult, design
 from dp2erm_cvx.design.samples import PublicData
@@ -11,8 +10,6 @@ __all__ = [
     "DesignResult",
     "DesignRow",
     "DesignScenario",
-    "PrivateTuning",
     "PublicData",
     "design",
-    "tune_privately",
 ]

@@ -192,8 +192,8 @@ class DesignRequest:
         if self.public is not None:
             if not isinstance(self.public, PublicData):
                 raise DeclarationError(
-                    "public: a choice made on private data publishes them; give PublicData of other people's "
-                    "records, or use tune_privately, which charges a ledger"
+                    "public: a choice made on private data reveals something of them; give PublicData of "
+                    "other people's records"
                 )
             self.public.check(self.domain, self.n_samples, left_out=self.goal == "rule")
 

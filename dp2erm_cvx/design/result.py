@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.design.private import Models
 from dp2erm_cvx.design.request import MOST_RECORDS, DesignRequest
 from dp2erm_cvx.design.simulation import (
     COVERS,
     DesignRow,
+    Models,
     design_candidates,
     half_width,
     own_candidates,

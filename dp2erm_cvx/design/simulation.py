@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dp2erm_cvx.design.private import Models, named_models
 from dp2erm_cvx.design.request import DesignRequest, Population, rounded
 from dp2erm_cvx.design.samples import SimulatedRun
 from dp2erm_cvx.diagnostics import effective_sample_size
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
+from dp2erm_cvx.public import one_line
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.study_file import QUESTIONS
+
+#: Unfitted estimators, by name or as a list.
+Models = Mapping[str, Any] | Sequence[Any]
 
 #: Raw covariates of which cells can be made, and the number of cells of each.
 _CELLS, _CUTS = 2, 8
@@ -180,6 +184,40 @@ def design_candidates(request: DesignRequest, most: int | None = None) -> list[D
         if len(candidates) == most:
             break
     return candidates
+
+
+def named_models(models: Models, kinds: tuple[type, ...]) -> tuple[dict[str, Any], Domain]:
+    """The estimators by name, and their one domain; those of a list are numbered.
+
+    Parameters
+    ----------
+    models
+        Unfitted estimators, by name or as a list, at least one.
+    kinds
+        The classes that they may have.
+
+    Raises DeclarationError where there is none, where one is of another class, and where two declare
+    different domains.
+    """
+    if isinstance(models, Sequence) and not isinstance(models, str):
+        models = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
+    if not isinstance(models, Mapping) or not models:
+        wanted = "must be a dict of names and estimators, or a list, with at least one candidate"
+        raise DeclarationError(f"models = {models!r}: {wanted}")
+    named = dict[str, Any](models)
+    for name, model in named.items():
+        one_line("the name of a candidate", name)
+        if not isinstance(model, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise DeclarationError(f"models[{name!r}] = {model!r}: must be a {wanted}")
+    first, *others = named.items()
+    domain = first[1].domain
+    if not isinstance(domain, Domain):
+        raise DeclarationError(f"domain = {domain!r}: must be a Domain")
+    for name, model in others:
+        if model.domain != domain:
+            raise DeclarationError(f"models[{name!r}] and the first declare different domains")
+    return named, domain
 
 
 def own_candidates(request: DesignRequest, models: Models) -> list[DesignRow]:

@@ -228,8 +228,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         raise DeclarationError(
             f"{type(self).__name__} has no score: one of private records is not private, and every fit of a "
-            "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.design "
-            "on public records, or by tune_privately, which charges a ledger for all of them"
+            "search is a release that spends its budget again. Candidates are compared by a design "
+            "(dp2erm_cvx.design), which simulates records or reads public ones"
         )
 
     def declared_budget(self) -> Budget:

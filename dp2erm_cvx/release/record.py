@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
 
-#: The theorem of a release that was chosen among others; theirs follow it.
-CHOICE = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
-
 #: What is assumed where an earlier step of a Pipeline learned from the records.
 FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"
 

@@ -28,7 +28,7 @@ from dp2erm_cvx.release.declaration import (
 )
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.record import CHOICE, BaseRelease, Guarantee, Release, Standing
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Step
@@ -200,8 +200,9 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
         return lacking
     again = stated_again(release, plan)
     fields, followed = (one.to_dict(derived=False) for one in (release, again))
-    if _is_weaker(release, again):
-        followed["guarantee"] = fields["guarantee"]
+    if _assumes_more(release, again):
+        for name in ("standing", "assumptions"):
+            followed["guarantee"][name] = fields["guarantee"][name]
     unlike = _unlike(fields, followed)
     refuted = [f"{path}: {brief(fact)} stated, {brief(derived)} follows" for path, fact, derived in unlike]
     refuted += _impossible(plan, release)
@@ -243,32 +244,16 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
             yield f"interval.level: {error}"
 
 
-def _is_weaker(release: BaseRelease, again: BaseRelease) -> bool:
-    """True if the guarantee says no more than what follows: more is spent, or more is assumed.
+def _assumes_more(release: BaseRelease, again: BaseRelease) -> bool:
+    """True if the guarantee assumes what follows and more, with a standing that says so.
 
-    So do releases that a tuner chose, which name the theorem of the choice first, and those of the last step
-    of a pipeline, which assume more and state nothing else.
+    Such is the release of the last step of a Pipeline: who verifies it cannot know the steps before.
     """
-    own, known = release.guarantee, again.guarantee
-    standing = Standing.FITTED_BEFORE if own.fitted_before and known.private else known.standing
-    return (
-        own.epsilon >= known.epsilon
-        and own.delta >= known.delta
-        and (own.relation, own.unit) == (known.relation, known.unit)
-        and own.standing is standing
-        and known.theorem in (own.theorem, *_listed(own.theorem, CHOICE))
-        and known.stability_theorem in (own.stability_theorem, *_listed(own.stability_theorem))
-        and set(known.assumptions) < set(own.assumptions)
-    )
-
-
-def _listed(text: str, first: str | None = None) -> tuple[str, ...]:
-    """Every run of the theorems that a text lists; none where it has to begin with another one."""
-    parts = text.split("; ")
-    if first is not None and parts[0] != first:
-        return ()
-    count = len(parts)
-    return tuple("; ".join(parts[low:high]) for low in range(count) for high in range(low + 1, count + 1))
+    stated, follows = release.guarantee, again.guarantee
+    standing = follows.standing
+    if stated.fitted_before and follows.private:
+        standing = Standing.FITTED_BEFORE
+    return stated.standing is standing and set(follows.assumptions) < set(stated.assumptions)
 
 
 def _unlike(first: Any, again: Any, path: str = "", size: float = 0.0) -> Iterator[tuple[str, Any, Any]]:

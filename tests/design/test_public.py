@@ -189,7 +189,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     ("match", "changes"),
     [
         *(("at least one candidate", {"models": none}) for none in ({}, [])),
-        ("must be a dict", {"models": "itr"}), ("tune_privately", {"public": records()}),
+        ("must be a dict", {"models": "itr"}), ("other people's records", {"public": records()}),
         ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}), ("score", {"score": "value"}),
         ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
         ("releases a rule", {"models": [candidate()], "goal": "effect"}), ("holdout=0.3", {"n": 1000}),
@@ -205,6 +205,14 @@ def test_what_is_refused(match, changes):
     given = changes.pop("models", [candidate()])
     with pytest.raises(DeclarationError, match=match):
         design(request(**changes), given)
+
+
+def test_columns_in_another_order_are_another_domain():
+    pairs = [("u", (-1.0, 1.0)), ("v", (0.0, 5.0))]
+    one, same, other = (Domain(1.5, 1.0, ranges=dict(own)) for own in (pairs, pairs, pairs[::-1]))
+    assert (one == same, hash(one) == hash(same), one == other) == (True, True, False)
+    with pytest.raises(DeclarationError, match="declare different domains"):
+        design(request(), [candidate(domain=one), candidate(domain=other)])
 
 
 def test_public_data_have_a_source_and_fit_the_domain():

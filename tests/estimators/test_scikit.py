@@ -57,8 +57,8 @@ def test_an_unknown_setting_changes_nothing(name, complaint):
 
 
 @pytest.mark.parametrize("kind", [PrivateTwoStageERM, PrivateEffect, PrivateRule])
-def test_a_score_points_to_the_tuners(kind):
-    with pytest.raises(DeclarationError, match="tune_privately"):
+def test_a_score_points_to_the_design(kind):
+    with pytest.raises(DeclarationError, match="are compared by a design"):
         kind(DOMAIN, Budget(1.0)).score(X, A)
     assert not hasattr(TwoStageERM(DOMAIN), "score")  # nothing of it is private
 
@@ -67,14 +67,14 @@ def test_no_search_spends_anything(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.declare("trial", Budget(9.0))
     model = weighted(ledger=ledger, dataset="trial")
-    with pytest.raises(DeclarationError, match="tune_privately"):
+    with pytest.raises(DeclarationError, match="are compared by a design"):
         GridSearchCV(model, {"first_stage__ridge": [0.5, 1.0]}).fit(X, A)
-    with pytest.raises(DeclarationError, match="tune_privately"):
+    with pytest.raises(DeclarationError, match="are compared by a design"):
         cross_val_score(model, X, A, params={"y": Y})
     # an own scoring, or score, is never refused by itself: every fit refuses before it charges
     own = weighted(Scored, ledger=ledger, dataset="trial")
     for fitted, scoring in ((model, "accuracy"), (own, None)):
-        with pytest.raises(ValueError, match="tune_privately"):
+        with pytest.raises(ValueError, match="are compared by a design"):
             cross_val_score(fitted, X, A, params={"y": Y}, scoring=scoring)
     assert ledger.account("trial").receipts == ()
     # what is seeded is no release

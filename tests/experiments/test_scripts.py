@@ -30,7 +30,7 @@ FIGURES = {
     "health_record": ("health-record", 0),
 }
 #: They print, and write no table of their own.
-PRINTED = {"persons", "arms", "panel", "tuning", "intervals", "doors"}
+PRINTED = {"persons", "arms", "panel", "intervals", "doors"}
 #: They take the file of Twins, or the results of another script.
 FED = {"twins", "twins_choice", "page_tables"}
 

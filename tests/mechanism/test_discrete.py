@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -23,6 +24,7 @@ from dp2erm_cvx.mechanism import (
     private_choice,
     quantile_places,
     quantile_scores,
+    selection_scale,
 )
 from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms, permute_and_flip
@@ -309,3 +311,26 @@ def test_a_choice_has_the_law_of_permute_and_flip():
         shares = np.bincount([choose(scores) for _ in range(size)], minlength=len(GRID)) / size
         twelve = 6 / math.sqrt(size)  # deviations
         assert np.allclose(shares, permute_and_flip(scores, 0.5 * each), atol=twelve)
+
+
+def test_a_repeatable_choice_has_the_law_of_permute_and_flip():
+    choose, scores, size = private_choice(2, 1.0, random.Random(1)), [0, -3, -7, 0], 20_000
+    shares = np.bincount([choose(scores) for _ in range(size)], minlength=4) / size
+    assert np.allclose(shares, permute_and_flip(scores, 0.25), atol=3.5 / math.sqrt(size))  # 7 deviations
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-3, 1.0, 1e3, 1e300])
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("sensitivity", [1, 2**21])
+def test_scales_of_any_size(sensitivity, seed, epsilon):
+    choose = private_choice(sensitivity, epsilon, None if seed is None else random.Random(seed))
+    # all three of them but for 3 (2/3)^80 < 1e-13
+    places = {choose([0, 10 * sensitivity, -sensitivity]) for _ in range(80)}
+    if epsilon > 100:
+        assert places == {1}
+    elif epsilon < 0.1:
+        assert places == {0, 1, 2}
+    else:
+        assert 1 in places
+    with pytest.raises(CalibrationError, match="no scale of noise"):
+        selection_scale(sensitivity, 5e-324)

@@ -15,7 +15,6 @@ MOST_PARAMETERS = 7
 WITH_MORE_PARAMETERS = {
     "dp2erm_cvx/audit/search.py::explore",
     "dp2erm_cvx/audit/stability.py::audit_stability",
-    "dp2erm_cvx/design/private.py::tune_privately",
     "dp2erm_cvx/program/margin_model.py::__init__",
     "dp2erm_cvx/public.py::public_number",
     "dp2erm_cvx/solve/batch/kernel.py::_small",
