@@ -32,7 +32,7 @@ FIGURES = {
 #: They print, and write no table of their own.
 PRINTED = {"persons", "arms", "panel", "intervals", "doors"}
 #: They take the file of Twins, or the results of another script.
-FED = {"twins", "twins_choice", "page_tables"}
+FED = {"twins", "page_tables"}
 
 
 def quick(script, folder, *words):
