@@ -358,7 +358,7 @@ class Population:
         sampling = None if weights is None else np.full(n, weights.mean)
         effects, nothing = self.effects(census), np.zeros(len(census))
 
-        def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
+        def judge(treated: NDArray[np.bool_]) -> SimulatedRun:
             wrong = treated != (effects > 0)
             return SimulatedRun(float(np.mean(wrong)), lost=float(np.mean(wrong * np.abs(effects))))
 

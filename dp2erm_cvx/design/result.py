@@ -67,11 +67,8 @@ class DesignResult(Shown):
             return False
         if self.request.goal == "effect":
             return best.holds and best.width < (abs(self.request.net_effect) or math.inf)
-        public = self.request.public
-        if public is not None and public.score is not None:
-            return True  # nobody knows what a constant would score
         gains = np.array(self.beside.scores) - np.array(best.scores)
-        return float(np.mean(gains)) > max(MARGIN if public is None else 0.0, half_width(gains))
+        return float(np.mean(gains)) > max(MARGIN if self.request.public is None else 0.0, half_width(gains))
 
     @property
     def ranking(self) -> str:
@@ -129,8 +126,7 @@ class DesignResult(Shown):
         if (tied := sum(row.tied for row in self.rows) - 1) >= 0:
             text += f"=: within simulation error of the best ({tied} beside the first); of these the "
             text += "simplest stands first. "
-        score = "your score" if public is not None and public.score else _VALUE
-        yield text + legend.replace("$score", score)
+        yield text + legend
         yield from (f"{row.name}: {row.reason}" for row in self.rows if row.reason)
         yield ""
         if self.answers:
@@ -283,7 +279,6 @@ def _number(value: float, form: str = ".3g") -> str:
     return "-" if not math.isfinite(value) else format(value, form)
 
 
-_VALUE = "mean outcome under the rule, by inverse propensities"
 #: By what is ranked: columns of the table, the cells of a row, and what they are.
 _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]], str]] = {
     "effect": (
@@ -313,8 +308,9 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[DesignRow], tuple[str, ...]],
             _number(row.noise),
             _number(row.effective, ".0%"),
         ),
-        "value: $score, on records that the sample left out; noise: what it moves the effect of one record "
-        "by; effective sample: of weights, 100% where they balance nothing.",
+        "value: mean outcome under the rule, by inverse propensities, on records that the sample left out; "
+        "noise: what it moves the effect of one record by; effective sample: of weights, 100% where they "
+        "balance nothing.",
     ),
 }
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from dp2erm_cvx.public import one_line, public_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.design.request import DesignRequest
-
-#: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
-Score = Callable[[Any, Array, NDArray[np.int64], Array], float]
 
 #: Estimated probabilities of treatment are at least this far from 0 and 1.
 _LEAST_PROBABILITY = 0.02
@@ -52,14 +49,13 @@ class SimulatedRun(NamedTuple):
 class DesignSample(NamedTuple):
     """Records to fit to, and what pipelines are judged by.
 
-    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) of a fitted model
-    at ``judged_at``; of a constant, without a model.
+    Of an effect its ``truth``, net of the cost of treatment. Of a rule the decisions (m,) at ``judged_at``.
     """
 
     data: Dataset
     truth: float
     judged_at: Dataset
-    judge: Callable[[Any, NDArray[np.bool_]], SimulatedRun]
+    judge: Callable[[NDArray[np.bool_]], SimulatedRun]
     confounded_by: float
 
 
@@ -75,11 +71,8 @@ class PublicData:
     source
         One line that says where the public records come from; a design repeats it.
     holdout
-        Share of the public records that is set aside to score rules on. None: those that a bootstrap sample
-        of all of them leaves out. Effects need none.
-    score
-        ``score(model, X, a, y) -> float`` of a rule on records left out, larger is better. None: the value
-        of the rule, by inverse propensities that a logistic regression on all public records estimates.
+        Share of the public records that is set aside to judge rules on, by their value. None: those that a
+        bootstrap sample of all of them leaves out. Effects need none.
 
     Nobody can check the declaration. A person who is in both data sets is not protected by the release.
     Raises DeclarationError for an invalid argument.
@@ -88,7 +81,6 @@ class PublicData:
     dataset: Dataset
     source: str
     holdout: float | None = None
-    score: Score | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, Dataset):
@@ -100,14 +92,12 @@ class PublicData:
             if not 1 <= aside <= self.dataset.n_samples - 2:
                 wanted = f"at least 1 of the {self.dataset.n_samples} public records and leave 2"
                 raise DeclarationError(f"holdout = {brief(self.holdout)}: must set aside {wanted}")
-        if self.score is not None and not callable(self.score):
-            raise DeclarationError(f"score = {self.score!r}: must be a function of (model, X, a, y)")
 
     def __repr__(self) -> str:
         return f"PublicData(source={self.source!r}, n_samples={self.dataset.n_samples})"
 
     def check(self, domain: Domain, n_samples: int, *, left_out: bool) -> None:
-        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to score on.
+        """Raise where samples of ``n_samples`` cannot be drawn, or have no record ``left_out`` to judge on.
 
         DeclarationError for other columns than those of the ``domain`` and for too few records, DataError
         where an arm is empty.
@@ -122,7 +112,7 @@ class PublicData:
         if left_out and self.holdout is None and expected < _FEWEST_LEFT_OUT:
             raise DeclarationError(
                 f"n_samples = {n_samples}: a bootstrap sample of so many leaves out about {expected:.1g} of "
-                f"the {N} public records to score on: set some aside with holdout=0.3, or give more"
+                f"the {N} public records to judge on: set some aside with holdout=0.3, or give more"
             )
 
     def sample(self, request: DesignRequest, rng: np.random.Generator) -> DesignSample:
@@ -138,13 +128,10 @@ class PublicData:
         truth, off = _without_privacy(data, request.estimand)
         weights = (counts / treatment_probabilities(data, domain))[left_out]
         judged_at = data.at(left_out)
-        a, y = judged_at.a, judged_at.y
 
-        def judge(model: Any, treated: NDArray[np.bool_]) -> SimulatedRun:
-            if self.score is not None and model is not None:
-                value = public_number("what score returned", self.score(model, judged_at.X, a, y))
-            else:
-                value = value_of_rule(treated.astype(np.int64), a, y - domain.treatment_cost * a, weights)
+        def judge(treated: NDArray[np.bool_]) -> SimulatedRun:
+            net = judged_at.y - domain.treatment_cost * judged_at.a
+            value = value_of_rule(treated.astype(np.int64), judged_at.a, net, weights)
             return SimulatedRun(-value, value=value)
 
         return DesignSample(data.at(drawn), truth - domain.treatment_cost, judged_at, judge, off)

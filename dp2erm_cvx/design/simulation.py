@@ -85,7 +85,7 @@ class DesignRow:
     right, lost
         Share of right decisions, and the mean effect that the wrong ones forgo.
     value
-        Mean outcome under a rule, or the score of one's own, on public records that samples leave out.
+        Mean outcome under a rule on public records that samples leave out.
     effective
         Effective sample size of weights over n: at 1 they balance nothing.
     tied
@@ -302,7 +302,7 @@ def replicate(
         try:
             model.fit_announced(sample.data)  # nobody holds simulated records
             if rule:
-                run = sample.judge(model, model.predict(sample.judged_at) == 1)
+                run = sample.judge(model.predict(sample.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
                 run = run._replace(noise=noise)
             else:
@@ -312,13 +312,13 @@ def replicate(
                 run = run._replace(effective=effective_sample_size(weights) / len(weights))
             trials.append(run)
         except DeclarationError:
-            raise  # a wrong setting, or a score that is no number: nothing of the data
+            raise  # a wrong setting: nothing of the data
         except Dp2ermError as error:
             trials.append(str(error))
     constants = []
     for arm in (False, True) if rule else ():
         with suppress(DataError):  # few records left out may all be of one arm
-            constants.append(sample.judge(None, np.full(len(sample.judged_at.X), arm)))
+            constants.append(sample.judge(np.full(len(sample.judged_at.X), arm)))
     best = min(constants, key=lambda one: one.off, default=SimulatedRun(math.nan))
     return trials, best, sample.confounded_by
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.design import DesignRequest, PublicData, design
 from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
 from dp2erm_cvx.design.simulation import design_candidates
@@ -31,7 +30,7 @@ def request(data=None, n=100, domain=DOMAIN, goal="rule", **changes):
     public = PublicData(
         records() if data is None else data,
         "simulated",
-        **{name: changes.pop(name) for name in ("holdout", "score") if name in changes},
+        **{name: changes.pop(name) for name in ("holdout",) if name in changes},
     )
     return DesignRequest(domain, n, 2, Budget(5.0), goal, **{"public": public, "replicates": 10, **changes})
 
@@ -82,32 +81,24 @@ def test_what_fails_is_a_row_and_never_wins():
     assert not failed.answers
 
 
-def test_another_score_sees_what_was_left_out():
-    simulated = simulate("linear", 300, rng=0)
-    data, seen = simulated.dataset, []
-    domain = Domain(math.sqrt(11), 10.0, intercept=1.0)
+def test_rules_are_judged_on_records_that_the_sample_left_out():
+    data, rng = records(300), np.random.default_rng(0)
 
-    def agreement(model, X, a, y):
-        places = [int(np.flatnonzero(np.all(data.X == row, axis=1))[0]) for row in X]
-        seen.append(len(places))
-        assert np.array_equal(data.y[places], y)
-        assert np.array_equal(data.a[places], a)
-        return float(np.mean(model.predict(X) == simulated.optimal_rule[places]))
+    def rows_of(part):
+        return {tuple(row) for row in part.X}
 
-    def asked(n, **changes):
-        public = PublicData(data, "simulated", score=agreement, **changes)
-        return DesignRequest(domain, n, 10, Budget(5.0), "rule", public=public, replicates=10)
-
-    given = {"much": candidate(0.1, domain=domain), "little": candidate(1e4, domain=domain)}
-    result = design(asked(300), given)
-    assert result.best.name == "little"
-    assert result.answers
-    assert result.best.value > 0.8
+    shares = []
+    for _ in range(20):
+        sample = request(data, 300).public.sample(request(data, 300), rng)
+        assert rows_of(sample.data) | rows_of(sample.judged_at) == rows_of(data)
+        assert not rows_of(sample.data) & rows_of(sample.judged_at)
+        shares.append(len(sample.judged_at.X) / 300)
     # a bootstrap sample of the same size leaves out 1/e of the records
-    assert np.mean(seen) == pytest.approx(300 / math.e, rel=0.1)
-    seen.clear()
-    design(asked(3000, holdout=0.2), {"little": given["little"]})
-    assert set(seen) == {60}
+    assert np.mean(shares) == pytest.approx(1 / math.e, rel=0.1)
+    aside = request(data, 3000, holdout=0.2)
+    sample = aside.public.sample(aside, rng)
+    assert (len(sample.data.X), len(sample.judged_at.X)) == (3000, 60)
+    assert not rows_of(sample.data) & rows_of(sample.judged_at)
 
 
 def test_the_value_of_a_rule_is_unconfounded():
@@ -190,7 +181,7 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
     [
         *(("at least one candidate", {"models": none}) for none in ({}, [])),
         ("must be a dict", {"models": "itr"}), ("other people's records", {"public": records()}),
-        ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}), ("score", {"score": "value"}),
+        ("must be a PrivateRule or PrivateTwoStageERM", {"models": ["itr"]}),
         ("must be a PrivateEffect", {"models": [PrivateRule(DOMAIN, Budget(1.0))], "goal": "effect"}),
         ("releases a rule", {"models": [candidate()], "goal": "effect"}), ("holdout=0.3", {"n": 1000}),
         *(("name of a candidate", {"models": {name: candidate()}}) for name in ("", 3)),
@@ -198,7 +189,6 @@ def test_records_that_do_not_count_are_not_controls(tmp_path, monkeypatch):
         ("another domain", {"models": [candidate(domain=Domain(2.0, 1.0))]}),
         ("must be a Domain", {"models": [candidate(domain="clinic")]}),
         *(("holdout", {"holdout": wrong}) for wrong in (1.0, 1e-9, math.inf)),
-        *((f"score returned = {one}", {"score": lambda *_, one=one: one}) for one in (math.nan, None)),
     ],
 )  # fmt: skip
 def test_what_is_refused(match, changes):
