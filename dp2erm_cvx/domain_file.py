@@ -13,7 +13,7 @@ from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
-from dp2erm_cvx.public import declared_by_name, public_number
+from dp2erm_cvx.public import declared_by_name, list_of, one_line, public_number
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
 CODEBOOK = {
@@ -26,7 +26,7 @@ CODEBOOK = {
 def domain_of(declared: Mapping[str, Any]) -> Domain:
     """The domain that the names of a file declare. Raises DeclarationError."""
     check_names(declared)
-    book, rest = split_codebook(declared)
+    book, rest = split_codebook(of_covariates(declared))
     ranges = rest.get("ranges")
     if isinstance(ranges, Mapping) or (book and book.renames):
         if not isinstance(ranges, Mapping | None):
@@ -40,6 +40,50 @@ def domain_of(declared: Mapping[str, Any]) -> Domain:
         norm = norm_within(inside.ranges or (), book)
         rest["covariate_bound"] = math.hypot(public_number("intercept", rest.get("intercept", 0.0)), norm)
     return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
+
+
+def covariates_of(declared: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The columns that ``covariates`` names, None where it is left out. Raises DeclarationError."""
+    chosen = declared.get("covariates")
+    if chosen is None:
+        return None
+    names = list_of("covariates", chosen, one_line, "['age', 'severity']")
+    if not names:
+        raise DeclarationError("covariates = []: name at least one column")
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"covariates: {brief(name)} stands there twice: name it once")
+    return names
+
+
+def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declaration of the columns that ``covariates`` names alone, in their order.
+
+    Ranges, levels, logarithms, centers and missing values of all others are left out; missing values of what
+    is no covariate, such as the outcome, stay. Raises DeclarationError where a chosen column has neither
+    range nor levels, though others have.
+    """
+    chosen = covariates_of(declared)
+    picked = {name: value for name, value in declared.items() if name != "covariates"}
+    ranges = declared.get("ranges") or {}
+    levels = declared.get("levels") or {}
+    if chosen is None or not isinstance(ranges, Mapping) or not isinstance(levels, Mapping):
+        return picked
+    if not ranges and not levels:
+        return picked
+    for name in chosen:
+        if name not in ranges and name not in levels:
+            raise DeclarationError(f"covariates: {name!r} has no public range: declare it in [ranges]")
+    left_out = (set(ranges) | set(levels)) - set(chosen)
+    picked["ranges"] = {name: ranges[name] for name in chosen if name in ranges}
+    for title in ("levels", "center"):
+        if isinstance(table := declared.get(title), Mapping):
+            picked[title] = {name: table[name] for name in chosen if name in table}
+    if isinstance(missing := declared.get("missing"), Mapping):
+        picked["missing"] = {name: value for name, value in missing.items() if name not in left_out}
+    if isinstance(logs := declared.get("log"), list):
+        picked["log"] = [name for name in logs if name in chosen]
+    return picked
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,10 +108,9 @@ def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_names(declared: Mapping[str, Any]) -> None:
     """Raise DeclarationError where a name is none that a file may declare."""
-    known = {*(field.name for field in fields(Domain)), *CODEBOOK} - {"codebook"}
     for name in declared:
-        if name not in known:
-            hint = known_names(name, sorted({*known, "csv"}))
+        if name not in RECORDS:
+            hint = known_names(name, sorted({*RECORDS, "csv"}))
             raise DeclarationError(f"domain: unknown name {brief(name)}; {hint}")
 
 
@@ -89,7 +132,9 @@ def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[s
 #: What stands in a drafted file where something has to be declared.
 EDIT = "EDIT"
 #: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study_file`.
-STUDY = ("budget", "ledger", "effect", "rule", "weights")
+STUDY = ("budget", "ledger", "effect", "rule", "two_stage")
+#: Everything that a file may declare of the records: fields of the domain and of its codebook.
+RECORDS = ({field.name for field in fields(Domain)} - {"codebook"}) | set(CODEBOOK) | {"covariates"}
 
 
 def load_domain(path: str | Path) -> Domain:
@@ -127,6 +172,17 @@ def declared_layout(path: str | Path) -> CsvLayout:
 
 def read_tables(path: str | Path) -> dict[str, Any]:
     """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a draft."""
+    declared = tables_of_file(path)
+    with placed(path):
+        refuse_gaps(declared)
+    return of_event(declared)
+
+
+def tables_of_file(path: str | Path) -> dict[str, Any]:
+    """All that the file says, by name, gaps of a draft included, the table ``[domain]`` beside all others.
+
+    Raises DeclarationError for a file that cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             declared = tomllib.load(file)
@@ -146,19 +202,26 @@ def read_tables(path: str | Path) -> dict[str, Any]:
         if not isinstance(inside, dict):
             raise DeclarationError(f"{path}: domain = {inside!r}: must be a table [domain]")
         declared |= inside
-    if (name := _placeholder(declared)) is not None:
+    return declared
+
+
+def refuse_gaps(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where a draft is not filled in."""
+    name = _placeholder(declared)
+    if name is not None:
         raise DeclarationError(
-            f'{path}: {name} still says "{EDIT}": type in what is known without the data, or delete the line'
+            f'{name} still says "{EDIT}": type in what is known without the data, or delete the line'
         )
-    return of_event(declared)
 
 
 def _placeholder(declared: Mapping[str, Any]) -> str | None:
     """The first name that a draft left open."""
     for name, value in declared.items():
-        if isinstance(value, Mapping):
-            if (inside := _placeholder(value)) is not None:
+        tables = value if isinstance(value, list) else [value]
+        for table in tables:
+            inside = _placeholder(table) if isinstance(table, Mapping) else None
+            if inside is not None:
                 return f"{name}: {inside}"
-        elif value == EDIT or (isinstance(value, list) and EDIT in value):
+        if value == EDIT or (isinstance(value, list) and EDIT in value):
             return str(name)
     return None

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
 from dp2erm_cvx.cells import CellRule, Eligible, Treatment
-from dp2erm_cvx.cli.reading import coded_columns
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics.columns import record_counts
-from dp2erm_cvx.domain_file import declared_layout, domain_of
+from dp2erm_cvx.domain_file import declared_layout, domain_of, of_covariates
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
 from dp2erm_cvx.tables import labels, read_frame
@@ -154,7 +153,7 @@ def test_a_logarithm_is_that_of_each_number_and_all_else_is_declared_in_its_own_
     assert Domain.from_dict(json.loads(json.dumps(old.to_dict()))) == old
     assert old.codebook.expanded(["age"]) == ["log(age)"]
     assert "age counts by its natural logarithm" in old.codebook.in_words()
-    assert coded_columns({**DECLARED, **LOGS}, ["region", "severity"])["log"] == ["severity"]
+    assert of_covariates({**DECLARED, **LOGS, "covariates": ["region", "severity"]})["log"] == ["severity"]
 
 
 def test_levels_of_a_column_count_once_in_the_norm() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli import audit, demo, programs, release, released, settings, study
+from dp2erm_cvx.cli import audit, demo, programs, release, released, run, settings, study
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -136,7 +136,7 @@ EXAMPLES = {
     "demo": ("demo --output-dir output",),
 }
 
-for module in (audit, demo, programs, release, released, settings, study):
+for module in (audit, demo, programs, release, released, run, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])

@@ -135,8 +135,8 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         first, search = programs.first_stage(name, options), _search(options)
         records = universe = None
         if data is not None:
-            table = reading.raw_table(data, options, domain)
-            records = reading.coded_data(table, domain, options["covariates"])
+            table = reading.raw_table(data, reading.read_layout(options), domain)
+            records = reading.coded_data(table, domain, opt.names(options["covariates"]))
         else:  # the covariates of the ranges, or 2
             n, columns = (options[name] for name in ("n_samples", "n_features"))
             n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
@@ -415,8 +415,8 @@ def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -
     else:
         domain = reading.read_domain(options)
         refuse(domain.codebook, "a certificate of a program", "arms", "units")
-        table = reading.raw_table(data, options, domain)
-        dataset = reading.coded_data(table, domain, options["covariates"])
+        table = reading.raw_table(data, reading.read_layout(options), domain)
+        dataset = reading.coded_data(table, domain, opt.names(options["covariates"]))
     settings = programs.read_settings(options)
     if settings and len(chosen) != 1:
         raise DeclarationError("settings belong to one program: name exactly one --program")

@@ -294,6 +294,13 @@ def _cells(text: str) -> tuple[str, Any]:
     return name.strip(), numbers if separator == "=" else numbers[0]
 
 
+def number_of_records(text: Any) -> int:
+    """The number of records that ``--plan`` is for. Raises DeclarationError."""
+    from dp2erm_cvx.public import whole_number
+
+    return whole_number("--plan", text, at_least=2)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import math
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress, writing
 from dp2erm_cvx.display import pairs
-from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
@@ -95,17 +93,6 @@ def second_stage_of(
     return registry.build(registry.second_stages(), name, **stage_settings(settings))
 
 
-_FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
-#: Options by the stages of programs.
-_OPTIONS = {"first": "--program", "second": "--second-stage"}
-
-
-def _stage(cls: type[Program]) -> str:
-    from dp2erm_cvx.program import FirstStage
-
-    return "first" if issubclass(cls, FirstStage) else "second"
-
-
 def known_name(text: str, stage: str | None = None) -> str:
     """The name that ``text`` stands for, which it is itself unless it is a file.
 
@@ -113,26 +100,13 @@ def known_name(text: str, stage: str | None = None) -> str:
     used by name until the command ends. Raises ProgramError where it holds none of that stage, or several
     without a choice.
     """
-    match = _FILE.fullmatch(text)
-    if match is None:
-        return text
-    from dp2erm_cvx.conformance import programs_of_file
+    from dp2erm_cvx.program_files import file_of, program_of_file
     from dp2erm_cvx.registry import known_meanwhile
 
-    path, chosen = match["path"], match["chosen"]
-    inside = {cls.__name__: cls for cls in programs_of_file(path)}
-    fitting = {name: cls for name, cls in inside.items() if stage in (None, _stage(cls))}
-    if not fitting:
-        (option,) = (option for name, option in _OPTIONS.items() if name != stage)
-        raise ProgramError(f"{path}: holds no {stage} stage; {', '.join(inside)} goes with {option}")
-    what = "program" if stage is None else f"{stage} stage"
-    if chosen is None and len(fitting) > 1:
-        listed = ", ".join(f"{path}:{name}" for name in fitting)
-        raise ProgramError(f"{path}: holds {len(fitting)} {what}s: choose one of {listed}")
-    if chosen is not None and chosen not in fitting:
-        raise ProgramError(f"{path}: holds no {what} {chosen!r}; it has {', '.join(fitting)}")
-    cls = fitting[chosen or next(iter(fitting))]
-    _send_by_value(cls)
+    place = file_of(text)
+    if place is None:
+        return text
+    cls = program_of_file(*place, stage)
     click.get_current_context().with_resource(known_meanwhile(cls))
     return cls.name
 
@@ -144,19 +118,12 @@ def known_solver(text: str) -> str | Solver:
     if ":" not in text:
         solver_by_name(text)
         return text
-    from dp2erm_cvx.conformance.run import callable_of
+    from dp2erm_cvx.program_files import callable_of, send_by_value
 
     function = callable_of(text)
     if text.partition(":")[0].endswith(".py"):
-        _send_by_value(function)
+        send_by_value(function)
     return OwnSolver(function, text.rpartition(":")[2])
-
-
-def _send_by_value(named: Callable[..., Any]) -> None:
-    """Other processes cannot import a file that is not installed: joblib sends them what it holds."""
-    inside = "joblib.externals.cloudpickle"  # which newer versions of joblib import from elsewhere
-    pickler = importlib.import_module(inside if importlib.util.find_spec(inside) else "cloudpickle")
-    pickler.register_pickle_by_value(sys.modules[named.__module__])
 
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
@@ -214,11 +181,12 @@ def programs_command(
 def _program_facts(cls: type[Program]) -> dict[str, Any]:
     """Declaration of a program class, as plain JSON types."""
     from dp2erm_cvx.program import FirstStage
+    from dp2erm_cvx.program_files import stage_of
 
     defaults = {name: known.default for name, known in inspect.signature(cls).parameters.items()}
     return {
         "name": cls.name,
-        "stage": _stage(cls),
+        "stage": stage_of(cls),
         "kind": cls.kind.value if issubclass(cls, FirstStage) else None,
         "formula": cls.formula,
         "settings": {

@@ -75,15 +75,9 @@ def read_domain(options: Mapping[str, Any], assumed: Mapping[str, float] | None 
     for name in _missing(declared):
         flag = "--" + name.replace("_", "-")
         raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
-    ranges, levels = declared.get("ranges"), declared.get("levels") or {}
     chosen = names(options.get("covariates"))
-    if chosen is not None and (isinstance(ranges, dict) or levels):
-        ranges = ranges or {}
-        for name in chosen:
-            if name not in ranges and name not in levels:
-                raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
-        picked = {name: ranges[name] for name in chosen if name in ranges}
-        declared = coded_columns(declared, chosen) | {"ranges": picked}
+    if chosen is not None:
+        declared["covariates"] = list(chosen)
     return domain_of(declared)
 
 
@@ -102,17 +96,6 @@ def _with_flags(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict
     if options.get("outcome"):
         flags["outcome_column"] = options["outcome"]
     return {**declared, **flags}
-
-
-def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """Declarations with the levels, missing values and logarithms of these columns alone."""
-    picked = dict(declared)
-    for title in ("levels", "missing"):
-        if isinstance(table := declared.get(title), dict):
-            picked[title] = {name: table[name] for name in chosen if name in table}
-    if isinstance(logs := declared.get("log"), list):
-        picked["log"] = [name for name in logs if name in chosen]
-    return picked
 
 
 def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
@@ -136,12 +119,17 @@ def read_ranges(options: Mapping[str, Any]) -> library.PrivateRanges:
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
     ``outcome`` may be one. An outcome bound declares that of the outcome.
     """
-    from dp2erm_cvx.domain_file import read_declared, split_codebook
+    from dp2erm_cvx.domain_file import covariates_of, of_covariates, read_declared, split_codebook
     from dp2erm_cvx.public import public_number
 
     fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
-    chosen = names(options.get("covariates"))
-    fields = fields if chosen is None else coded_columns(fields, chosen)
+    chosen = names(options.get("covariates")) or covariates_of(fields)
+    ranges = fields.pop("ranges", None)
+    if chosen is not None:
+        beside = ranges if isinstance(ranges, Mapping) else {}
+        whole = dict.fromkeys([*beside, *chosen])
+        fields = of_covariates(fields | {"covariates": list(chosen), "ranges": whole})
+    fields["ranges"] = ranges
     book, declared = split_codebook(_with_flags(fields, options))
     for name in declared:
         if name not in _KNOWN:
@@ -189,18 +177,18 @@ def data_columns(public: Public) -> tuple[str, str]:
     return str(columns[0]), str(columns[1])
 
 
-def raw_table(path: str, options: Mapping[str, Any], domain: Public) -> Table:
+def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
     """The cells of the data file; what names no treatment or outcome is refused before it is read."""
     from dp2erm_cvx.files import read_table
 
     data_columns(domain)
-    return read_table(path, read_layout(options), ragged=True)
+    return read_table(path, layout, ragged=True)
 
 
-def coded_data(table: Table, public: Public, covariates: str | None = None) -> library.Dataset:
-    """The records of a table, by the codebook that is declared."""
+def coded_data(table: Table, public: Public, covariates: Sequence[str] | None = None) -> library.Dataset:
+    """The records of a table, by the codebook that is declared; ``covariates`` where it names none."""
     a, y = (table.cells(column) for column in data_columns(public))
-    return library.Dataset.coded(public, table, a, y, public.columns or names(covariates))
+    return library.Dataset.coded(public, table, a, y, public.columns or covariates)
 
 
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
@@ -222,53 +210,80 @@ class Coded:
     """Cells as they stand, and the records that codebooks have made of them, each of them once."""
 
     cells: Table | BlockedDataset
-    covariates: str | None
-    made: list[tuple[Public, library.Dataset | BlockedDataset]] = field(default_factory=list)
+    made: list[tuple[Public, Sequence[str] | None, library.Dataset | BlockedDataset]] = field(
+        default_factory=list
+    )
 
     @classmethod
-    def read(cls, path: str, options: Mapping[str, Any], domain: Public, bar: Progress | None) -> Coded:
-        """The data file in memory or in blocks; the bar, if any, tells of passes over them.
+    def read(
+        cls,
+        path: str,
+        layout: CsvLayout,
+        options: Mapping[str, Any],
+        domain: Public,
+        covariates: Sequence[str] | None,
+        bar: Progress | None,
+    ) -> Coded:
+        """The data file in memory or in blocks.
+
+        Parameters
+        ----------
+        path, layout
+            The data file, and how it is written.
+        options
+            Of the command: ``blocks`` and ``scheduler``.
+        domain, covariates
+            Declared of its records; None for all columns that are something else.
+        bar
+            Tells of passes over the file.
 
         Raises DeclarationError where blocks are asked for, and the file has none.
         """
-        covariates = options.get("covariates")
         if not _in_blocks(path, options["blocks"], domain):
-            table = raw_table(path, options, domain)
+            table = raw_table(path, layout, domain)
             if bar is not None:
                 bar.update(bar.task_ids[0], advance=1, description="solving")
-            return cls(table, covariates)
+            return cls(table)
         from dp2erm_cvx.blocked import BlockedDataset
 
         _connect(options["scheduler"])
         if bar is not None:
             _show_passes(bar)
         treatment, outcome = data_columns(domain)
-        chosen, layout = names(covariates), read_layout(options)
-        named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": chosen}
-        return cls(BlockedDataset.read(path, **named, layout=layout), covariates)
+        named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": covariates}
+        return cls(BlockedDataset.read(path, **named, layout=layout))
 
     def by(
-        self, domain: Public, count: Callable[[RecordCounts], None] | None = None
+        self,
+        domain: Public,
+        covariates: Sequence[str] | None = None,
+        count: Callable[[RecordCounts], None] | None = None,
     ) -> library.Dataset | BlockedDataset:
-        """The records by the codebook of a domain; ``count`` gets their counts when they are made."""
+        """The records by the codebook of a domain, of these ``covariates`` where it names none.
+
+        ``count`` gets their counts when they are made.
+        """
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.blocks import Blocks, whole
         from dp2erm_cvx.diagnostics.columns import record_counts
 
-        for known, records in self.made:
-            if known == domain:
+        for known, chosen, records in self.made:
+            if known == domain and chosen == covariates:
                 return records
         cells = self.cells
         if isinstance(cells, BlockedDataset):
             treatment, outcome = data_columns(domain)
-            data: Any = replace(cells, treatment=treatment, outcome=outcome).coded(domain)
+            columns = cells.columns if covariates is None else tuple(covariates)
+            own = replace(cells, treatment=treatment, outcome=outcome, columns=columns)
+            data: Any = own.coded(domain)
             tables: Blocks[Table] = data.tables
         else:
-            data, tables = coded_data(cells, domain, self.covariates), whole(cells, 0)
-        self.made.append((domain, data))
+            data = coded_data(cells, domain, covariates)
+            tables = whole(cells, 0)
+        self.made.append((domain, covariates, data))
         if count is not None:
             count(reduce(add, tables.map(partial(record_counts, public=domain, columns=data.columns))))
-        return self.made[-1][1]
+        return self.made[-1][2]
 
 
 def _in_blocks(path: str, choice: str, public: Public) -> bool:

@@ -104,13 +104,15 @@ def _of_question(kind: str) -> Iterator[SettingText]:
     from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
     from dp2erm_cvx.study_file import OUTCOME, QUESTIONS, Question
 
-    yield SettingText("share", "an even part", "", described_settings(Question)["share"])
+    texts = described_settings(Question)
+    yield SettingText("share", "an even part", "", texts["share"])
+    yield SettingText("covariates", "those of the study", "", texts["covariates"])
     for one in (*_of_class(library.Codebook), *_of_class(library.Domain)):
         name = "outcome_column" if one.name == "outcome" else one.name
         if name in OUTCOME:
             yield SettingText(name, "that of the study", one.wanted, one.text)
     # the estimator hands its arguments on to a study, which checks most of them
-    studies = {"effect": EffectStudy, "rule": RuleStudy, "weights": Study}
+    studies = {"effect": EffectStudy, "rule": RuleStudy, "two_stage": Study}
     pipeline: Any = studies[kind]
     checks = {one.name: one for one in fields(pipeline)}
     rules = {"effect": EffectSettings, "rule": RuleSettings}

@@ -320,5 +320,5 @@ def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> 
         return None
     if options["source"] is None:
         raise DeclarationError("--source is missing: say where the public records come from")
-    table = reading.raw_table(options["public"], {"domain": path}, domain)
+    table = reading.raw_table(options["public"], reading.read_layout({"domain": path}), domain)
     return library.PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])

@@ -5,12 +5,10 @@ from dp2erm_cvx.conformance.run import (
     TEMPLATES,
     CheckOutcome,
     ConformanceReport,
-    callable_of,
     check_program,
     load_program,
     parametrize,
     program_template,
-    programs_of_file,
 )
 
 __all__ = [
@@ -19,13 +17,11 @@ __all__ = [
     "CheckStatus",
     "ConformanceReport",
     "Subject",
-    "callable_of",
     "check_program",
     "checks_of",
     "edge_records",
     "load_program",
     "parametrize",
     "program_template",
-    "programs_of_file",
     "standard_records",
 ]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import importlib
-import importlib.util
-import inspect
 import keyword
-import os
 import re
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dp2erm_cvx.audit.search import SearchPlan
@@ -25,6 +16,7 @@ from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Su
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
+from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.registry import programs
 
@@ -199,76 +191,3 @@ def load_program(name_or_file: str) -> list[type[Program]]:
     if name_or_file not in known:
         raise ProgramError(f"{name_or_file!r} is neither a .py file nor one of {', '.join(known)}")
     return [known[name_or_file]]
-
-
-def programs_of_file(path: str | Path) -> list[type[Program]]:
-    """Every program of a Python file, which is executed.
-
-    Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
-    """
-    module = _executed(Path(path))
-    classes = [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, Program) and cls.__module__ == module.__name__
-    ]
-    if not classes:
-        raise ProgramError(f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function")
-    try:
-        for cls in classes:
-            cls.refuse_own_class()
-    except DeclarationError as error:
-        raise ProgramError(f"{path}: {error}") from None
-    return classes
-
-
-def callable_of(text: str) -> Callable[..., Any]:
-    """Object named by ``FILE.py:NAME`` or ``package.module:NAME``; a file is executed, a module imported.
-
-    Raises ProgramError where there is no such file, module or name, or what it names cannot be called.
-    """
-    place, _, name = text.rpartition(":")
-    if not place or not name.isidentifier():
-        raise ProgramError(f"{text!r}: must look like FILE.py:NAME or package.module:NAME")
-    if place.endswith(".py"):
-        module = _executed(Path(place))
-    else:
-        try:
-            module = importlib.import_module(place)
-        except Exception as error:
-            raise ProgramError(f"{place}: cannot be imported: {type(error).__name__}: {error}") from None
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ProgramError(f"{place}: holds nothing called {name} that can be called")
-    return function  # type: ignore[no-any-return]
-
-
-def _executed(path: Path) -> ModuleType:
-    if not os.path.isfile(path):  # which no name is too long for
-        raise ProgramError(f"{path}: is no file")
-    # a name of its own for every version, because a dataclass looks itself up among the modules
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise ProgramError(f"{path}: cannot be read: {error.strerror or error}") from None
-    name = f"dp2erm_checked_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ProgramError(f"{path}: is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        line = _line(error, path)
-        raise ProgramError(f"{path}{line}: {type(error).__name__}: {error}") from None
-    return module
-
-
-def _line(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError) and error.lineno:
-        return f", line {error.lineno}"
-    names = (str(path), os.path.abspath(path))
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename in names]
-    return f", line {lines[-1]}" if lines else ""

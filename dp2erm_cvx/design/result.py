@@ -211,7 +211,7 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
     predictable = request.goal == "rule" or result.best.holds  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
-    names = {row.name for row in result.rows[:_TRIED] if row.kind != "weights"}
+    names = {row.name for row in result.rows[:_TRIED] if row.kind != "two_stage"}
     failed = 0
 
     def upward(n: float) -> int:  # two significant digits: no more is known

@@ -266,8 +266,8 @@ def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
             yield _candidate(request, name, guessed, settings, noise)
     for first in _WEIGHTS if rule or request.estimand == "ate" else ():
         stages: dict[str, Any] = {"first_stage": first, "second_stage": "itr" if rule else "arm_means"}
-        model = QUESTIONS["weights"](request.domain, request.budget, **stages)
-        yield DesignRow(f"weights: {first}", "weights", stages, model)
+        model = QUESTIONS["two_stage"](request.domain, request.budget, **stages)
+        yield DesignRow(f"weights: {first}", "two_stage", stages, model)
 
 
 def _candidate(

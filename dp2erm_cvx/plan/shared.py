@@ -8,7 +8,7 @@ law of a release that drew this noise anew; both together spend it once (adaptiv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,7 +94,11 @@ def _digest(data: Dataset | BlockedDataset) -> bytes:
 
 
 def take_over(
-    model: Any, plans: Mapping[str, Plan[Any]], models: Mapping[str, Any], n: int, n_features: int
+    model: Any,
+    plans: Mapping[str, Plan[Any]],
+    models: Mapping[str, Any],
+    n: int,
+    n_features: int | Sequence[str],
 ) -> Effect:
     """The plan of an effect that shares the most steps with an earlier one; its ``model`` takes them over.
 

@@ -50,11 +50,11 @@ RELEASES: dict[str, tuple[str, Any, dict[str, Any], str]] = {
         *("rule --set propensity=0.5 --set value_share=0.2", PrivateRule, {"settings": WORTH}),
         "[[rule]]\nsettings = { propensity = 0.5, value_share = 0.2 }",
     ),
-    "weights": ("fit", PrivateTwoStageERM, {}, "[[weights]]"),
+    "weights": ("fit", PrivateTwoStageERM, {}, "[[two_stage]]"),
     "plug_in_ate": (
         "fit --program ipw_private --ridge 2 --second-stage plug_in_ate --arithmetic assumed",
         *(PrivateTwoStageERM, WEIGHTS),
-        '[[weights]]\nfirst_stage = { name = "ipw_private", ridge = 2.0 }\nsecond_stage = "plug_in_ate"\n'
+        '[[two_stage]]\nfirst_stage = { name = "ipw_private", ridge = 2.0 }\nsecond_stage = "plug_in_ate"\n'
         'arithmetic = "assumed"',
     ),
 }
@@ -90,7 +90,7 @@ def test_every_door_releases_the_same(folder, monkeypatch, kind):
         study = study.replace("outcome_bound = 8.0", "outcome_bound = 0.5\noutcome_center = 0.5")
     paid = '[budget]\nepsilon = 1\n[ledger]\nfile = "book.db"\ndataset = "trial"\n'
     Path("study.toml").write_text(f"{study}{paid}{question}\n")
-    (answer,) = facts("run", "study.toml", "data.csv", "--seed", "1", "--yes").values()
+    answer = facts("run", "study.toml", "data.csv", "--seed", "1", "--yes")
     noisy = "released" if "released" in release else "theta"
     np.testing.assert_allclose(answer[noisy], release[noisy], rtol=1e-9)
     assert not Path("book.db").exists()  # what is seeded is charged to nobody

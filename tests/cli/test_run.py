@@ -46,7 +46,7 @@ residual_scale = 0.5
 """
 STUDY = f"{DOMAIN}{AVERAGE}[[rule]]\noutcome_scale = 1.0\n"
 WEIGHTS = """
-[[weights]]
+[[two_stage]]
 second_stage = "arm_means"
 first_stage = { name = "ipw_private", trim = 4.0, ridge = 0.01 }
 """
@@ -88,7 +88,7 @@ def charged():
 def test_a_question_counts_its_own_records(folder, setting, told, choice):
     asked = f'[budget]\nepsilon = 20\n[[effect]]\nname = "own"\n{setting} = {told}\n'
     Path("study.toml").write_text(f'{DOMAIN}[levels]\ng = ["a", "b"]\n{asked}')
-    answer = facts(*RUN, "--seed", "5")["own"]
+    answer = facts(*RUN, "--seed", "5")
     model = PrivateEffect(load_domain("study.toml"), Budget(20 * (1 - 1e-12)), seed=5, **{setting: choice})
     release = model.fit(frame_of(), frame_of()["a"], frame_of()["y"]).release_
     np.testing.assert_allclose(answer["released"], list(release.released), rtol=1e-9)
@@ -131,11 +131,11 @@ def test_a_release_of_another_study_is_refuted_even_with_this_digest(folder):
 
 
 def test_a_question_that_cannot_be_planned_stops_the_study_before_its_charge(folder, monkeypatch):
-    bad = '[[weights]]\nfirst_stage = { name = "mmd" }\nsecond_stage = "arm_means"\n'
+    bad = '[[two_stage]]\nfirst_stage = { name = "mmd" }\nsecond_stage = "arm_means"\n'
     Path("study.toml").write_text(STUDY + bad)
-    assert refused(*RUN).startswith("error: study.toml: weights: ")
+    assert refused(*RUN).startswith("error: study.toml: two_stage: ")
     study = read_study("study.toml")
-    with pytest.raises(CalibrationError, match=r"^study\.toml: weights: "):
+    with pytest.raises(CalibrationError, match=r"^study\.toml: two_stage: "):
         study.plans(study.models(), 400, 2)
     Path("study.toml").write_text(STUDY)
     monkeypatch.setattr(Plan, "proven", property(lambda plan: plan.study.main != "rule"))
@@ -159,7 +159,7 @@ def test_what_was_paid_for_is_never_lost(folder, monkeypatch):
 def test_a_plan_reads_no_data_and_spends_nothing(folder):
     Path("study.toml").write_text(STUDY + WEIGHTS)
     told = done("run", "study.toml", "absent.csv", "--plan", "400").stdout
-    for name, share in (("average", 1.5), ("rule", 0.75), ("weights", 0.75)):
+    for name, share in (("average", 1.5), ("rule", 0.75), ("two_stage", 0.75)):
         at = told.index(f"{name}: planned for 400 records")
         assert f"epsilon = {share:g}" in told[at:].split("Together: ")[1]
     assert re.search(r"average +0\.5 +1\.5 +1\.5 *\nrule +0\.25 +0\.75 +0\.75 ", told)

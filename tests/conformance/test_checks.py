@@ -17,13 +17,13 @@ from dp2erm_cvx.conformance import (
     checks_of,
     parametrize,
     program_template,
-    programs_of_file,
     run,
 )
 from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.known_weights import Uniform
+from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 

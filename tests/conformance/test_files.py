@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
+from dp2erm_cvx.conformance import load_program, program_template
 from dp2erm_cvx.conformance.checks import check_universe, standard_records
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
@@ -18,6 +18,7 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import BalanceFunctions, scheme, second_stage
 from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.solve import solve
 
 _CLASS = (

@@ -13,7 +13,7 @@ ORDER = (
     *("errors", "text", "public", "suprema", "privacy", "parallel", "tables", "files", "sampling"),
     *("cells", "codebook", "display", "blocks", "domain"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
-    *("registry", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
+    *("registry", "program_files", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
     *("plotting", "report", "cli"),
 )

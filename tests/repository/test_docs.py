@@ -24,7 +24,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, release, stability
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.conformance import checks_of
+from dp2erm_cvx.conformance import checks_of, program_template
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.program import FirstStage, SecondStage
@@ -277,11 +277,20 @@ def test_added_first_stage_moves_as_stated(monkeypatch):
 
 def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source, cells, other = blocks("study.md", "toml")
+    source, cells, chosen, files, other = blocks("study.md", "toml")
     Path("cells.toml").write_text(cells.replace("[cells]", source[: source.index("[budget]")] + "[cells]"))
     assert len(load_domain("cells.toml").codebook.eligible) == 3
     Path("other.toml").write_text(source + other, encoding="utf-8")
     assert read_study("other.toml").questions[1].domain.outcome_bound == 10.0
+    columns = chosen.replace("age", "dose")
+    Path("matching.py").write_text(program_template("matching", "exponential"), encoding="utf-8")
+    Path("loss.py").write_text(program_template("own_loss", "loss"), encoding="utf-8")
+    Path("target.csv").write_text("severity,dose\n0.5,1\n0.2,2\n", encoding="utf-8")
+    before = source.partition("[[two_stage]]")[0]
+    Path("files.toml").write_text(columns + before + files, encoding="utf-8")
+    stages = [question.settings["first_stage"] for question in read_study("files.toml").questions[2:]]
+    assert [stage.name for stage in stages] == ["matching", "kernel_mean_matching"]
+    np.testing.assert_array_equal(stages[1].target.X, [[1, 0.5], [2, 0.2]])
     Path("study.toml").write_text(source, encoding="utf-8")
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(300, 2)), rng.integers(0, 2, 300), rng.normal(size=300)])
@@ -291,7 +300,7 @@ def test_the_study_of_its_page_runs(tmp_path, monkeypatch):
     assert sorted(path.name for path in Path("releases").iterdir()) == [
         "average.json",
         "rule.json",
-        "weights.json",
+        "two_stage.json",
     ]
 
 

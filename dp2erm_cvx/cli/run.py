@@ -1,0 +1,450 @@
+"""``dp2erm run``: the private releases of a study file from a data file, and their plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import dp2erm_cvx as library
+from dp2erm_cvx.cli import options as opt
+from dp2erm_cvx.cli import reading, screen
+from dp2erm_cvx.cli.programs import known_solver
+from dp2erm_cvx.display import digits_of, grid
+from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.diagnostics.columns import RecordCounts
+    from dp2erm_cvx.ledger import Receipt
+    from dp2erm_cvx.plan import Plan
+    from dp2erm_cvx.release.record import BaseRelease
+    from dp2erm_cvx.study_file import Question, StudyFile
+
+SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
+#: What the data holder may look at beside the release.
+holder_options = opt.apply(
+    click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
+    click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private."),
+    click.option("--overlap-plot", metavar="FILE.png", help="Draw propensities by arm: not private."),
+)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The files that a run writes, by question.
+
+    Parameters
+    ----------
+    releases
+        The JSON file of each release.
+    figures
+        The files of plots, by the option that asks for them.
+    """
+
+    releases: Mapping[str, str]
+    figures: Mapping[str, Mapping[str, str]]
+
+
+@click.command(
+    "run",
+    cls=opt.Command,
+    first=("planned", "changes", "output_dir", "yes"),
+    short_help="All questions of a study file, charged together.",
+)
+@click.argument("study", metavar="STUDY.toml")
+@opt.data_argument
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="TABLE.NAME=VALUE",
+    help="In place of what the file says, such as budget.epsilon=2. Repeatable.",
+)
+@reading.block_options
+@opt.field_option(
+    f"{opt.ESTIMATOR}.solver", default="first_certified", beside=" Or FILE.py:NAME of your own."
+)
+@click.option("--output", metavar="FILE", help="Of a single question, in place of --output-dir.")
+@click.option("--output-dir", default="releases", metavar="FOLDER", help="For one JSON file per question.")
+@holder_options
+@opt.printing_options
+def run_command(study: str, data: str | None, **options: Any) -> None:
+    """Answer the questions of STUDY.toml from DATA: all are charged, or none.
+
+    The file declares all that is public: see dp2erm settings, and dp2erm check --draft, which writes one.
+    """
+    options |= {"domain": study}
+    check_files(data, options)
+    with screen.progress("reading the data", total=2) as bar:
+        from dp2erm_cvx.registry import known_meanwhile
+        from dp2erm_cvx.study_file import read_study
+
+        declared = read_study(study, options["changes"])
+        for program in declared.programs:
+            click.get_current_context().with_resource(known_meanwhile(program))
+        models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
+        if options["planned"] is not None:
+            plans = declared.plans(models, opt.number_of_records(options["planned"]))
+            show_plans(plans, as_json=options["as_json"])
+            _show_shares(declared, plans, stderr=options["as_json"])
+            return
+        files = _files(declared, data, options)
+        places = Places(files, _figures(declared, data, files, options))
+        counts: list[RecordCounts] = []
+        records = _records(declared, data, options, bar, counts.append)
+        first = next(iter(records.values()))
+        plans = declared.plans(models, first.n_samples, first.columns)
+        announce(counts, models.values(), yes=options["yes"])
+        releases = _answered(declared, models, plans, records, places, options, bar)
+    _tell_notes(declared, releases)
+    _show_releases(declared, plans, releases, files, as_json=options["as_json"])
+
+
+def _files(study: StudyFile, data: str | None, options: dict[str, Any]) -> dict[str, str]:
+    """The file of the release of every question. Raises DeclarationError where one should not be written."""
+    names = [question.name for question in study.questions]
+    book = None if study.account is None else str(study.account[0])
+    if options["output"] is not None:
+        if len(names) > 1:
+            raise DeclarationError(f"--output: {study.source} asks {len(names)} questions: give --output-dir")
+        screen.check_new(options["output"], options["force"], data, study.source, book)
+        return {names[0]: options["output"]}
+    folder = Path(options["output_dir"])
+    files = {name: str(folder / f"{name}.json") for name in names}
+    if not os.path.lexists(folder):
+        screen.writable(str(folder))
+        return files
+    for file in files.values():
+        screen.check_new(file, options["force"], data, study.source, book)
+    return files
+
+
+#: Plots for the data holder, by the option that names their file.
+_PLOTS = ("love_plot", "overlap_plot")
+
+
+def _figures(
+    study: StudyFile, data: str | None, files: Mapping[str, str], options: dict[str, Any]
+) -> dict[str, dict[str, str]]:
+    """The files of the plots, by option and question. Raises DeclarationError where one cannot be drawn."""
+    from dp2erm_cvx.plotting import check_figure
+    from dp2erm_cvx.sampling import refuse
+
+    asked = [option for option in _PLOTS if options[option] is not None]
+    if options["balance"] or asked:
+        for question in study.questions:
+            refuse(question.domain.codebook, "a table or a plot of balance", "arms")
+    figures: dict[str, dict[str, str]] = {}
+    taken = [data, study.source, *files.values(), None if study.account is None else str(study.account[0])]
+    for option in asked:
+        path = Path(options[option])
+        check_figure(str(path))
+        figures[option] = {}
+        for name in files:
+            own = path if len(files) == 1 else path.with_stem(f"{path.stem}-{name}")
+            screen.check_new(str(own), options["force"], *taken)
+            taken.append(str(own))
+            figures[option][name] = str(own)
+    return figures
+
+
+def _records(
+    study: StudyFile,
+    data: str | None,
+    options: dict[str, Any],
+    bar: Any,
+    count: Callable[[RecordCounts], None],
+) -> dict[str, Any]:
+    """The records of every question: who counts, and the outcome, follow from the question."""
+    named = {question.name: _named(question) for question in study.questions}
+    same = set(named.values())
+    chosen = same.pop() if len(same) == 1 else None
+    coded = reading.Coded.read(str(data), study.layout, options, study.domain, chosen, bar)
+    models = study.models()
+    records = {}
+    for name, model in models.items():
+        coded.by(model.domain, named[name], count)  # whom a question counts is no mistake of the file
+        records[name] = coded.by(model.public(), named[name])
+    return records
+
+
+def _named(question: Question) -> tuple[str, ...] | None:
+    """The covariates of a question that its domain does not name, as the file does."""
+    return None if question.domain.columns else question.covariates
+
+
+def _answered(
+    study: StudyFile,
+    models: Mapping[str, Any],
+    plans: Mapping[str, Plan[Any]],
+    records: Mapping[str, Any],
+    places: Places,
+    options: dict[str, Any],
+    bar: Any,
+) -> dict[str, BaseRelease]:
+    """Charge all questions, answer each, and write its release."""
+    seeded = options["seed"] is not None
+    book = None if study.account is None else str(study.account[0])
+    if seeded and book is not None:
+        click.echo(SEEDED, err=True)
+    seen: dict[str, list[Any]] = {}
+    for name, model in models.items():
+        model.earlier.digest = study.digest
+        if options["balance"] or places.figures:
+            if not isinstance(records[name], library.Dataset):
+                raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
+            seen[name] = []
+            model.look = lambda *run, name=name: seen[name].extend(run)
+    tell = screen.stages(bar)
+    done = itertools.count()
+    pairs = [reading.data_columns(question.domain) for question in study.questions]
+    about = f"{pairs[0][0]} on {', '.join(dict.fromkeys(outcome for _, outcome in pairs))}"
+
+    def records_of(name: str) -> Any:
+        tell("questions answered", next(done), len(models))
+        return records[name]
+
+    def charge() -> Receipt | None:
+        return None if seeded else study.charge(plans, about)
+
+    def after() -> None:
+        for name, model in models.items():
+            title = name if len(models) > 1 else ""
+            own = {option: by_name[name] for option, by_name in places.figures.items()}
+            tell_holder(model, seen.get(name, []), own, balance=options["balance"], title=title)
+
+    if options["output"] is None:
+        screen.made_folder(Path(options["output_dir"]))
+    return released(
+        models, records_of, places.releases, {**options, "ledger": book}, charge=charge, after=after
+    )
+
+
+def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is told of questions by their names; of a single one it is told without."""
+    return facts if len(facts) > 1 else {"": next(iter(facts.values()))}
+
+
+def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
+    """Notes on stderr about what was declared in vain, and about releases that are not to be published."""
+    several = len(releases) > 1
+    for question in study.questions:
+        release = releases[question.name]
+        title = f"{question.name}: " if several else ""
+        if study.budget.delta and not release.guarantee.delta:
+            click.echo(f"note: {title}{release.guarantee.theorem} is pure; delta is not used", err=True)
+        if question.domain.ranges is None:
+            click.echo(f"warning: {title}{reading.NO_RANGES}", err=True)
+        if not release.private:
+            standing = release.guarantee.standing.upper()
+            click.echo(f"{title}{standing}: do not publish this release", err=True)
+
+
+def _show_releases(
+    study: StudyFile,
+    plans: Mapping[str, Plan[Any]],
+    releases: Mapping[str, BaseRelease],
+    files: Mapping[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """The releases as JSON or in words, then all answers, what was spent and the digest."""
+    with screen.writing("stdout"):  # behind which a disk may be full: what was charged has been told
+        if as_json:
+            facts = {name: release.to_dict() for name, release in releases.items()}
+            told = _by_name(facts)
+            screen.print_json(told.get("", told))
+            return
+        from dp2erm_cvx.release.answers import answer_blocks, answers
+
+        for name, release in releases.items():
+            if len(releases) > 1:
+                screen.console().rule(name)
+            screen.show(release.blocks())
+        listed = answers(releases)
+        if len(listed) > 1:
+            screen.show(answer_blocks(listed))
+        _show_shares(study, plans)
+        click.echo(f"written: {', '.join(files.values())}")
+
+
+def tell_holder(
+    model: Any, seen: Sequence[Any], figures: Mapping[str, str], *, balance: bool, title: str = ""
+) -> None:
+    """Messages about the records: solutions without a certificate, and the balance that was asked for.
+
+    Parameters
+    ----------
+    model
+        The estimator that was fitted.
+    seen
+        Its plan and what its run found; empty where nothing was asked for.
+    figures
+        Files of plots by their option, ``love_plot`` or ``overlap_plot``.
+    balance
+        Whether the table is shown.
+    title
+        The question, where there are several.
+    """
+    place = f"{title}: " if title else ""
+    workings = getattr(model, "private_workings_", None)
+    if workings is not None:
+        for solution in (workings.weights, workings.theta):
+            warned = solution is workings.weights and solution.substituted  # by the fit itself
+            if not solution.certified and not warned:
+                click.echo(f"warning: {place}{solution.advice()}", err=True)
+    if not seen:
+        return
+    from dp2erm_cvx.diagnostics import adjusted
+    from dp2erm_cvx.plotting import love_plot, overlap_plot
+
+    table, propensity, arms = adjusted(*seen)
+    if balance:
+        if title:
+            click.echo(title, err=True)
+        screen.show(table.blocks(), stderr=True)
+    if "love_plot" in figures:
+        love_plot(table, figures["love_plot"])
+        click.echo(f"NOT PRIVATE: love plot written to {figures['love_plot']}", err=True)
+    if "overlap_plot" in figures:
+        overlap_plot(propensity, arms, figures["overlap_plot"])
+        click.echo(f"NOT PRIVATE: overlap plot written to {figures['overlap_plot']}", err=True)
+
+
+def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bool = False) -> None:
+    """Shares of the budget that questions were declared and spend; what all guarantee together."""
+    from dp2erm_cvx.release.caveats import weak
+
+    rows = [
+        (one.name, f"{one.share:.3g}", digits_of(plan.guarantee.epsilon, 4), digits_of(plan.own.epsilon, 4))
+        for one, plan in zip(study.questions, plans.values(), strict=True)
+    ]
+    spent = math.fsum(plan.own.epsilon for plan in plans.values())
+    table = grid("question", "share", "guarantees epsilon", "spends itself", rows=rows)
+    together: list[Any] = (
+        [table, f"All questions together: epsilon = {digits_of(spent)}."] if len(rows) > 1 else []
+    )
+    screen.show([*together, *filter(None, [weak(spent)])], stderr=stderr)
+    click.echo(f"study {study.digest}", err=stderr)
+
+
+def check_files(data: str | None, options: dict[str, Any], *files: str | None) -> None:
+    """Refuse what could not be written or charged before anything is imported or read.
+
+    ``files`` are those that the command writes besides.
+    """
+    if data is None and options["planned"] is None:
+        raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
+    book, output = options.get("ledger"), options.get("output")
+    if (book is None) != (options.get("dataset") is None):
+        raise DeclarationError("--ledger and --dataset go together: give both or neither")
+    screen.check_new(output, options["force"], data, options["domain"], book)
+    for other in files:
+        screen.check_new(other, options["force"], data, options["domain"], output, book)
+    seed = options["seed"]
+    if seed is not None and not isinstance(seed, int):
+        raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+
+
+def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
+    """Tell the data holder what becomes of the records, before anything is charged.
+
+    Raises DataError where these counts are ``wrong``, or one of the ``models`` advises so, unless ``yes``.
+    """
+    for counts in counted:
+        judged = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]
+        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in judged))]
+        if wrong and not yes:
+            text = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
+            raise DataError(f"{text}. {counts}")
+        click.echo(str(counts), err=True)
+
+
+def released(
+    models: Mapping[str, Any],
+    records: Callable[[str], Any],
+    files: Mapping[str, str],
+    options: dict[str, Any],
+    *,
+    charge: Callable[[], Receipt | None] = lambda: None,
+    after: Callable[[], None] = lambda: None,
+) -> dict[str, BaseRelease]:
+    """Fit the models to their records, and write each release to its file: what is paid for is never lost.
+
+    Files are opened before anything is spent: by ``charge`` for all models, or by each for itself. Whatever
+    fails then, in what comes ``after`` too, the releases go to stdout.
+    """
+    releases: dict[str, BaseRelease] = {}
+    paid: Receipt | None = None
+    try:
+        with ExitStack() as every:
+            own = {name: every.enter_context(ExitStack()) for name in files}
+            opened = {
+                name: own[name].enter_context(screen.reserved(file, force=options["force"]))
+                for name, file in files.items()
+            }
+            paid = charge()
+            for name, model in models.items():
+                model.fit_announced(records(name))
+                releases[name] = model.release_
+                if (file := opened[name]) is not None:
+                    file.write(releases[name].to_json() + "\n")
+                own[name].close()  # it has its name before the next one is fitted
+        after()
+    except BaseException as error:
+        for release in releases.values():
+            click.echo(release.to_json())
+        if releases and isinstance(error, OSError):
+            with screen.writing(", ".join(filter(None, files.values()))):
+                raise
+        raise
+    finally:
+        receipts = [paid, *(getattr(model, "receipt_", None) for model in models.values())]
+        if (receipt := next(filter(None, receipts), None)) is not None:
+            text = f"charged to {receipt.dataset!r}: {receipt}"
+            with suppress(LedgerError):  # it has to be told whatever became of the ledger
+                account = library.Ledger(options["ledger"]).account(receipt.dataset)
+                left = digits_of(account.spent.left_epsilon, left=True)
+                text += f"; charge {len(account.receipts)}, epsilon = {left} left"
+            click.echo(text, err=True)
+            if not releases:
+                click.echo("nothing was released, and the charge stays", err=True)
+    return releases
+
+
+def show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
+    """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
+    from dp2erm_cvx.plan import Study
+    from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
+    from dp2erm_cvx.release.caveats import weak
+
+    facts: dict[str, Any] = {}
+    for name, plan in plans.items():
+        spent, before, universe = plan.guarantee, plan.study.before, plan.study.universe
+        if as_json:
+            steps: list[dict[str, Any]] = [
+                {"step": one.name, "theorem": one.theorem, **dataclasses.asdict(one.guarantee)}
+                | {"scale": one.noise_law["scale"]}
+                | ({"of": before[one.name]["of"]} if one.name in before else {})
+                for one in plan.steps
+            ]
+            facts[name] = {"n_samples": universe.n_samples, "guarantee": dataclasses.asdict(spent)}
+            facts[name] |= {"steps": steps}
+            facts[name] |= {"predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
+            continue
+        # of a study a weak guarantee is told once, of all questions
+        alone = weak(spent.epsilon) if not name else ""
+        screen.show([*plan_blocks(plan, name or None), *filter(None, [alone])])
+        if isinstance(plan.study, Study) and (cost := plan.study.first.cost(universe)):
+            click.echo(f"note: {cost}", err=True)
+    if as_json:
+        told = _by_name(facts)
+        screen.print_json(told.get("", told))

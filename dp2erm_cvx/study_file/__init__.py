@@ -1,0 +1,41 @@
+"""A study in one public file: its records, its budget, its account and its questions.
+
+A TOML file that declares a domain, see :func:`~dp2erm_cvx.domain_file.load_domain`, becomes a study by three
+more tables::
+
+    [budget]
+    epsilon = 1.0
+
+    [ledger]                      # may be left out
+    file = "book.db"
+    dataset = "trial"
+
+    [[effect]]                    # one table for every question: effect, rule or two_stage
+    name = "average"
+    share = 0.6
+    residual_scale = 4.0
+
+    [[effect]]                    # of another outcome: what is not declared is that of the domain
+    name = "stay"
+    outcome_column = "days"
+    outcome_center = 10.0
+    outcome_bound = 10.0
+
+The questions are composed: planned together, charged together or not at all, and answered in their order.
+"""
+
+from dp2erm_cvx.study_file.questions import OUTCOME, QUESTIONS, Question, stage_settings
+from dp2erm_cvx.study_file.reading import read_study
+from dp2erm_cvx.study_file.study import StudyFile
+from dp2erm_cvx.study_file.writing import study_with, written
+
+__all__ = [
+    "OUTCOME",
+    "QUESTIONS",
+    "Question",
+    "StudyFile",
+    "read_study",
+    "stage_settings",
+    "study_with",
+    "written",
+]

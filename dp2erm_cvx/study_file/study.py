@@ -1,0 +1,171 @@
+"""A study: its domain, its budget, its account and its questions; their plans, and the charge for them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
+from dp2erm_cvx.estimators import PrivateEffect
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
+from dp2erm_cvx.files import PLAIN, CsvLayout
+from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan.shared import take_over
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.release.declaration import declaration_of
+from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.study_file.questions import QUESTIONS, Question
+
+#: What keeps the parts of a budget from adding up to more than the whole by a rounding.
+_ROUND_DOWN = 1.0 - 1e-12
+#: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule of use
+#: that lies between.
+_TRIALS = 6
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """Declarations of a study.
+
+    Parameters
+    ----------
+    domain
+        What its records may look like.
+    budget
+        (epsilon, delta) of all questions together.
+    questions
+        In the order of the file.
+    account
+        The file of the ledger and the name of the data set; None where nothing is charged.
+    digest
+        SHA-256 of all that is declared, programs and target samples in files of their own included.
+    source
+        The file, for messages.
+    layout
+        How its CSV files are written.
+    programs
+        Programs of files that its questions name.
+    """
+
+    domain: Domain
+    budget: Budget
+    questions: tuple[Question, ...]
+    account: tuple[Path, str] | None
+    digest: str
+    source: str = "study"
+    layout: CsvLayout = PLAIN
+    programs: tuple[type[Program], ...] = ()
+
+    def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
+        """An estimator for every question, by its name, each with its part of the budget.
+
+        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Raises
+        DeclarationError naming the question.
+        """
+        models = {}
+        for number, question in enumerate(self.questions):
+            settings = {**execution, **question.settings, "seed": None if seed is None else seed + number}
+            part, kind = self._part(question.share), QUESTIONS[question.kind]
+            try:
+                models[question.name] = kind(question.domain, part, **settings)
+            except TypeError as error:  # a required setting of a program, say
+                raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
+        return models
+
+    def plans(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        n: int,
+        n_features: int | Sequence[str] | None = None,
+    ) -> dict[str, Plan[Any]]:
+        """The plan of every question for n records. Raises naming the one that cannot be planned.
+
+        ``n_features`` is the number of the covariates, or their names, where the study does not name them.
+
+        Effects share the steps that no outcome enters where they declare the same of these: the ``models``
+        then know what they take over, and from which one. What that saves is divided among all questions in
+        proportion to their shares, by budgets that are the same number of times as large.
+        """
+        times, whole = 1.0, math.fsum(self._part(question.share).epsilon for question in self.questions)
+        for _ in range(_TRIALS):
+            plans = self._planned(models, n, n_features, times)
+            spent = math.fsum(plan.own.epsilon for plan in plans.values())
+            shared = any(plan.study.before for plan in plans.values())
+            if (times == 1.0 and not shared) or (1.0 - 1e-5) * whole <= spent <= whole:
+                return plans
+            # few digits, which are the same on every machine
+            times = math.floor(1e6 * times * whole / spent) / 1e6
+        return self._planned(models, n, n_features, 1.0)
+
+    def _planned(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        n: int,
+        n_features: int | Sequence[str] | None,
+        times: float,
+    ) -> dict[str, Plan[Any]]:
+        plans: dict[str, Plan[Any]] = {}
+        for question, (name, model) in zip(self.questions, models.items(), strict=True):
+            part = self._part(question.share, times)
+            model.earlier.enlarged = {model.budget: part} if times != 1.0 else {}
+            columns = question.columns or n_features
+            if columns is None:
+                raise DeclarationError(
+                    f"{self.source}: {name}: no covariates are declared: add covariates, or ranges"
+                )
+            try:
+                if isinstance(model, PrivateEffect):
+                    model.settings = question.settings.get("settings")
+                    plans[name] = take_over(model, plans, models, n, columns)
+                    own = model.earlier
+                    own.owners = {step: models[owner["of"]] for step, owner in own.before.items()}
+                else:
+                    plans[name] = model.plan(n, columns)
+            except Dp2ermError as error:
+                raise type(error)(f"{self.source}: {name}: {error}") from None
+        return plans
+
+    def question_of(self, release: BaseRelease) -> str | None:
+        """The question that a release answers, by what it declares; None where it answers none of them."""
+        try:
+            plans = self.plans(self.models(), release.n_samples, release.columns)
+        except (CalibrationError, DeclarationError):
+            return None
+        own = json.dumps([release.declared, release.domain], sort_keys=True)
+        for name, plan in plans.items():
+            declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
+            if json.dumps([declared, plan.study.universe.domain.to_dict()], sort_keys=True) == own:
+                return name
+        return None
+
+    def charge(self, plans: Mapping[str, Plan[Any]], of: str) -> Receipt | None:
+        """Charge the account with all questions at once, before any noise; None where there is no account.
+
+        ``of`` says in the note what the questions are about. Raises LedgerError where the sum does not fit,
+        and CalibrationError where a plan is not proven; nothing is charged then.
+        """
+        if self.account is None:
+            return None
+        path, dataset = self.account
+        spent = [plan.own for plan in plans.values()]
+        total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
+        if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
+            raise CalibrationError("the questions spend more than the budget together: please report it")
+        declared = ((name, declaration_of(plan)) for name, plan in plans.items())
+        kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
+        named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
+        note = f"{named} of {of}, study {self.digest[:12]}"
+        return charge(Ledger(path), dataset, plans, total, note)
+
+    def _part(self, share: float, times: float = 1.0) -> Budget:
+        if len(self.questions) == 1 and share == 1.0:
+            return self.budget
+        epsilon, delta = self.budget.epsilon * times, self.budget.delta
+        return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
