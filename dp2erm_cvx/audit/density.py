@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,7 +17,7 @@ from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
 from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
-from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
+from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.display import Shown, digits_of
 from dp2erm_cvx.domain import Array
@@ -34,6 +34,10 @@ CONFIDENCE = 0.99
 #: The best starts that are improved, per direction and region.
 ASCENTS = 4
 _EVALUATIONS = 120  # per coordinate and ascent
+#: What is said of an audit that a limit in seconds ended.
+_CUT = "(the limit in seconds cut this audit short)"
+#: Draws in each direction that a limit in seconds leaves: a variance needs two.
+_FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -133,33 +137,38 @@ def audit_density(
     starts = whole_number("starts", starts, at_least=1)
     draws = whole_number("draws", draws, at_least=100)
     seed = whole_number("seed", seed, at_least=0)
+    return _audited(model, first, second, _Effort(seed, starts, draws), Deadline())
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """How long one pair is looked at: the seed, starts of each kind, and draws, of ``audit_density``."""
+
+    seed: int
+    starts: int
+    draws: int
+
+
+def _audited(model: Audited, first: Raw, second: Raw, effort: _Effort, until: Deadline) -> DensityAudit:
+    """The audit of one pair. A deadline that passes cuts it short, but not before one output is judged."""
     plan, (one, other) = audited_laws(model, (first, second))
     # what the calibrations promise together: of the ideal output, without a share for the arithmetic
     parts, whole = [step.calibration for step in plan.steps], plan.guarantee
     epsilon = min(sum(part.epsilon for part in parts), whole.epsilon)
     delta = min(sum(getattr(part, "delta", 0.0) for part in parts), whole.delta)
-    rng, both, stick = np.random.default_rng(seed), ((one, other), (other, one)), None
+    both = ((one, other), (other, one))
+    stick = None
     if one.pure:
-        points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
-        peaks = [_largest_ratio(*pair, points, ascents=ASCENTS) for pair in both]
-        within = [
-            # after an earlier step no point is regular
-            peak
-            if peak.regular or len(plan.steps) > 1
-            else _largest_ratio(*pair, points, inside=True, ascents=ASCENTS)
-            for peak, pair in zip(peaks, both, strict=True)
-        ]
-        searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
+        peaks, within, searched = _ascended(both, len(plan.steps), effort, until)
     else:
-        # each output is judged while the laws given it are kept
-        samples = [[_peak(*pair, pair[0].draw(rng)) for _ in range(draws)] for pair in both]
+        samples = _drawn(both, effort, until)
+        peaks = [max(sample, key=lambda peak: peak.ratio) for sample in samples]
         regular = [[peak for peak in sample if peak.regular] for sample in samples]
-        peaks, within = (
-            [max(some, key=lambda peak: peak.ratio, default=_NOWHERE) for some in each]
-            for each in (samples, regular)
-        )
+        within = [max(sample, key=lambda peak: peak.ratio, default=_NOWHERE) for sample in regular]
         stick = _hockey_stick(samples, epsilon)
-        searched = f"{draws} outputs of each dataset"
+        searched = f"{effort.draws} outputs of each dataset"
+        if (fewest := min(map(len, samples))) < effort.draws:
+            searched = f"{fewest} outputs of each dataset {_CUT}"
     # either search may find what the other missed
     best = [max(ends, key=lambda peak: peak.certain) for ends in zip(peaks, within, strict=True)]
     way = int(best[1].certain > best[0].certain)
@@ -186,13 +195,62 @@ def audit_density(
     )
 
 
+#: Both laws of a pair, in either direction.
+_Ways = tuple[tuple[ReleaseLaw, ReleaseLaw], tuple[ReleaseLaw, ReleaseLaw]]
+
+
+def _ascended(
+    both: _Ways, n_steps: int, effort: _Effort, until: Deadline
+) -> tuple[list[_Peak], list[_Peak], str]:
+    """The largest ratio in each direction, the same where theta determines the rest, and how it was searched.
+
+    Every search of a direction has an equal part of the time that is left.
+    """
+    rng = np.random.default_rng(effort.seed)
+    one, other = both[0]
+    starting = until.part(0.1)
+    points = one.starts(other, effort.starts, rng, starting) + other.starts(one, effort.starts, rng, starting)
+    peaks = []
+    for left, pair in zip((4, 3), both, strict=True):
+        last = until.part(1 / left)
+        peaks.append(_largest_ratio(*pair, points, ascents=ASCENTS, until=last))
+    within = []
+    for left, peak, pair in zip((2, 1), peaks, both, strict=True):
+        # after an earlier step no point is regular
+        if not peak.regular and n_steps == 1:
+            last = until.part(1 / left)
+            peak = _largest_ratio(*pair, points, inside=True, ascents=ASCENTS, until=last)
+        within.append(peak)
+    searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
+    if any(peak.cut for peak in peaks + within):
+        searched = f"at most {searched} {_CUT}"
+    return peaks, within, searched
+
+
+def _drawn(both: _Ways, effort: _Effort, until: Deadline) -> list[list[_Peak]]:
+    """Random outputs of each dataset, at least two; each is judged while the laws given it are kept."""
+    rng = np.random.default_rng(effort.seed)
+    samples = []
+    for left, pair in zip((2, 1), both, strict=True):
+        last = until.part(1 / left)
+        sample = list[_Peak]()
+        while len(sample) < effort.draws and not (len(sample) >= _FEWEST and last.passed):
+            sample.append(_peak(*pair, pair[0].draw(rng)))
+        samples.append(sample)
+    return samples
+
+
 @dataclass(frozen=True)
 class _Peak:
-    """The largest ratio found beyond its ``error``, and where: nowhere without ``outputs``."""
+    """The largest ratio found beyond its ``error``, and where: nowhere without ``outputs``.
+
+    ``cut`` says that a deadline ended the search for it.
+    """
 
     ratio: float
     error: float
     outputs: Outputs
+    cut: bool = False
 
     @property
     def certain(self) -> float:
@@ -218,9 +276,18 @@ def _peak(one: ReleaseLaw, other: ReleaseLaw, outputs: Outputs) -> _Peak:
 
 
 def _largest_ratio(
-    one: ReleaseLaw, other: ReleaseLaw, starts: list[Array], *, inside: bool = False, ascents: int
+    one: ReleaseLaw,
+    other: ReleaseLaw,
+    starts: list[Array],
+    *,
+    inside: bool = False,
+    ascents: int,
+    until: Deadline,
 ) -> _Peak:
-    """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v."""
+    """Largest log ratio of ``one`` over ``other``; ``inside`` keeps to where theta determines v.
+
+    Half of the time that is left goes to the starts at most. One is judged in any case.
+    """
     best, units = _NOWHERE, one.units
 
     def depth(u: Array) -> float:
@@ -235,11 +302,19 @@ def _largest_ratio(
         return -ratio
 
     def finite_depth(u: Array) -> float:
+        until.check()
         return min(depth(u), 1e300)
 
-    depths = np.array([depth(u) for u in starts])
-    for index in np.argsort(depths)[:ascents] if len(units) else ():
-        if np.isfinite(depths[index]):
+    starting = until.part(0.5)
+    depths = list[float]()
+    for start in starts:
+        if depths and starting.passed and (inside or best.outputs):
+            break
+        depths.append(depth(start))
+    cut = len(depths) < len(starts)
+    highest = [int(index) for index in np.argsort(depths)[:ascents] if np.isfinite(depths[index])]
+    try:
+        for index in highest if len(units) else ():
             start = starts[index]
             # a simplex, because the ratio jumps where Pi does and has kinks where a noise vanishes
             reach = 0.1 * (float(np.linalg.norm(start / units)) + 1.0) * units
@@ -247,7 +322,9 @@ def _largest_ratio(
             limits: Any = {"initial_simplex": simplex, "maxfev": _EVALUATIONS * len(start)}
             limits |= {"xatol": 1e-9, "fatol": 1e-9}
             minimize(finite_depth, start, method="Nelder-Mead", options=limits)
-    return best
+    except OutOfTime:
+        cut = True
+    return replace(best, cut=cut)
 
 
 def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
@@ -265,7 +342,8 @@ def _hockey_stick(samples: list[list[_Peak]], epsilon: float) -> HockeyStick:
         lows = [max(_bernstein(part, risk, -1), 0.0) for part in (least, least * regular)]
         bounds.append((float(np.mean(np.nan_to_num(_excess(ratio, epsilon)))), lows[0], high, lows[1]))
     estimate, low, high, theta_low = map(max, *bounds)
-    return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, len(samples[0]))
+    draws = min(map(len, samples))
+    return HockeyStick(estimate, low, high, theta_low, CONFIDENCE, draws)
 
 
 def _excess(ratio: Array, epsilon: float) -> Array:
@@ -288,6 +366,17 @@ def _bernstein(values: Array, risk: float, side: int) -> float:
 _SCREENED, _FRESH = 8, 0.4
 #: Points or outputs that a look at a pair takes; outputs of an audit while searching.
 _LOOK, _SEARCH_DRAWS = 60, 300
+#: Shares of a limit in seconds: of the search for pairs, and of the screening of a look.
+_SEARCHING, _SCREENING = 0.6, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """A pair with its audit by the search, which a checkpoint does not hold."""
+
+    NOT_SAVED: ClassVar = ("audit",)
+    pair: Pairs
+    audit: DensityAudit | None = None
 
 
 def search_density(
@@ -312,7 +401,8 @@ def search_density(
     n_features
         Raw covariates, without an intercept.
     search
-        Its evaluations are audited pairs; default: 100.
+        Its evaluations are audited pairs; default: 100. Of its seconds the search for pairs takes
+        three fifths, and the last audits of the worst ones the rest; both are cut short where they end.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
@@ -325,56 +415,85 @@ def search_density(
         raise DeclarationError(
             "sampling_weights: pairs are drawn without any; audit_density takes a pair that has its own"
         )
+    limit = search.deadline()
+    searching = limit.part(_SEARCHING)
     quick = {"seed": seed, "starts": 1, "draws": _SEARCH_DRAWS}
+    options = {"seed": seed, "starts": starts, "draws": draws}
 
-    def audited(pair: Pairs, settings: dict[str, int]) -> DensityAudit:
+    def audited(pair: Pairs, settings: Mapping[str, int], until: Deadline) -> DensityAudit:
         first, second = pair.raw(model.domain)
-        return audit_density(model, first, second, **settings)
+        return _audited(model, first, second, _Effort(**settings), until)
 
     def look(state: State, number: int, room: int) -> Gain:
         rng = np.random.default_rng([seed, number])
         known = None if rng.random() < _FRESH else state.elite("loss", rng)
-        pairs = [next_pair(universe, known, rng) for _ in range(_SCREENED)]
-        heights = np.array([_screened(plan, pair.raw(model.domain), rng) for pair in pairs])
-        counts = {"screened": len(pairs), "failed": int(np.isnan(heights).sum())}
+        pairs = [next_pair(universe, None if known is None else known.pair, rng) for _ in range(_SCREENED)]
+        heights = _heights(plan, [pair.raw(model.domain) for pair in pairs], rng, searching.part(_SCREENING))
+        counts = {"screened": len(heights), "failed": int(np.isnan(heights).sum())}
         pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
         try:
-            return Gain(1, [({"loss": _height(audited(pair, quick))}, pair)], counts)
+            audit = audited(pair, quick, searching)
         except CertificateError:
-            return Gain(1, counts={**counts, "failed": counts["failed"] + 1})
+            return Gain(1, counts={**counts, "failed": counts["failed"] + 1}, cut=searching.passed)
+        return Gain(1, [({"loss": _height(audit)}, _Seen(pair, audit))], counts, cut=searching.passed)
 
     def highest(state: State) -> float:
         return float(state.best["loss"][0][0]) if state.best else 0.0
 
     facts, weights = _facts_of(model)
     call = [facts, n_samples, n_features, seed]
-    state = explore(look, search, highest=highest, wave=4, call=call, kinds=[Pairs])
-    # the best pairs with all starts, and the very best as the search audited it, too
-    best, options = state.pairs("loss"), {"seed": seed, "starts": starts, "draws": draws}
-    audits = [(audited(pair, options), options, pair) for pair in best[:3]]
-    if not audits:
+    kinds = [Pairs, _Seen]
+    state = explore(look, search, highest=highest, wave=4, call=call, kinds=kinds, until=searching)
+    best = state.pairs("loss")
+    if not best:
         raise CertificateError(f"none of {state.spent} pairs had certified solutions: nothing was audited")
-    if audits[0][0].hockey_stick is None:  # with other starts the same pair may have been higher
-        audits.append((audited(best[0], quick), quick, best[0]))
+    # the best pairs with all starts, and the very best as the search audited it, too
+    known = best[0].audit or audited(best[0].pair, quick, limit.part(0.25))
+    audits = list[tuple[DensityAudit, dict[str, int], Pairs]]()
+    for place, seen in enumerate(best[:3]):
+        if not limit.passed:
+            until = limit.part(1 / (len(best[:3]) - place))
+            audits.append((audited(seen.pair, options, until), options, seen.pair))
+    # with other starts the same pair may have been higher; of random outputs the most are the surest
+    if known.hockey_stick is None or not audits:
+        audits.append((known, quick, best[0].pair))
     audit, settings, worst = max(audits, key=lambda item: _height(item[0]))
     counts = {"audited": state.spent, **{name: int(count) for name, count in state.counts.items()}}
     more: dict[str, Any] = {"model": facts, "settings": settings, "counts": counts}
     return Finding.of("density", worst, model.domain, audit, first_stage=weights, **more)
 
 
-def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator) -> float:
+def _heights(
+    plan: Plan[Any], pairs: list[tuple[Raw, Raw]], rng: np.random.Generator, until: Deadline
+) -> Array:
+    """What :func:`_screened` finds on pairs, (m,): on all, or those before a deadline, at least one."""
+    heights = list[float]()
+    for pair in pairs:
+        if not heights or not until.passed:
+            heights.append(_screened(plan, pair, rng, until))
+    return np.array(heights)
+
+
+def _screened(plan: Plan[Any], pair: tuple[Raw, Raw], rng: np.random.Generator, until: Deadline) -> float:
     """A high log ratio, where a search would start or among a few outputs; NaN if nothing was certified."""
     try:
         _, (one, other) = audited_laws(plan, pair)
         ways = ((one, other), (other, one))
         if not one.pure:
-            losses = [[log_density_ratio(a, b, a.draw(rng)) for _ in range(_LOOK)] for a, b in ways]
-            return max(float(np.quantile(sample, 0.95)) for sample in losses)
-        points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
+            return max(_high_quantile(a, b, rng, until) for a, b in ways)
+        points = one.starts(other, 1, rng, until) + other.starts(one, 1, rng, until)
         points = points[:: 1 + len(points) // _LOOK]
-        return max(_largest_ratio(*way, points, ascents=0).certain for way in ways)
+        return max(_largest_ratio(*way, points, ascents=0, until=until).certain for way in ways)
     except CertificateError:
         return math.nan
+
+
+def _high_quantile(one: ReleaseLaw, other: ReleaseLaw, rng: np.random.Generator, until: Deadline) -> float:
+    """A high quantile of the log ratio among a few outputs, one at least, of ``one``."""
+    losses = list[float]()
+    while len(losses) < _LOOK and not (losses and until.passed):
+        losses.append(log_density_ratio(one, other, one.draw(rng)))
+    return float(np.quantile(losses, 0.95))
 
 
 def _height(audit: DensityAudit) -> float:

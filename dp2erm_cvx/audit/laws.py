@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
@@ -279,13 +280,19 @@ class ReleaseLaw:
         """Random outputs of all steps."""
         return {name: place for name, _, place in self.steps(lambda _, law: law.draw(rng))}
 
-    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
-        """Starting points of the first step, each with a few of every later one at it."""
+    def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator, until: Deadline) -> list[Array]:
+        """Starting points of the first step, each with a few of every later one at it.
+
+        Fewer of them where the deadline passes meanwhile, at least one.
+        """
         grown: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
         for depth, (name, law_of) in enumerate(self.conditional.items()):
-            longer, known, points = [], None, list[Array]()
+            longer = list[tuple[Array, dict[str, Array]]]()
+            known, points = None, list[Array]()
             most = max(1, _FOLLOWING // max(1, len(self.conditional) - 1) ** depth) if depth else None
             for u, released in grown:
+                if longer and until.passed:
+                    break
                 law = law_of(released)
                 if law is not known:  # many do not depend on what was released
                     points = law.starts(other.conditional[name](released), 1 if depth else count, rng)

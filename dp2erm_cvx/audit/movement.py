@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
@@ -295,34 +296,55 @@ def resolve(
     pairs: Iterable[NeighborPair | None],
     solver: str | Solver = "first_certified",
     known: Mapping[int, tuple[Array, float]] | None = None,
+    until: Deadline | None = None,
 ) -> list[NeighborPair]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    ``known`` are weights with their radii by the id of the records. Raises SolverError where ``solver``
-    returns no point.
+    ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no further
+    pair is solved, where one has been. Raises SolverError where ``solver`` returns no point.
     """
-    solved, there = dict(known or {}), [pair for pair in pairs if pair is not None]
-    for key, records in {id(end): end for pair in there for end in (pair.first, pair.second)}.items():
-        with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
-            if key not in solved:
-                solution = solve(program.instance(records), solver=solver, throw=False)
-                solved[key] = solution.value, solution.certificate.output_radius
-    ends = [(pair, solved.get(id(pair.first)), solved.get(id(pair.second))) for pair in there]
-    return [pair.moved(w, v) for pair, w, v in ends if w is not None and v is not None]
+    until = until or Deadline()
+    solved = dict(known or {})
+    there = [pair for pair in pairs if pair is not None]
+    moved = list[NeighborPair]()
+    for pair in there:
+        if moved and until.passed:
+            break
+        for records in (pair.first, pair.second):
+            if id(records) not in solved:
+                with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
+                    solution = solve(program.instance(records), solver=solver, throw=False)
+                    solved[id(records)] = solution.value, solution.certificate.output_radius
+        if id(pair.first) in solved and id(pair.second) in solved:
+            moved.append(pair.moved(solved[id(pair.first)], solved[id(pair.second)]))
+    return moved
 
 
-def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: bool = True) -> SolverCheck:
+def check(
+    program: FirstStage,
+    pairs: list[NeighborPair],
+    solver: str,
+    *,
+    base: bool = True,
+    until: Deadline | None = None,
+) -> SolverCheck:
     """Solve the datasets of every pair through the declared CVXPY problem, without any polishing.
 
-    A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair.
+    A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair. After the
+    deadline ``until`` no further dataset is solved, where one has been.
     """
+    until = until or Deadline()
     ends = {
         id(records): (records, solved)
         for pair in pairs
         for records, solved in list(zip((pair.first, pair.second), pair.solved, strict=True))[1 - base :]
     }
     ratios, radii = [0.0], [0.0]
+    tried = 0
     for records, (weights, radius) in ends.values():
+        if tried and until.passed:
+            break
+        tried += 1
         with contextlib.suppress(SolverError):
             other = solve(program.instance(records), solver=solver, polish=False, throw=False)
             apart = float(np.sum(np.abs(other.value - weights)))
@@ -330,4 +352,4 @@ def check(program: FirstStage, pairs: list[NeighborPair], solver: str, *, base: 
             ratios.append(0.0 if apart == 0 else apart / (radius + radii[-1]))
     # a point that is no number agrees with nothing: it must not be passed over
     most, widest = float(np.max(ratios)), float(np.max(radii))
-    return SolverCheck(solver, len(ends), most, widest, len(ends) - len(ratios) + 1)
+    return SolverCheck(solver, tried, most, widest, tried - len(ratios) + 1)

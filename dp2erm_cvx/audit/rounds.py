@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +27,7 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.audit.pairs import Pairs, records_at
-from dp2erm_cvx.audit.search import Gain, SearchPlan, State, evolve, explore
+from dp2erm_cvx.audit.search import Deadline, Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records, Universe
@@ -45,6 +45,8 @@ CHUNK, SCREENED, STAY = 100, 20, 4
 CHECKED, _SAMPLE = 100, 7
 #: Pairs that are kept by every quantity.
 KEPT = 10
+#: Share of a limit in seconds that the search takes; the rest is for what is reported.
+SEARCHING = 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +97,18 @@ class Base:
         inside, one = self._replacements([change])
         return NeighborPair(self.records, one.neighbor(0), change.index, change.origin) if inside else None
 
-    def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
-        """Changes that stay in the universe with their certified movements, if any; no weights are held."""
+    def moved(
+        self, changes: list[Replacement], until: Deadline | None = None
+    ) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
+        """Changes that stay in the universe with their certified movements, if any; no weights are held.
+
+        Those that are solved alone are left out after the deadline.
+        """
         inside, replacements = self._replacements(changes)
         reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
+        until = until or Deadline()
         moves = []
-        for part in self.neighborhood.solve(replacements, reading):
+        for part in self.neighborhood.solve(replacements, reading, stopped=lambda: until.passed):
             sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]
@@ -135,9 +143,12 @@ class Base:
         ]
 
     def ascend(
-        self, start: Replacement, step: float, solves: int, rng: np.random.Generator
+        self, start: Replacement, step: float, solves: int, rng: np.random.Generator, until: Deadline
     ) -> tuple[Replacement, int]:
-        """Where an evolution strategy on the covariates of the record ends, and the solves it took."""
+        """Where an evolution strategy on the covariates of the record ends, and the solves it took.
+
+        After the deadline nothing is tried any more.
+        """
         domain = self.universe.domain
 
         def placed(u: Array) -> list[Replacement]:
@@ -145,8 +156,11 @@ class Base:
             return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
 
         def height(u: Array) -> Array:
+            if until.passed:
+                return np.full(len(u), np.nan)
             changes = placed(u)
-            reached = {id(change): movement[Quantity.V].low for change, movement in self.moved(changes)}
+            moved = self.moved(changes, until)
+            reached = {id(change): movement[Quantity.V].low for change, movement in moved}
             return np.array([reached.get(id(change), np.nan) for change in changes])
 
         climb = start.covariates / domain.features_bound, step, solves
@@ -202,7 +216,8 @@ class Rounds:
 
     ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over base datasets
     alone. ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves
-    one in so many neighbors again. ``few`` records are those that the declared problem takes.
+    one in so many neighbors again. ``few`` records are those that the declared problem takes. Looks end soon
+    after ``until``.
     """
 
     program: FirstStage
@@ -214,6 +229,7 @@ class Rounds:
     seed: int = 0
     solver: str = ""
     few: bool = True
+    until: Deadline = field(default_factory=Deadline)
 
     def __post_init__(self) -> None:
         universe = self.universe
@@ -242,7 +258,7 @@ class Rounds:
         call = [program.name, program.settings(), universe.domain.to_dict(), digest, self.seed, self.solver]
         call += [universe.n_samples, universe.n_features, *self.names, *map(asdict, self.claims)]
         limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4, "kinds": (Pairs, Replacement)}
-        return explore(self.look, plan, most=most, highest=highest, call=call, **limits)
+        return explore(self.look, plan, most=most, highest=highest, call=call, until=self.until, **limits)
 
     def _ranked(self, state: State) -> list[tuple[float, Kept]]:
         """The pairs kept, by movement over bound; that of one weight counts where nothing else is claimed."""
@@ -270,11 +286,12 @@ class Rounds:
         quantity = turns[number % len(turns)] or claimed[number // len(turns) % len(claimed)]
         known = [pair for pair in state.pairs(quantity) if isinstance(pair, Pairs)]
         with np.errstate(all="ignore"):
-            ends, spent = self.surrogate.climb(quantity, known, room, rng)
+            ends, spent = self.surrogate.climb(quantity, known, room, rng, self.until)
             moved = self.surrogate.movements(ends)
         heights = [{name.value: float(moved[name][k]) for name in Quantity} for k in range(len(ends))]
         solved = [k for k, values in enumerate(heights) if np.isfinite(list(values.values())).all()]
-        return Gain(spent, [(heights[k], ends.take(np.array([k]))) for k in solved], {"scouted": spent})
+        pairs = [(heights[k], ends.take(np.array([k]))) for k in solved]
+        return Gain(spent, pairs, {"scouted": spent}, cut=self.until.passed)
 
     def _search_data(self, name: str, number: int, state: State, room: int, rng: np.random.Generator) -> Gain:
         # of one dataset all looks, of those that are drawn a few each
@@ -286,11 +303,11 @@ class Rounds:
             start = elite[min(int(rng.geometric(0.5)), len(elite)) - 1]
         else:
             tried, step = min(SCREENED if ascent else CHUNK, room), 0.3
-            moved = base.moved(base.propose(name, chunk, tried, rng))
+            moved = base.moved(base.propose(name, chunk, tried, rng), self.until)
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
-        if ascent and start is not None and tried < room:
-            end, solves = base.ascend(start, step, room - tried - 1, rng)
-            moved += base.moved([end])  # once more, on its own
+        if ascent and start is not None and tried < room and not self.until.passed:
+            end, solves = base.ascend(start, step, room - tried - 1, rng, self.until)
+            moved += base.moved([end], self.until)  # once more, on its own
             tried += solves + 1
         alone, apart, known = list[NeighborPair](), [0.0], {id(base.records): (base.weights, base.radius)}
         # the last ones, because a batch has its first judged by itself
@@ -302,7 +319,8 @@ class Rounds:
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
         heights = [{what.value: end.low for what, end in movement.items()} for _, movement in moved]
-        return Gain(tried, [*zip(heights, (change for change, _ in moved), strict=True)], counts, largest)
+        pairs = [*zip(heights, (change for change, _ in moved), strict=True)]
+        return Gain(tried, pairs, counts, largest, cut=self.until.passed)
 
     def base(self, index: int) -> Base:
         """Dataset ``index`` of the generator, or the only one, with its weights."""
@@ -321,12 +339,18 @@ class Rounds:
         records = known.records(self.universe.domain)
         return NeighborPair(*records, 0, "search over base datasets") if inside else None
 
-    def reported(self, state: State) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
-        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises DataError."""
+    def reported(
+        self, state: State, until: Deadline
+    ) -> tuple[tuple[Verdict, ...], tuple[NeighborPair, ...], SolverCheck]:
+        """A verdict per claim, and the pairs they rest on with the worst, solved again. Raises DataError.
+
+        After the deadline no further pair is solved again, nor compared with the other solver.
+        """
         chosen = [best[0][1] for claim in self.claims if (best := state.best.get(claim.quantity))]
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []
-        resolved = resolve(self.program, map(self.pair, state.distinct(chosen)[:KEPT]))
+        resolving = until.part(0.5)
+        resolved = resolve(self.program, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving)
         if not resolved:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         verdicts = []
@@ -334,7 +358,7 @@ class Rounds:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
         # above few records the solver is that which has just solved them
-        last = check(self.program, resolved if self.few else [], self.solver)
+        last = check(self.program, resolved if self.few else [], self.solver, until=until)
         checked = SolverCheck(
             self.solver,
             int(state.counts.get("datasets", 0)) + last.datasets,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,7 +21,7 @@ from dp2erm_cvx.audit.events import (
 )
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
-from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
+from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import DeclarationError
@@ -198,7 +199,7 @@ def audit_runs(
     """
     attack = attack or Attack()
     seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
-    one, other = _run_all(mechanism, (first, second), attack, attack.runs, seed)
+    one, other = _run_all(mechanism, (first, second), attack, attack.runs, seed, Deadline())
     raised = sum(run.raised for run in one), sum(run.raised for run in other)
     if raised == (attack.runs, attack.runs):
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
@@ -232,22 +233,34 @@ _CHUNK = 50
 
 
 def _run_all(
-    mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, runs: int, seed: int
+    mechanism: Callable[..., Any],
+    datasets: tuple[Any, Any],
+    attack: Attack,
+    runs: int,
+    seed: int,
+    until: Deadline,
 ) -> tuple[Observations, Observations]:
-    """``runs`` observations of each dataset, each run with a generator of its own."""
+    """``runs`` observations of each dataset, each run with a generator of its own. Raises OutOfTime."""
     chunks = [(start, min(start + _CHUNK, runs)) for start in range(0, runs, _CHUNK)]
     # the workers of an attack are none of those that processes may start
-    once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed)
+    once = partial(_run, mechanism, datasets, dataclasses.replace(attack, workers=1), seed, until)
     pairs = [pair for part in run_tasks(once, chunks, workers=attack.workers) for pair in part]
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def _run(
-    mechanism: Callable[..., Any], datasets: tuple[Any, Any], attack: Attack, seed: int, start: int, stop: int
+    mechanism: Callable[..., Any],
+    datasets: tuple[Any, Any],
+    attack: Attack,
+    seed: int,
+    until: Deadline,
+    start: int,
+    stop: int,
 ) -> list[Observations]:
-    """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
+    """Runs ``start`` to ``stop`` on the first and the second dataset, in turns. Raises OutOfTime."""
 
     def once(which: int, run: int) -> Any:
+        until.check()
         settings = (np.random.default_rng([seed, which, run]),) if attack.takes_rng else ()
         try:
             output = mechanism(datasets[which], *settings)
@@ -263,6 +276,8 @@ def _run(
 _SHORT, _LONG = 40, 200
 #: Shares of the looks that change one of the best pairs, and that go along a path.
 _CHANGED, _PATHS = 0.3, 0.2
+#: Share of a limit in seconds that the search takes, before the best pairs are looked at again.
+_SEARCHING = 0.8
 
 
 def search_runs(
@@ -292,14 +307,20 @@ def search_runs(
     attack
         How the worst pair is audited; default: ``Attack()``.
     search
-        Its evaluations are screened pairs; default: 60. Its workers are those of the attack.
+        Its evaluations are screened pairs; default: 60. Its workers are those of the attack. Its seconds do
+        not count the runs of the last audit, whose number is declared.
 
     Raises what :func:`audit_runs` raises, and DeclarationError where an arm floor leaves no pair.
     """
     search, attack, domain = search or SearchPlan(evaluations=60), attack or Attack(), universe.domain
 
-    def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator) -> float:
-        mine, theirs = _run_all(mechanism, (one, other), attack, runs, int(rng.integers(2**53)))
+    limit = search.deadline()
+    searching = limit.part(_SEARCHING)
+
+    def distance(one: Columns, other: Columns, runs: int, rng: np.random.Generator, until: Deadline) -> float:
+        """How far runs of both datasets are apart. Raises OutOfTime."""
+        seed = int(rng.integers(2**53))
+        mine, theirs = _run_all(mechanism, (one, other), attack, runs, seed, until)
         # learned scores would separate the very runs that they learned from
         known = list(scores(mine, theirs, ("tails",)))
         # of much risk: pairs are only put into an order by it
@@ -314,17 +335,27 @@ def search_runs(
         chance, looks = rng.random(), 0
         known = state.elite("distance", rng) if chance < _CHANGED else None
         pair = next_pair(universe, known, rng)
-        if chance > 1 - _PATHS:
-            steep, looks = pair.steepest(universe, lambda one, other: distance(one, other, _SHORT, rng), rng)
-            pair = pair if steep is None else steep
-        return Gain(looks + 1, [({"distance": distance(*pair.raw(domain), _SHORT, rng)}, pair)])
+        # one pair is looked at in any case
+        until = searching if state.best else Deadline()
+        try:
+            if chance > 1 - _PATHS:
+                apart = partial(distance, runs=_SHORT, rng=rng, until=until)
+                steep, looks = pair.steepest(universe, apart, rng)
+                pair = pair if steep is None else steep
+            height = distance(*pair.raw(domain), _SHORT, rng, until)
+        except OutOfTime:
+            return Gain(looks + 1, cut=True)
+        return Gain(looks + 1, [({"distance": height}, pair)])
 
-    state = explore(look, search)
+    state = explore(look, search, until=searching)
     # the best of those kept, by more runs: the highest of many short looks is partly luck
     pairs: list[Pairs] = state.pairs("distance")
-    rngs = (np.random.default_rng([search.seed, rank, 1]) for rank in range(len(pairs)))
-    heights = [distance(*pair.raw(domain), _LONG, rng) for pair, rng in zip(pairs, rngs, strict=False)]
-    worst = pairs[int(np.argmax(heights))]
+    heights = list[float]()
+    with contextlib.suppress(OutOfTime):
+        for rank, pair in enumerate(pairs):
+            rng = np.random.default_rng([search.seed, rank, 1])
+            heights.append(distance(*pair.raw(domain), _LONG, rng, limit))
+    worst = pairs[int(np.argmax(heights))] if heights else pairs[0]
     audit = audit_runs(mechanism, *worst.raw(domain), declared, attack=attack)
     how = {name: getattr(attack, name) for name in ("runs", "confidence", "events", "takes_rng")}
     more: dict[str, Any] = {"search_seed": search.seed, "counts": {"screened": state.spent}}

@@ -21,6 +21,47 @@ from dp2erm_cvx.public import check_settings, setting, whole_number
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """When something has to end; never, by default.
+
+    Parameters
+    ----------
+    at
+        The moment, in seconds of the clock.
+    clock
+        Tells the seconds. That of the system counts them since the epoch, alike on every machine.
+    """
+
+    at: float = math.inf
+    clock: Callable[[], float] = time.time
+
+    @property
+    def passed(self) -> bool:
+        """True once the moment has come."""
+        return self.clock() >= self.at
+
+    @property
+    def left(self) -> float:
+        """Seconds until then, 0 at least."""
+        return max(self.at - self.clock(), 0.0)
+
+    def check(self) -> None:
+        """Raise OutOfTime once the moment has come."""
+        if self.passed:
+            raise OutOfTime
+
+    def part(self, share: float) -> Deadline:
+        """The moment at which this share of the time that is left is over."""
+        if math.isinf(self.at):
+            return self
+        return Deadline(self.clock() + share * self.left, self.clock)
+
+
+class OutOfTime(Exception):
+    """A deadline has passed in the middle of a look, which ends without a result."""
+
+
+@dataclass(frozen=True)
 class SearchPlan:
     """Limits of a search, and how it runs; at least one limit is needed.
 
@@ -30,7 +71,8 @@ class SearchPlan:
         Search at most so many neighbors. Of other audits: pairs. Only a search without ``seconds`` is
         repeatable.
     seconds
-        Search for at most so long.
+        Search for at most so long, the last audit of what was found included. At least one evaluation is
+        done in any case, and what was cut short says so.
     seed
         Repeats a search; it has nothing to do with a release.
     workers
@@ -41,6 +83,8 @@ class SearchPlan:
     progress
         Called after every round with the share of the limit, the evaluations so far and the largest ratio
         to a bound.
+    clock
+        Tells the seconds; a test brings its own.
 
     Raises DeclarationError for anything else.
     """
@@ -51,6 +95,7 @@ class SearchPlan:
     workers: int = 1
     checkpoint: Path | str | None = None
     progress: Callable[[float, int, float], None] | None = field(default=None, repr=False, compare=False)
+    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.evaluations is None and self.seconds is None:
@@ -60,6 +105,12 @@ class SearchPlan:
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))
 
+    def deadline(self) -> Deadline:
+        """When a search that begins now has to end."""
+        if self.seconds is None:
+            return Deadline(clock=self.clock)
+        return Deadline(self.clock() + self.seconds, self.clock)
+
 
 #: A number, or several that are compared one after the other.
 Height = Any
@@ -67,12 +118,16 @@ Height = Any
 
 @dataclass
 class Gain:
-    """Results of one look: pairs with their heights by name, numbers to be added up, and largest numbers."""
+    """Results of one look: pairs with their heights by name, numbers to be added up, and largest numbers.
+
+    ``cut`` says that the look ended early, at the deadline of the search.
+    """
 
     spent: int = 1
     pairs: Sequence[tuple[Mapping[str, Height], Any]] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
+    cut: bool = False
 
 
 @dataclass
@@ -133,6 +188,7 @@ def explore(
     wave: int = 1,
     call: object = None,
     kinds: Sequence[type] = (),
+    until: Deadline | None = None,
 ) -> State:
     """Search in waves of looks until a limit is reached; the first look is always taken.
 
@@ -141,15 +197,17 @@ def explore(
     ratio to a bound so far. ``keep`` pairs are kept, their heights no less than ``apart``. ``wave`` looks
     start from the same best pairs, whoever takes them: no result depends on the workers. ``call`` is what a
     checkpoint belongs to, and ``kinds`` the classes of pairs in it; a search without has no checkpoints. One
-    is written wherever the search could go on after a stop.
+    is written wherever the search could go on after a stop. ``until`` is when the search ends, default: after
+    the seconds of the plan; looks that take long keep to it by themselves.
 
     Raises DataError for a checkpoint of another search.
     """
     path = Path(plan.checkpoint) if plan.checkpoint is not None and kinds else None
     state = _loaded(path, call, kinds) if path is not None and path.exists() else State()
     limit, seconds = plan.evaluations or math.inf, plan.seconds or math.inf
-    began, whole, run = time.time(), True, partial(_look, look)
-    while (state.spent < limit and time.time() < began + seconds) or state.rounds == 0:
+    began, whole, run = plan.clock(), True, partial(_look, look)
+    until = until or plan.deadline()
+    while (state.spent < limit and not until.passed) or state.rounds == 0:
         left = max(limit - state.spent, 0)
         # looks are added up one by one: what a wave starts from must not change meanwhile
         before = State(state.rounds, state.spent, best={name: [*pairs] for name, pairs in state.best.items()})
@@ -158,13 +216,13 @@ def explore(
             room, left = int(min(most(number), left)), left - most(number)
             whole = whole and left >= 0
             if room > 0:
-                tasks.append((before, number, room, began + seconds if number else math.inf))
+                tasks.append((before, number, room, until if number else Deadline()))
         together = run_tasks(run, tasks, workers=plan.workers if wave > 1 else 1)
         for gain in together:
-            whole = whole and gain is not None
+            whole = whole and gain is not None and not gain.cut
             state.add(gain or Gain(0), keep, apart)
             if plan.progress is not None:
-                share = max(state.spent / limit, (time.time() - began) / seconds)
+                share = max(state.spent / limit, (plan.clock() - began) / seconds)
                 plan.progress(min(share, 1.0), state.spent, highest(state))
         # nothing is gone on from a wave that was cut short, so that a stop does not change the result
         if path is not None and whole:
@@ -182,7 +240,11 @@ def _in_json(value: object) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"$array": value.tolist(), "dtype": value.dtype.name}
-    return float(value) if isinstance(value, np.number) else {"$pair": type(value).__name__, **vars(value)}
+    if isinstance(value, np.number):
+        return float(value)
+    left_out = getattr(type(value), "NOT_SAVED", ())
+    kept = {name: part for name, part in vars(value).items() if name not in left_out}
+    return {"$pair": type(value).__name__, **kept}
 
 
 def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:
@@ -205,10 +267,12 @@ def _loaded(path: Path, call: object, kinds: Sequence[type]) -> State:
 
 
 def _look(
-    look: Callable[[State, int, int], Gain], before: State, number: int, room: int, deadline: float
+    look: Callable[[State, int, int], Gain], before: State, number: int, room: int, until: Deadline
 ) -> Gain | None:
-    """None after the deadline (seconds since the epoch, on any machine)."""
-    return look(before, number, room) if time.time() < deadline else None
+    """None after the deadline."""
+    if until.passed:
+        return None
+    return look(before, number, room)
 
 
 #: Generations without a gain of 1e-6 of the value after which a climb ends.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, directions, records_at
-from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.audit.search import Deadline, evolve
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
@@ -63,12 +63,19 @@ class Surrogate:
             quick, slow = fast.movements(sample)[Quantity.V], full.movements(sample)[Quantity.V]
         return fast if np.allclose(quick, slow, rtol=1e-6, atol=1e-6, equal_nan=True) else full
 
-    def movements(self, pairs: Pairs) -> dict[Quantity, Array]:
-        """Movements (b,), NaN where a pair lies outside of the universe or was not solved."""
+    def movements(self, pairs: Pairs, until: Deadline | None = None, least: int = 1) -> dict[Quantity, Array]:
+        """Movements (b,), NaN where a pair lies outside of the universe or was not solved.
+
+        Where each takes full solves, no further pair is solved after the deadline ``until`` once there are
+        ``least``.
+        """
         valid = np.flatnonzero(np.isfinite(pairs.count).all(axis=1))
         moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         if self.weights is None:
-            for k in valid:
+            until = until or Deadline()
+            for number, k in enumerate(valid):
+                if number >= least and until.passed:
+                    break
                 pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.domain), 0, "")
                 for solved in resolve(self.program, [pair]):
                     for quantity, interval in solved.movements.items():
@@ -107,14 +114,23 @@ class Surrogate:
         return starts + (refined + len(_AGAIN)) * evaluations
 
     def climb(
-        self, quantity: Quantity, known: Sequence[Pairs], budget: int, rng: np.random.Generator
+        self,
+        quantity: Quantity,
+        known: Sequence[Pairs],
+        budget: int,
+        rng: np.random.Generator,
+        until: Deadline,
     ) -> tuple[Pairs, int]:
-        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``."""
+        """The pairs at the ends of the ascents of one round, and how many were tried, at most ``budget``.
+
+        After the deadline ``until`` nothing is tried any more but one start.
+        """
         universe = self.universe
         number, refined, evaluations = COSTLY if self.exact else CHEAP
         starts = Pairs.starts(universe, min(number, budget), rng)
         spent = len(starts)
-        values = np.nan_to_num(self.movements(starts)[quantity], nan=-np.inf, posinf=-np.inf)
+        reached = self.movements(starts, until.part(0.5))[quantity]
+        values = np.nan_to_num(reached, nan=-np.inf, posinf=-np.inf)
         highest = np.argsort(-values, kind="stable")[:refined]
         steps = rng.choice([0.1, 0.3], refined)  # small ones stay on a narrow hill
         chosen = [(starts.take(np.array([index])), step) for index, step in zip(highest, steps, strict=False)]
@@ -135,10 +151,15 @@ class Surrogate:
         climbs = [(u, step, room) for (u, _), (_, step), room in zip(free, chosen, rooms, strict=True)]
 
         def heights(points: list[tuple[int, Array]]) -> list[Array]:
-            moved = self.movements(Pairs.joined([free[k][1](u) for k, u in points]))[quantity]
+            if until.passed:
+                return [np.full(len(u), np.nan) for _, u in points]
+            tried = Pairs.joined([free[k][1](u) for k, u in points])
+            moved = self.movements(tried, until, least=0)[quantity]
             return np.split(moved, np.cumsum([len(u) for _, u in points])[:-1])
 
         ends = [starts.take(np.array([int(np.argmax(values))]))]
+        if until.passed:
+            return ends[0], spent
         for k, (best, largest, tried) in enumerate(evolve(heights, climbs, rng)):
             spent += tried
             ends.append(free[k][1](best[None]) if np.isfinite(largest) else chosen[k][0])

@@ -6,7 +6,7 @@ import enum
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import (
@@ -57,6 +58,8 @@ SEARCH = SearchPlan(20_000)
 #: Records of the datasets that the audit searches, whose balance is compared, and whose certificate is asked
 #: for in advance.
 _AUDITED, _BALANCED, _REACHED = 40, 200, 400
+#: Seconds that an audit has where the searches before it left none: it looks at one pair.
+_LEAST_SECONDS = 1e-3
 #: What a solve raises that ends without a certified solution.
 UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 
@@ -65,13 +68,15 @@ UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 class Subject:
     """``program`` at one choice of settings; ``search`` limits all searches and has their seed.
 
-    ``sizes`` are those of neighbors whose weights are compared, ``larger`` those at which a few of them are.
+    A search ends soon after ``until``, but not before it has looked at one pair. ``sizes`` are those of
+    neighbors whose weights are compared, ``larger`` those at which a few of them are.
     """
 
     program: Program
     search: SearchPlan = SEARCH
     sizes: tuple[int, ...] = (8, 25)
     larger: tuple[int, ...] = LARGER
+    until: Deadline = field(default_factory=Deadline)
 
     @property
     def first(self) -> FirstStage:
@@ -292,8 +297,12 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
             universal = _universal(bound.V, n, bound.w_max)
             if universal and n in subject.larger:
                 continue
+            if pairs and subject.until.passed:
+                break
             compared.add(n)
             for _ in range(3 if universal or n in subject.larger else many):
+                if pairs and subject.until.passed:
+                    break
                 ends = next_pair(universe, None, rng).records(universe.domain)
                 solved = [subject.certified(records) for records in ends]
                 weights = [(one.value, one.certificate.output_radius) for one in solved]
@@ -340,9 +349,12 @@ def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
     evaluations = subject.search.evaluations
     exact = Surrogate.of(subject.first.resolve(universe.domain), universe).exact
     slow = 40 if exact else 8 if subject.public_error is None else 1
+    search = subject.search
+    if search.seconds is not None:
+        search = replace(search, seconds=max(subject.until.left, _LEAST_SECONDS))
     if evaluations is None or slow == 1:
-        return subject.search
-    return replace(subject.search, evaluations=max(evaluations // slow, min(evaluations, 40)))
+        return search
+    return replace(search, evaluations=max(evaluations // slow, min(evaluations, 40)))
 
 
 def other_settings(subject: Subject) -> Judgment:
@@ -352,6 +364,8 @@ def other_settings(subject: Subject) -> Judgment:
         return _derived()
     few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
     for name, value, other in _variations(subject.first):
+        if tried and subject.until.passed:
+            break
         smaller = replace(subject, program=other, sizes=(8,), larger=(), search=few)
         # settings that nobody asked for may be hard to solve
         status, detail = movement(smaller, unsolved=noted)
@@ -360,7 +374,8 @@ def other_settings(subject: Subject) -> Judgment:
         tried.setdefault(name, []).append(f"{value:.4g}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
     text = f"{text}: nothing found" if text else "no other values were tried"
-    alone = [field.name for field in fields(cast(Any, subject.program)) if field.name not in tried]
+    names = [one.name for one in fields(cast(Any, subject.program))]
+    alone = [name for name in names if name not in tried]
     return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
 
 
@@ -368,15 +383,16 @@ def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
     universe, known = check_universe(_AUDITED), cast(Any, program)
     resolved = program.resolve(universe.domain)
-    for field in fields(known):
-        value = getattr(resolved, field.name)
+    for known_field in fields(known):
+        name = known_field.name
+        value = getattr(resolved, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         for other in (1.5,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
             with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
-                changed = replace(known, **{field.name: other})
+                changed = replace(known, **{name: other})
                 changed.stability(universe)
-                yield field.name, other, changed
+                yield name, other, changed
 
 
 #: Every check by name, with the programs that it concerns.

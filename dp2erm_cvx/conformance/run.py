@@ -6,7 +6,7 @@ import ast
 import keyword
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -87,7 +87,8 @@ def check_program(
         The class of a program.
     search
         Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
-        or 500 where each takes two solves in full. Without a limit in seconds a seed repeats it all.
+        or 500 where each takes two solves in full. Its seconds are those of all searches together, each of
+        which takes half of what is left. Without a limit in seconds a seed repeats it all.
     done
         Called with the name of every check that has ended.
 
@@ -100,11 +101,12 @@ def check_program(
         except Dp2ermError as error:
             outcomes.append(CheckOutcome("settings", CheckStatus.FAILED, str(error)))
         else:
+            limit = search.deadline()
             for name, check in checks_of(program, first=index == 0).items():
                 wrong = [one.check for one in outcomes if one.status is CheckStatus.FAILED]
                 if "declaration" in wrong or (wrong and name == BESIDE):
                     break  # what comes after would fail for the same reason
-                outcomes.append(outcome_of(name, check, subject))
+                outcomes.append(outcome_of(name, check, replace(subject, until=limit.part(0.5))))
                 if done is not None:
                     done(name)
             settings = subject.program.settings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
 import numpy as np
@@ -57,26 +57,42 @@ class Neighborhood:
         return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
-        self, replacements: Replacements, reading: Reading | None = None, *, tolerance: float = TOLERANCE
+        self,
+        replacements: Replacements,
+        reading: Reading | None = None,
+        *,
+        tolerance: float = TOLERANCE,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, some hundred neighbors at a time.
 
         Or a ``reading`` of them, in one more pass that holds no weights. Certified is an l1 error of at most
-        ``tolerance * n``. Raises DeclarationError for an invalid ``tolerance`` and for replacements of other
-        records; InfeasibleError where the base problem has no solution.
+        ``tolerance * n``. Once ``stopped`` says so, neighbors that would each be solved alone are left with
+        an infinite bound, but for the first one. Raises DeclarationError for an invalid ``tolerance`` and for
+        replacements of other records; InfeasibleError where the base problem has no solution.
         """
         if replacements.base is not self.records:
             raise DeclarationError("replacements: made for other records")
-        return self._each(replacements, reading, public_number("tolerance", tolerance, above=0))
+        tolerance = public_number("tolerance", tolerance, above=0)
+        return self._each(replacements, reading, tolerance, stopped)
 
     def _each(
-        self, replacements: Replacements, reading: Reading | None, tolerance: float
+        self,
+        replacements: Replacements,
+        reading: Reading | None,
+        tolerance: float,
+        stopped: Callable[[], bool],
     ) -> Iterator[NeighborSolutions]:
         goal = tolerance * self.records.n_samples
+        alone = 0
         for first, part, fast in self._parts(replacements, tolerance):
             values = (fast.weights(slice(None)),) if reading is None else fast.read(reading)
             by_single = ~(fast.radius <= goal)
             for k in map(int, np.flatnonzero(by_single)):
+                if alone and stopped():
+                    fast.radius[k] = np.inf
+                    continue
+                alone += 1
                 weights, fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
                 row: tuple[Array, ...] = (weights[None, :],)
                 if reading is not None:

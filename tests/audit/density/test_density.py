@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.density import _hockey_stick, _Peak
-from dp2erm_cvx.audit.laws import ObjectiveLaw
+from dp2erm_cvx.audit.laws import ObjectiveLaw, ReleaseLaw
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.plan import RuleStudy, make_plan
@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.steps.record_map import Balance
 from tests.audit.bugs import DOMAIN, MEAN, loss_at_zero, release, weaker
+from tests.audit.clock import WorkClock
 from tests.audit.density.released import (
     FLIP,
     LEAVING,
@@ -181,6 +182,34 @@ def test_a_longer_search_finds_no_less(seed):
     plans = SearchPlan(1, seed=seed), SearchPlan(4, seed=seed)
     one, more = (search_density(release("entropy_balancing"), 6, 1, search=plan, starts=1) for plan in plans)
     assert 0.0 < one.audit.loss <= more.audit.loss
+
+
+LIMITED = {
+    "objective": release("entropy_balancing"),
+    "gaussian": release(delta=1e-3, noise="gaussian"),
+    "effect": PrivateEffect(Domain(outcome_bound=2.0, covariate_bound=1.0), Budget(1.0)),
+}
+
+
+@pytest.mark.parametrize("seconds", [1, 100])
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_search_keeps_its_limit_in_seconds_and_says_what_it_cut(monkeypatch, name, seconds):
+    clock = WorkClock(monkeypatch, ReleaseLaw, "log_density")
+    found = search_density(LIMITED[name], 6, 1, search=SearchPlan(seconds=seconds, clock=clock))
+    assert found.counts["audited"] >= 1
+    assert found.audit.loss > 0.0 or name == "gaussian"
+    # a first look at one pair and one audit are done in any case
+    assert clock.seconds <= 1.1 * seconds + 20
+    assert "the limit in seconds cut this audit short" in str(found)
+
+
+def test_a_search_that_its_limit_does_not_reach_is_that_without(monkeypatch):
+    without = search_density(LIMITED["objective"], 6, 1, search=SearchPlan(1), starts=1)
+    clock = WorkClock(monkeypatch, ReleaseLaw, "log_density")
+    plan = SearchPlan(1, seconds=1e9, clock=clock)
+    limited = search_density(LIMITED["objective"], 6, 1, search=plan, starts=1)
+    assert str(limited) == str(without)
+    assert "cut" not in str(without)
 
 
 def test_equal_datasets_lose_nothing():
