@@ -13,6 +13,7 @@ from scipy import optimize
 
 from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
+from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import number_or_text
 
@@ -102,14 +103,17 @@ class BalanceFunctions:
     """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to ``norm_bound``.
 
     It sees a copy of one record at a time and must depend on nothing else; the bound is enforced, and a
-    record for which it fails gets zeros: a fixed rule, not a refusal.
+    record for which it fails gets zeros: a fixed rule, not a refusal. Beside its argument it reaches numbers,
+    texts and functions alone; ``called`` holds which. Raises DeclarationError for anything else.
     """
 
     function: Callable[[Array], Array]
     norm_bound: float = setting(check=public_size)
     name: str = "custom"
+    called: Called = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "called", Called.of(self.name, self.function))
         check_settings(self)
 
     def bound(self, features_bound: float) -> float:
@@ -130,9 +134,9 @@ class BalanceFunctions:
 
         Raises DeclarationError where the function fails at the origin, and DataError as :func:`one_by_one`.
         """
-        rows = one_by_one(
-            f"balance function {self.name!r}", self.function, [(row,) for row in X], self.size(X.shape[1])
-        )
+        function = self.called.unchanged()
+        table = [(row,) for row in X]
+        rows = one_by_one(f"balance function {self.name!r}", function, table, self.size(X.shape[1]))
         return clip_norm(rows, self.norm_bound)
 
     def names(self, records: Records) -> tuple[str, ...]:
@@ -141,7 +145,8 @@ class BalanceFunctions:
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
-        return {"custom": self.name, "norm_bound": self.norm_bound}
+        reaches = self.called.stated()
+        return {"custom": self.name, "norm_bound": self.norm_bound, **reaches}
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
+from dp2erm_cvx.program.reach import reached
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, Kind
 from dp2erm_cvx.stability import Bound
@@ -41,6 +42,7 @@ class _BoundOf:
             return partial(WeightsProgram._bound, program)
 
         def state(function: Function) -> Function:
+            reached(f"the bound of {owner.name}", function)
             owner.statement = staticmethod(function)
             owner.kind = Kind.STATED
             owner.theorem = "a bound that its author states"

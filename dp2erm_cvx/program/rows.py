@@ -17,6 +17,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.program.balance import one_by_one
+from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
@@ -127,7 +128,8 @@ class DeclaredRecords:
     unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
     that the author's maps make; ``parameter`` stands for the data where a problem is made for solvers. Where
     these are the columns of data, and not those of an example, maps are ``tried`` at a record of zeros, which
-    is public. Raises DeclarationError for another attribute.
+    is public. ``called`` are the author's maps by name, with what they reach. Raises DeclarationError for
+    another attribute.
     """
 
     domain: Domain
@@ -138,7 +140,9 @@ class DeclaredRecords:
     own: tuple[str, ...] = ()
     parameter: Callable[..., Any] | None = None
     tried: bool = False
+    called: dict[str, Called] = field(default_factory=dict)
     _data: dict[str, Datum] = field(default_factory=dict)
+    _held: dict[str, tuple[Within, RecordMap]] = field(default_factory=dict)
     _maps: dict[str, _Map] = field(default_factory=dict)
 
     @property
@@ -223,14 +227,28 @@ class DeclaredRecords:
 
     def used(self, problem: Any) -> Any:
         """The declared problem. Raises DeclarationError where it leaves out data that it asked for."""
-        inside = (
-            [own.name() for own in problem.parameters()] if isinstance(problem, cp.Problem) else self._data
-        )
+        inside = list(self._data)
+        if isinstance(problem, cp.Problem):
+            inside = [own.name() for own in problem.parameters()]
+            for datum in problem.parameters():
+                self._refuse_other_datum(datum)
         if unused := [name for name in self._data if name not in inside]:
             raise DeclarationError(
                 f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
             )
         return problem
+
+    def _refuse_other_datum(self, datum: Datum) -> None:
+        """Raise DeclarationError for a parameter that these records did not make, or that was changed."""
+        if self.parameter is not None:
+            return
+        name = datum.name()
+        mine: Datum = datum if self._data.get(name) is datum else None
+        if mine is None or self._held[name] != (mine.within, mine.of):
+            raise DeclarationError(
+                f"parameter {name} has no public set: take it from records (rows(), numbers()), or make it a "
+                "setting"
+            )
 
     def _own(
         self, name: str, within: Within, make: Callable[..., Any], width: int | None, size: int
@@ -238,14 +256,20 @@ class DeclaredRecords:
         """Data of an author's map to ``size`` numbers of one record, put into their set."""
         if name in _LIBRARY:
             raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
+        self._refuse_other_map(name, _Map(make, within, width))
+        called = Called.of(name, make)
+        self.called[name] = called
         if self.tried:
             self.at_zeros(name, make, self.n_columns, size)
         if name not in self.own:
             self.own = (*self.own, name)
-        self._refuse_other_map(name, _Map(make, within, width))
-        made = by_record(name, make, width)
+
+        def made(records: Records) -> Array:
+            alone = by_record(name, called.unchanged(), width)
+            return within.project(alone(records))
+
         k = None if isinstance(within, Range) else within.vertices or size
-        return self._datum(name, within, lambda records: within.project(made(records)), k)
+        return self._datum(name, within, made, k)
 
     def _refuse_other_map(self, name: str, new: _Map) -> None:
         """Raise DeclarationError where another map, or one into another set, has this name already."""
@@ -278,6 +302,7 @@ class DeclaredRecords:
             shape = (self.n,) if k is None else (self.n, k)
             self._data[name] = datum = cp.Parameter(shape, name=name, nonneg=nonneg)
             datum.within, datum.of = within, make
+            self._held[name] = within, make
         return self._data[name]
 
 

@@ -17,6 +17,7 @@ from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
+from dp2erm_cvx.program.reach import reached
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
@@ -41,6 +42,7 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
     most: float = setting(1.0, above=0)
 
     def refuse_misread(self) -> None:
+        reached(self.name, type(self).function)
         if not self.number("least") <= self.number("most"):
             raise DeclarationError(f"{self.name}: least = {self.least:g} is above most = {self.most:g}")
 
@@ -213,6 +215,7 @@ def second_stage(
             inspect.signature(treats).bind(0.0, np.zeros(1))
         except TypeError:
             raise DeclarationError("treats: must be a function of an effect and covariates") from None
+        reached("treats", treats)
         members["treats"] = staticmethod(treats)
     design: dict[str, Any] = {}
     if coordinates is None:

@@ -12,13 +12,14 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
-from dp2erm_cvx.errors import CertificateError, DataError, InfeasibleError
+from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.estimators import two_stage
 from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
 from dp2erm_cvx.program import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.solve import SCS, Newton
@@ -129,8 +130,10 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
     BalanceFunctions(greedy, 1.0)(records.covariates)
     np.testing.assert_array_equal(records.X, before)
     assert not records.X.flags.writeable
+    with pytest.raises(DeclarationError, match="'custom' reaches seen, an object of the class list"):
+        BalanceFunctions(curious, 1.0)
     with pytest.raises(DataError, match="that record alone"):
-        BalanceFunctions(curious, 1.0)(records.covariates)
+        one_by_one("curious", curious, [(row,) for row in records.covariates], 1)
     # a record that the function fails on gets zeros, not an error
     values = BalanceFunctions(lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0)
     assert np.all(np.isfinite(values(records.covariates)))
