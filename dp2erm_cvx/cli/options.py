@@ -343,6 +343,14 @@ program_option = partial(
     "--program",
     beside=" Of dp2erm programs; or FILE.py, FILE.py:NAME if it holds several.",
 )
+#: Files of programs that a release names.
+program_files_option = click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    metavar="FILE.py",
+    help="The file of a program that the release names, executed; repeatable.",
+)
 setting_options = apply(
     click.option(
         "--set",

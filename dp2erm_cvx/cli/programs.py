@@ -111,6 +111,28 @@ def known_name(text: str, stage: str | None = None) -> str:
     return cls.name
 
 
+def read_programs(files: Sequence[str]) -> None:
+    """Execute files of programs, which are known by their names until the command ends.
+
+    Parameters
+    ----------
+    files
+        Paths of FILE.py, each with any number of programs of either stage.
+
+    Raises DeclarationError for another path and for two programs of one name, ProgramError where a file
+    cannot be executed or holds no program.
+    """
+    from dp2erm_cvx.program_files import programs_of_file
+    from dp2erm_cvx.registry import known_meanwhile
+
+    context = click.get_current_context()
+    for path in files:
+        if not path.endswith(".py"):
+            raise DeclarationError(f"--program {path!r}: must be a FILE.py; registered programs are known")
+        for cls in programs_of_file(path):
+            context.with_resource(known_meanwhile(cls))
+
+
 def known_solver(text: str) -> str | Solver:
     """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError, SolverError."""
     from dp2erm_cvx.solve import OwnSolver, solver_by_name

@@ -14,7 +14,7 @@ import click
 
 import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
-from dp2erm_cvx.cli.programs import known_name
+from dp2erm_cvx.cli.programs import read_programs
 from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
 from dp2erm_cvx.display import digits_of, grid
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 @click.command("show", short_help="What a release says, from its file alone.")
 @click.argument("release", metavar="RELEASE.json")
+@opt.program_files_option
 @opt.json_option
-def show_command(release: str, as_json: bool) -> None:
+def show_command(release: str, programs: tuple[str, ...], as_json: bool) -> None:
     """Print the summary of a release, as the command that made it did.
 
     A file that states what no release does is refused. As JSON it is written in the schema of today.
     """
     from dp2erm_cvx.release.reading import read_release_file
 
+    read_programs(programs)
     published = read_release_file(release)
     click.echo(published.to_json()) if as_json else show(published.blocks())
 
@@ -46,8 +48,11 @@ def show_command(release: str, as_json: bool) -> None:
     help="A page .html [of one release named like it]; of effects a table .csv, .md or .tex, or a forest "
     "plot .svg, .png or .pdf.",
 )
+@opt.program_files_option
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-def report_command(releases: tuple[str, ...], output: str | None, force: bool) -> None:
+def report_command(
+    releases: tuple[str, ...], output: str | None, programs: tuple[str, ...], force: bool
+) -> None:
     """Write one page of HTML about releases, for readers who know no differential privacy.
 
     Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
@@ -58,7 +63,8 @@ def report_command(releases: tuple[str, ...], output: str | None, force: bool) -
         raise DeclarationError("several releases: name their page, table or plot by --output")
     page = output or f"{os.path.splitext(releases[0])[0]}.html"
     ending = os.path.splitext(page)[1].lower()
-    check_new(page, force, *releases)
+    check_new(page, force, *releases, *programs)
+    read_programs(programs)
     with progress(f"writing {page}"):
         from dp2erm_cvx.release.answers import FORMATS, answers, answers_as
         from dp2erm_cvx.release.reading import read_release_file
@@ -121,10 +127,12 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
 @click.command("predict", short_help="Recommendations from a release alone.")
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
-@click.option("--second-stage", "own", metavar="FILE.py", help="The file of a second stage of your own.")
+@opt.program_files_option
 @opt.csv_options
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
-def predict_command(release: str, data: str, own: str | None, output: str | None, **options: Any) -> None:
+def predict_command(
+    release: str, data: str, programs: tuple[str, ...], output: str | None, **options: Any
+) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
     Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
@@ -134,9 +142,8 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
 
-    writable(output, release, data, own)
-    if own is not None and known_name(own, "second") == own:
-        raise DeclarationError(f"--second-stage {own!r}: must be a FILE.py; registered ones are known")
+    writable(output, release, data, *programs)
+    read_programs(programs)
     with progress("predicting"):
         published = read_release_file(release)
         if not isinstance(published, library.Release | library.RuleRelease):
@@ -160,9 +167,7 @@ def predict_command(release: str, data: str, own: str | None, output: str | None
 @click.argument("release", metavar="RELEASE.json")
 @click.option("--domain", "about", metavar="FILE.toml", help="The domain that it has to be about.")
 @click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
-@click.option(
-    "--program", "programs", multiple=True, metavar="FILE.py[:NAME]", help="A program, executed; repeatable."
-)
+@opt.program_files_option
 def verify_command(release: str, about: str | None, study: str | None, programs: tuple[str, ...]) -> int:
     """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
 
@@ -174,9 +179,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
     from dp2erm_cvx.release.verify import Verification, taken_from, verify
 
     expected = None
-    for program in programs:
-        if known_name(program) == program:
-            raise DeclarationError(f"--program {program!r}: must be a FILE.py; registered ones are known")
+    read_programs(programs)
     if about is not None:
         expected = read_domain({**dict.fromkeys(opt.DOMAIN_FIELDS), "ranges": (), "domain": about})
     with progress("verifying"):

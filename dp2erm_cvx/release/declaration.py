@@ -49,7 +49,7 @@ _PARTS = {kind.__name__: kind for kind in _KINDS}
 
 
 class NotAtHandError(DeclarationError):
-    """A release names a program, or a part of one, that is not known here: nothing is planned again."""
+    """A release names a program, or a part of one, that is not known here: nothing can be planned again."""
 
 
 def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
@@ -90,11 +90,19 @@ def study_of(release: BaseRelease) -> Pipeline:
 
 def _program(known: Mapping[str, type[Any]], fields: Mapping[str, Any]) -> Any:
     """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
-    name = fields["name"]
+    name, digest = fields["name"], fields.get("digest")
     if not isinstance(name, str) or name not in known:
-        raise NotAtHandError(f"declared: the program {brief(name)} is not known here: install it to verify")
-    if fields.get("digest") != _digest(known[name]):
-        raise NotAtHandError(f"declared: the program {brief(name)} is not the one known here")
+        if digest is None:
+            which = "is of no file: nobody else can compute again what rests on it"
+        else:
+            which = f"is not known here: give its file, of SHA-256 {brief(digest)}, by --program FILE.py"
+        raise NotAtHandError(f"declared: the program {brief(name)} {which}")
+    here = _digest(known[name])
+    if digest != here:
+        raise NotAtHandError(
+            f"declared: the program {brief(name)} is that of a file of SHA-256 {brief(digest)}, and the one "
+            f"known here is of {here}: give that file by --program FILE.py"
+        )
     settings = {setting: rebuilt(value) for setting, value in fields["settings"].items()}
     return registry.build(dict(known), name, **settings)
 
@@ -161,7 +169,10 @@ def rebuilt(stored: Any) -> Any:
         ((name, inner),) = stored.items() if isinstance(stored, dict) else ((stored, {}),)
         return _PARTS[name](**{setting: rebuilt(value) for setting, value in inner.items()})
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise NotAtHandError(f"{brief(stored)}: is not rebuilt from a file") from None
+        raise NotAtHandError(
+            f"{brief(stored)} is a function of its author's own, which no release holds: it would have to be "
+            "part of a program in a FILE.py"
+        ) from None
 
 
 # what only a run knows of itself

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.calibration.numbers import analytic_delta
-from dp2erm_cvx.calibration.profiles import LossLaw, joint_delta
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.record import (
-    SCHEMA_VERSION,
-    BaseRelease,
-    Release,
-    Standing,
-    StepStatement,
-    release_adapter,
-)
-
-#: Parts of a budget add up to at most the whole, but for the rounding of their sum.
-_ROUNDING = 1.0 + 1e-9
+from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Release, release_adapter
 
 P = TypeVar("P", bound=BaseRelease)
 
@@ -34,8 +18,9 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     """The release of a file: a :class:`~dp2erm_cvx.release.Release`, an effect or a rule.
 
     Without ``check`` it is parsed alone, for ``verify`` to say all that does not follow. Raises
-    DeclarationError in one line.
+    NotAtHandError where the file of a program is missing, else DeclarationError, in one line.
     """
+    from dp2erm_cvx.release.declaration import NotAtHandError
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import RuleRelease
 
@@ -54,6 +39,8 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
         goal = _goal(_loaded(text))
         release = parsed(text, next((kind for kind in kinds if kind.goal == goal), Release))
         return checked(release, text) if check else release
+    except NotAtHandError as error:
+        raise NotAtHandError(f"{path}: {error}") from None
     except DeclarationError as error:
         raise DeclarationError(f"{path}: is not as a command writes a release: {error}") from None
 
@@ -90,8 +77,8 @@ def parsed(text: str | bytes, kind: type[P]) -> P:
 def checked(release: P, text: str | bytes) -> P:
     """The release of a text, unless an entry does not follow from what was declared and released.
 
-    Where its programs are not known here nothing is planned again, and the theorems are asked about the
-    numbers that its steps state. Raises DeclarationError in one line.
+    Raises NotAtHandError where it names a program that is not known here, because nothing can then be planned
+    again, else DeclarationError, in one line.
     """
     from dp2erm_cvx.release.declaration import NotAtHandError
     from dp2erm_cvx.release.verify import verify
@@ -99,7 +86,7 @@ def checked(release: P, text: str | bytes) -> P:
     try:
         refuted = verify(release, text=text).refuted
     except NotAtHandError:
-        refuted = tuple(itertools.islice(_no_release(release), 1))
+        raise
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
     for line in refuted:
@@ -130,83 +117,6 @@ def _loaded(text: str | bytes) -> dict[str, Any]:
     if not isinstance(plain, dict) or type(version) is not int or version != SCHEMA_VERSION:
         raise DeclarationError(f"release JSON: schema_version: must be {SCHEMA_VERSION}")
     return plain
-
-
-def _no_release(release: BaseRelease) -> Iterator[str]:
-    """Reasons why it is no release, whatever its programs: what comes first makes the rest meaningless."""
-    assert isinstance(release, Release)  # effects and rules name no program
-    guarantee, names = release.guarantee, [step.step for step in release.steps]
-    try:
-        Budget(guarantee.epsilon, guarantee.delta)
-        domain = release.public
-        if (guarantee.relation, guarantee.unit or "records") != (domain.relation, domain.protected):
-            yield "guarantee: relation and unit are not those of the domain"
-    except DeclarationError as error:
-        yield str(error)
-    if "theta" not in names or len(set(names)) < len(names):
-        yield "steps: one of them releases theta, and none stands twice"
-    owed = ("sensitivity", "hessian_trace", "strong_convexity", "reason")
-    yield from (f"steps: theta states no {one}" for one in owed if getattr(release.mechanism, one) is None)
-    if not 1 <= len(release.theta) == len(release.parameters):
-        yield "theta needs a name for every value"
-    if (release.residual_imbalance or 0.0) < 0.0:
-        yield "residual_imbalance: is no share"
-    for step in release.steps:
-        for line in _no_step(step, proven=release.standing is not Standing.UNPROVEN):
-            yield f"steps: {_line(step.step)}: {line}"
-    for whole, parts in (
-        (guarantee.epsilon, [step.epsilon for step in release.steps]),
-        (guarantee.delta, [step.delta for step in release.steps]),
-    ):
-        if math.fsum(parts) > whole * _ROUNDING and not _jointly(release):
-            yield "steps: they spend more than the guarantee states"
-    try:
-        release.worked_out()
-    except (ArithmeticError, AttributeError, Dp2ermError, LookupError, TypeError, ValueError):
-        yield "nothing follows from such released numbers"
-
-
-def _no_step(step: StepStatement, *, proven: bool) -> Iterator[str]:
-    try:
-        Budget(step.epsilon, step.delta)
-    except DeclarationError as error:
-        yield str(error)
-    if not step.scale > 0.0 or step.gamma < 0.0:
-        yield "scale or gamma of no noise"
-    if step.noise is Noise.GAUSSIAN and not step.delta:
-        yield "Gaussian noise is not pure"
-    boxed = step.box is not None and min(step.box, default=0.0) > 0.0
-    if (step.noise is Noise.BOX) is not boxed or (step.box is not None) is not boxed:
-        yield "a box for box noise, none else"
-    if proven and not _hides(step):
-        yield "too little noise for its epsilon"
-
-
-def _jointly(release: BaseRelease) -> bool:
-    """True if the noise of Gaussian steps may be within the guarantee together (Theorem 16)."""
-    if any(step.noise is not Noise.GAUSSIAN or not step.sensitivity for step in release.steps):
-        return False
-    laws = [
-        LossLaw(step.sensitivity / step.scale / _ROUNDING, folded=step.perturbed is not Perturbed.OUTPUT)
-        for step in release.steps
-        if step.sensitivity
-    ]
-    return joint_delta(laws, release.guarantee.epsilon * _ROUNDING) <= release.guarantee.delta * _ROUNDING
-
-
-def _hides(step: StepStatement) -> bool:
-    """False where noise loses more than is stated for certain: by what it must hide, in scales."""
-    covered = step.numerical
-    if covered is not None and not (covered.scale > 0.0 and 0.0 < covered.epsilon <= step.epsilon):
-        return False
-    moved = step.sensitivity
-    if step.perturbed is not Perturbed.OUTPUT:
-        moved = None if step.gradient_radius is None else step.gradient_radius * step.stability
-    if not moved or step.noise is not Noise.GAUSSIAN:
-        return not moved or 0.0 <= moved <= step.epsilon * step.scale * _ROUNDING
-    # a shift alone loses that, whatever else is lost
-    ratio = moved / step.scale / _ROUNDING
-    return moved > 0.0 and analytic_delta(ratio, step.epsilon) <= step.delta * _ROUNDING
 
 
 def _refused(constant: str) -> Any:

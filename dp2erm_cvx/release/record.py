@@ -240,22 +240,12 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
         return screen(self)
 
-    @property
-    def at_hand(self) -> bool:
-        """True if the programs that it names are known here, so that what follows can be worked out."""
-        from dp2erm_cvx.release.declaration import NotAtHandError, study_of
-
-        try:
-            study_of(self)
-        except NotAtHandError:
-            return False
-        return True
-
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read a release back. Raises DeclarationError in one line.
 
-        What the text declares is planned again. It is refused where it does not fit the schema, and where an
+        What the text declares is planned again. It is refused where it does not fit the schema, where a
+        program that it names is not known here (:func:`~dp2erm_cvx.registry.known_meanwhile`), and where an
         entry does not follow from what was declared and released.
         """
         # the reader knows the plans, and is imported when one is read

@@ -135,8 +135,7 @@ def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: st
     """One page of HTML about a release, from what it states alone: no other file, no script, no network.
 
     It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
-    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it. Where
-    the programs of the release are not known here, the page says that nothing was computed again.
+    result holds and what it rests on. ``source`` is the name of the file, for who wants to check it.
 
     Of several releases from the same data, by name, the page has all effects in one table, with intervals
     that hold for all of them, a picture for every outcome, and what they promise together: their epsilons and
@@ -164,7 +163,6 @@ def release_page(release: BaseRelease | Mapping[str, BaseRelease], *, source: st
         spent=[*story.spent, pairs(list(story.guarantee))],
         long=_LONG,
         many=_MANY,
-        at_hand=release.at_hand,
         source=source,
     )
 

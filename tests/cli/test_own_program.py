@@ -1,5 +1,6 @@
 """Programs of the user's own: files that are written and checked, used as they stand, or installed."""
 
+import hashlib
 import io
 import json
 import sys
@@ -42,15 +43,33 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     assert str(tmp_path) not in written
     # what is not installed is unknown once the command has ended
     assert dict(available()) == programs()
-    assert "unknown program 'my_loss'" in run("predict", "release.json", "data.csv").stderr
-    table = done("predict", "release.json", "data.csv", "--second-stage", "loss.py").stdout
-    assert len(table.splitlines()) == 201
-    verify = ("verify", "release.json", "--program", "weights.py", "--program", "loss.py")
-    assert "'my_weights' is not known here" in run(*verify[:2]).stderr
-    assert "Verified" in shown(*verify)
+    files = ("--program", "weights.py", "--program", "loss.py")
+    digests = {
+        name: hashlib.sha256(Path(f"{name}.py").read_bytes()).hexdigest() for name in ("weights", "loss")
+    }
+    readers = {
+        "show": ("show", "release.json"),
+        "report": ("report", "release.json", "--output", "page.html", "--force"),
+        "predict": ("predict", "release.json", "data.csv"),
+        "verify": ("verify", "release.json"),
+    }
+    for reader in readers.values():
+        # every reader names the file that is missing, by the program in it and its digest, in one line
+        for given, name in ((files[2:], "weights"), (files[:2], "loss")):
+            told = run(*reader, *given).stderr
+            assert f"the program 'my_{name}' is not known here: give its file, of SHA-256" in told
+            assert digests[name] in told
+            assert told.count("\n") == 1
+    assert "my_weights" in shown(*readers["show"], *files)
+    done(*readers["report"], *files)
+    assert "my_weights" in Path("page.html").read_text(encoding="utf-8")
+    assert len(done(*readers["predict"], *files).stdout.splitlines()) == 201
+    assert "Verified" in shown(*readers["verify"], *files)
     changed = Path("weights.py").read_text(encoding="utf-8").replace("cp.", "1.0 * cp.", 1)
     Path("weights.py").write_text(changed, encoding="utf-8")
-    assert "is not the one known here" in run(*verify).stderr
+    for reader in readers.values():
+        told = run(*reader, *files).stderr
+        assert f"is that of a file of SHA-256 {digests['weights']!r}, and the one known here is of" in told
 
 
 def test_a_plan_and_the_bounds_of_a_file():

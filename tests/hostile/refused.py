@@ -159,7 +159,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ),
     ("", "new-program overlap --kind direct", "installed already"),
     ("", "new-program own --kind direct", "own.py: cannot be written: File exists"),
-    ("predict", "--second-stage own.py", "own.py"),
+    ("predict", "--program uniform", "must be a FILE.py; registered programs are known"),
     ("predict", "--output data.csv", _KEPT),
     ("predict", "--separator ;", "x1"),
     ("", "predict deep.json data.csv", "deep.json is no release"),

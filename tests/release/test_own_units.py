@@ -119,12 +119,3 @@ def test_a_changed_number_is_refused(releases, change) -> None:
     plain = json.loads(releases["rule"].to_json())
     with pytest.raises(DeclarationError, match="own_units does not follow"):
         RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
-
-
-def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(releases) -> None:
-    plain = json.loads(releases["chosen"].to_json())
-    plain["declared"]["second"]["name"] = "somebody_elses_stage"
-    read = type(releases["chosen"]).from_json(json.dumps(plain))
-    assert not read.at_hand
-    assert read.own_units is None
-    assert "own_units" not in json.loads(read.to_json())

@@ -65,31 +65,6 @@ def test_what_no_file_states_is_refused_in_one_line(name, plain, change, complai
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [SCHEME])
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda p: p["steps"].pop(1), "releases theta"),
-        (lambda p: p["steps"].append(p["steps"][0]), "stands twice"),
-        (lambda p: p["steps"][0].update(epsilon=0.9), "spend more"),
-        (lambda p: p["steps"][1].update(delta=0.01), "spend more"),
-        (lambda p: p["steps"][0].update(epsilon=-0.1), "epsilon"),
-        (lambda p: p["steps"][1].update(sensitivity=None), "sensitivity"),
-        (lambda p: p["steps"][0].update(scale=1e-6), "too little noise"),
-        (lambda p: p["steps"][1].update(scale=p["steps"][1]["scale"] / 3), "too little noise"),
-        (lambda p: p["steps"][1].update(delta=0.0), "Gaussian noise is not pure"),
-        (lambda p: p.update(parameters=["x"]), "a name for every value"),
-    ],
-)
-def test_a_release_of_a_program_of_others_is_held_to_the_theorems(plain, change, complaint) -> None:
-    plain["declared"]["first"]["name"] = "somebody_elses"
-    plain.pop("own_units", None)
-    assert not Release.from_json(json.dumps(plain)).at_hand
-    change(plain)
-    with pytest.raises(DeclarationError, match=complaint):
-        Release.from_json(json.dumps(plain))
-
-
 def test_a_release_with_box_noise_states_its_box() -> None:
     release = release_of(BOX)
     assert [(step.noise.value, step.box) for step in release.steps] == [("box", (0.5, 1.0, 0.8))] * 2

@@ -133,10 +133,6 @@ def test_the_standing_leads() -> None:
         assert words in text
         assert text.index("do not publish") < text.index("Effect of treatment")
         assert ("by a factor of at most" in text) == (standing is Standing.CONDITIONAL)
-    assert "Not checked" not in text
-    weights = release_of("decisions")
-    other = {**weights.declared, "second": {"name": "elsewhere", "settings": {}}}
-    assert "Not checked" in read(release_page(replace(weights, declared=other)))[1]
     guarantee = replace(effect.guarantee, epsilon=1.0000004)
     assert "epsilon = 1.0000004" in read(release_page(replace(effect, guarantee=guarantee)))[1]
 
