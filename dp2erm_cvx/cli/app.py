@@ -119,7 +119,6 @@ EXAMPLES = {
     "show": ("show releases/average.json",),
     "report": ("report effect.json", "report releases/*.json --output answers.csv"),
     "verify": ("verify releases/average.json --study study.toml", "verify fit.json --program matching.py"),
-    "datasheet": ('datasheet effect.json --set name="Weight after quitting" --output effect.yaml',),
     "predict": ("predict rule.json patients.csv --output treatments.csv",),
     "ledger": (
         "ledger budget.db --dataset trial --declare-epsilon 3",

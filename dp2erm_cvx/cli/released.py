@@ -89,41 +89,6 @@ def report_command(
     click.echo(f"wrote {page}")
 
 
-@click.command("datasheet", short_help="The record of a release for a public registry.")
-@click.argument("release", metavar="RELEASE.json")
-@click.option(
-    "--set",
-    "answers",
-    multiple=True,
-    metavar="FIELD=TEXT",
-    help="What no release knows, such as name=... or publication_date=...; repeatable. Wrong names list all.",
-)
-@click.option("--output", metavar="FILE.yaml", help="Write the record to a file instead of stdout.")
-@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-def datasheet_command(release: str, answers: tuple[str, ...], output: str | None, force: bool) -> None:
-    """Write the record of a release for the OpenDP registry of deployments, tier 3, as YAML.
-
-    Everything follows from the release but what only its publisher knows: that is asked for by --set, and
-    marked TODO where it is not given. A file that dp2erm verify refutes is refused.
-    """
-    check_new(output, force, release)
-    from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.report.datasheet import ASKED, datasheet, datasheet_text
-
-    for answer in answers:
-        if "=" not in answer:
-            raise DeclarationError(f"--set {answer!r}: must be FIELD=TEXT; fields: {', '.join(ASKED)}")
-    known = dict(answer.split("=", 1) for answer in answers)
-    published = read_release_file(release)
-    text = datasheet_text(datasheet(published, known))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
-    left = len(ASKED) - len(known)
-    click.echo(f"note: {left} of {len(ASKED)} fields that only you know are marked TODO", err=True)
-
-
 @click.command("predict", short_help="Recommendations from a release alone.")
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")

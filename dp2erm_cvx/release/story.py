@@ -1,4 +1,4 @@
-"""Story of a release for its readers, once: screen, notebook, page and datasheet show the same words."""
+"""Story of a release for its readers, once: screen, notebook and page show the same words."""
 
 from __future__ import annotations
 

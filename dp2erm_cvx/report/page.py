@@ -35,12 +35,12 @@ PACKAGES = ("jinja2", "matplotlib")
 
 
 def missing(packages: tuple[str, ...] = PACKAGES) -> list[str]:
-    """Names of the ``packages`` of a page or record that are not installed."""
+    """Names of the ``packages`` of a page that are not installed."""
     return [name for name in packages if find_spec(name) is None]
 
 
 def check_installed(packages: tuple[str, ...] = PACKAGES) -> None:
-    """Raise DeclarationError unless the ``packages`` of a page or record are installed."""
+    """Raise DeclarationError unless the ``packages`` of a page are installed."""
     if gone := missing(packages):
         instead = ", or write JSON only (dp2erm audit --no-page)" if packages == PACKAGES else ""
         raise DeclarationError(f"this needs {' and '.join(gone)}: pip install 'dp2erm-cvx[reports]'{instead}")

@@ -29,7 +29,7 @@ GOOD = {
     "certify": f"{_DECLARED} --program uniform --solver newton",
     "audit": "--program ipw_logistic --domain domain.toml --n 20 --solves 20 --no-page",
     "ledger": "book.db --dataset other --declare-epsilon 1", "demo": "--audit-seconds 0",
-    "datasheet": "release.json --output new.md", "report": "release.json --output new.html",
+    "report": "release.json --output new.html",
     "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
 }  # fmt: skip
 #: Numbers that some options do take: no limit.
