@@ -14,7 +14,7 @@ ORDER = (
     *("cells", "codebook", "display", "blocks", "domain"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "program_files", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
-    *("diagnostics", "estimators", "opendp", "study_file", "design", "audit", "conformance", "compare"),
+    *("diagnostics", "estimators", "study_file", "design", "audit", "conformance", "compare"),
     *("plotting", "report", "cli"),
 )
 
@@ -50,7 +50,7 @@ HOMES = {
     "cvxpy": {"model", "program", "solve", "problems"},
     "matplotlib": {"plotting"},
     "flint": {"mechanism"},
-    "opendp": {"mechanism", "opendp"},
+    "opendp": {"mechanism"},
     "random": {"mechanism"},
     "secrets": {"mechanism"},
 }

@@ -20,6 +20,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, release, stability
 from dp2erm_cvx.calibration import NAMES
@@ -200,6 +201,20 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
         [source.replace("replicates=5", "replicates=2").replace("=1500", "=500") for source in sources],
         monkeypatch,
     )
+
+
+def test_a_release_composes_inside_opendp(monkeypatch, capsys):
+    module = run(blocks("coming_from.md", "python"), monkeypatch)
+    assert capsys.readouterr().out == "3.0\n"
+    assert (len(module.theta_of_means), len(module.theta_of_rule)) == (2, 2)
+    made = module.measurement(module.means, 300, 2)
+    assert 1.0 <= made.map(1) <= 1.0 + 1e-15
+    assert 3.0 <= made.map(3) <= 3.0 + 1e-15
+    # a call fits a copy
+    assert not hasattr(module.means, "theta_")
+    for changes in ({"budget": Budget(1.0, 1e-6), "noise": "gaussian"}, {"arithmetic": "assumed"}):
+        with pytest.raises(AssertionError):
+            module.measurement(clone(module.means).set_params(**changes), 300, 2)
 
 
 def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
