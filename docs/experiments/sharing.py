@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,17 +67,21 @@ def replicate(design: Design, cell: Cell) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         (file := Path(folder) / "study.toml").write_text(STUDY, encoding="utf-8")
         study = read_study(file)
-    models, rows = study.models(seed=3 * number), []
+    table = pd.DataFrame(x, columns=["u", "v", "w"]).assign(a=a, y=y, z=z)
+    seed = 3 * number
     if cell["propensity"] == "shared":
-        study.plans(models, n, 3)
-    table = pd.DataFrame(x, columns=["u", "v", "w"])
-    for name, model in models.items():
-        model.fit(table, a, z if name == "stay" else y)
-        low, high = model.interval_
+        released: dict[str, Any] = dict(study.run(table, seed=seed))
+    else:  # one by one, each question releases all its steps
+        released = {
+            name: model.fit(table, a, z if name == "stay" else y).release_
+            for name, model in study.models(seed=seed).items()
+        }
+    rows: list[Row] = []
+    for name, release in released.items():
+        low, high = release.interval.low, release.interval.high
         covered = low <= truths[name] <= high
-        rows.append(
-            {"question": name, "error": model.effect_ - truths[name], "covered": covered, "width": high - low}
-        )
+        error = release.estimate - truths[name]
+        rows.append({"question": name, "error": error, "covered": covered, "width": high - low})
     return rows
 
 

@@ -6,10 +6,8 @@ import glob
 import importlib.util
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import add
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,9 +21,8 @@ from dp2erm_cvx.text import number_or_text
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.files import CsvLayout
+    from dp2erm_cvx.study_file.records import StudyRecords
     from dp2erm_cvx.tables import Table
 
     Public = library.Domain | library.PrivateRanges
@@ -166,20 +163,10 @@ def _entry(name: str, entry: Any) -> Any:
     return None if entry == "private" else entry
 
 
-def data_columns(public: Public) -> tuple[str, str]:
-    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
-    book = public.codebook
-    columns = (None, None) if book is None else (book.treatment.column, book.outcome)
-    for name, column in zip(("treatment", "outcome"), columns, strict=True):
-        if not column:
-            text = f"name the column of the {name}, by it or in the file of the domain"
-            raise DeclarationError(f"--{name} is missing: {text}")
-    return str(columns[0]), str(columns[1])
-
-
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
     """The cells of the data file; what names no treatment or outcome is refused before it is read."""
     from dp2erm_cvx.files import read_table
+    from dp2erm_cvx.study_file.records import data_columns
 
     data_columns(domain)
     return read_table(path, layout, ragged=True)
@@ -187,8 +174,11 @@ def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
 
 def coded_data(table: Table, public: Public, covariates: Sequence[str] | None = None) -> library.Dataset:
     """The records of a table, by the codebook that is declared; ``covariates`` where it names none."""
-    a, y = (table.cells(column) for column in data_columns(public))
-    return library.Dataset.coded(public, table, a, y, public.columns or covariates)
+    from dp2erm_cvx.study_file.records import StudyRecords
+
+    data = StudyRecords(table).by(public, covariates)
+    assert isinstance(data, library.Dataset)
+    return data
 
 
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
@@ -205,85 +195,41 @@ block_options = apply(
 )
 
 
-@dataclass(frozen=True)
-class Coded:
-    """Cells as they stand, and the records that codebooks have made of them, each of them once."""
+def read_records(
+    path: str,
+    layout: CsvLayout,
+    options: Mapping[str, Any],
+    domain: Public,
+    covariates: Sequence[str] | None,
+    bar: Progress,
+) -> StudyRecords:
+    """The cells of the data file, in memory or in blocks.
 
-    cells: Table | BlockedDataset
-    made: list[tuple[Public, Sequence[str] | None, library.Dataset | BlockedDataset]] = field(
-        default_factory=list
-    )
+    Parameters
+    ----------
+    path, layout
+        The data file, and how it is written.
+    options
+        Of the command: ``blocks`` and ``scheduler``.
+    domain, covariates
+        Declared of its records; None for all columns that are something else.
+    bar
+        Tells of passes over the file.
 
-    @classmethod
-    def read(
-        cls,
-        path: str,
-        layout: CsvLayout,
-        options: Mapping[str, Any],
-        domain: Public,
-        covariates: Sequence[str] | None,
-        bar: Progress | None,
-    ) -> Coded:
-        """The data file in memory or in blocks.
+    Raises DeclarationError where blocks are asked for, and the file has none.
+    """
+    from dp2erm_cvx.blocked import BlockedDataset
+    from dp2erm_cvx.study_file.records import StudyRecords, data_columns
 
-        Parameters
-        ----------
-        path, layout
-            The data file, and how it is written.
-        options
-            Of the command: ``blocks`` and ``scheduler``.
-        domain, covariates
-            Declared of its records; None for all columns that are something else.
-        bar
-            Tells of passes over the file.
-
-        Raises DeclarationError where blocks are asked for, and the file has none.
-        """
-        if not _in_blocks(path, options["blocks"], domain):
-            table = raw_table(path, layout, domain)
-            if bar is not None:
-                bar.update(bar.task_ids[0], advance=1, description="solving")
-            return cls(table)
-        from dp2erm_cvx.blocked import BlockedDataset
-
-        _connect(options["scheduler"])
-        if bar is not None:
-            _show_passes(bar)
-        treatment, outcome = data_columns(domain)
-        named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": covariates}
-        return cls(BlockedDataset.read(path, **named, layout=layout))
-
-    def by(
-        self,
-        domain: Public,
-        covariates: Sequence[str] | None = None,
-        count: Callable[[RecordCounts], None] | None = None,
-    ) -> library.Dataset | BlockedDataset:
-        """The records by the codebook of a domain, of these ``covariates`` where it names none.
-
-        ``count`` gets their counts when they are made.
-        """
-        from dp2erm_cvx.blocked import BlockedDataset
-        from dp2erm_cvx.blocks import Blocks, whole
-        from dp2erm_cvx.diagnostics.columns import record_counts
-
-        for known, chosen, records in self.made:
-            if known == domain and chosen == covariates:
-                return records
-        cells = self.cells
-        if isinstance(cells, BlockedDataset):
-            treatment, outcome = data_columns(domain)
-            columns = cells.columns if covariates is None else tuple(covariates)
-            own = replace(cells, treatment=treatment, outcome=outcome, columns=columns)
-            data: Any = own.coded(domain)
-            tables: Blocks[Table] = data.tables
-        else:
-            data = coded_data(cells, domain, covariates)
-            tables = whole(cells, 0)
-        self.made.append((domain, covariates, data))
-        if count is not None:
-            count(reduce(add, tables.map(partial(record_counts, public=domain, columns=data.columns))))
-        return self.made[-1][2]
+    if not _in_blocks(path, options["blocks"], domain):
+        table = raw_table(path, layout, domain)
+        bar.update(bar.task_ids[0], advance=1, description="solving")
+        return StudyRecords(table)
+    _connect(options["scheduler"])
+    _show_passes(bar)
+    treatment, outcome = data_columns(domain)
+    named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": covariates}
+    return StudyRecords(BlockedDataset.read(path, **named, layout=layout))
 
 
 def _in_blocks(path: str, choice: str, public: Public) -> bool:

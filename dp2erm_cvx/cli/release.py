@@ -15,14 +15,17 @@ from dp2erm_cvx.cli.run import (
     announce,
     check_files,
     holder_options,
-    released,
     show_plans,
     tell_holder,
+    write_releases,
 )
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dp2erm_cvx.diagnostics.columns import RecordCounts
+    from dp2erm_cvx.estimators.fitting import Answered
     from dp2erm_cvx.release.record import BaseRelease
 
 #: The data file of one release, and how it is read.
@@ -128,8 +131,9 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
         def records(public: Any) -> Any:
             chosen = opt.names(options["covariates"])
             layout = reading.read_layout(options)
-            coded = reading.Coded.read(str(data), layout, options, public, chosen, bar)
-            return coded.by(public, chosen, counts.append)
+            read = reading.read_records(str(data), layout, options, public, chosen, bar)
+            counts.append(read.counts(public, chosen))
+            return read.by(public, chosen)
 
         columns, dataset = domain.columns or opt.names(options["covariates"]), None
         featured = any(one.startswith("features=") for one in options.get("second_settings", ()))
@@ -143,21 +147,30 @@ def _release(kind: str, data: str | None, options: dict[str, Any]) -> None:
             show_plans({"": model.plan(*_planned_size(domain, options))}, as_json=options["as_json"])
             return
         dataset = records(model.public()) if dataset is None else dataset
-        seen: list[Any] = []
         if options["balance"] or figures:
             refuse(model.public().codebook, "a table or a plot of balance", "arms")
             if not isinstance(dataset, library.Dataset):
                 raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
-            model.look = lambda *run: seen.extend(run)
-        model.before_charge = lambda: announce(counts, [model], yes=options["yes"])
         model.output = options["output"]
         drawn = {name: options[name] for name in ("love_plot", "overlap_plot") if options[name]}
-        (release,) = released(
-            {kind: model},
-            lambda _: dataset,
+        plan = model.plan(dataset.n_samples, dataset.columns)
+        model.before_run(plan, dataset)
+        answered: list[Answered] = []
+
+        def charge() -> Any:
+            announce(counts, [model], yes=options["yes"])
+            return model.charge(plan, dataset)
+
+        def answers() -> Iterator[tuple[str, BaseRelease]]:
+            answered.append(model.run_plan(plan, dataset))
+            yield kind, answered[0].release
+
+        (release,) = write_releases(
+            answers(),
             {kind: options["output"]},
             options,
-            after=lambda: tell_holder(model, seen, drawn, balance=options["balance"]),
+            charge=charge,
+            after=lambda: tell_holder(answered[0], drawn, balance=options["balance"]),
         ).values()
     _show_release(release, budget.delta, options, domain)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,12 @@ from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
+    from dp2erm_cvx.estimators.fitting import Answered
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.release.record import BaseRelease
-    from dp2erm_cvx.study_file import Question, StudyFile
+    from dp2erm_cvx.study_file import StudyFile
+    from dp2erm_cvx.study_file.records import StudyRecords
 
 SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
 #: What the data holder may look at beside the release.
@@ -98,14 +99,16 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             return
         files = _files(declared, data, options)
         places = Places(files, _figures(declared, data, files, options))
-        counts: list[RecordCounts] = []
-        records = _records(declared, data, options, bar, counts.append)
-        first = next(iter(records.values()))
-        plans = declared.plans(models, first.n_samples, first.columns)
+        records = _records(declared, data, options, bar)
+        if options["balance"] or places.figures:
+            _refuse_blocks(records)
+        counts = _counts(declared, records)
+        plans = declared.plans_for(models, records)
         announce(counts, models.values(), yes=options["yes"])
-        releases = _answered(declared, models, plans, records, places, options, bar)
+        answered = _answered(declared, models, plans, records, places, options, bar)
+    releases = {name: one.release for name, one in answered.items()}
     _tell_notes(declared, releases)
-    _show_releases(declared, plans, releases, files, as_json=options["as_json"])
+    _show_releases(declared, answered, files, as_json=options["as_json"])
 
 
 def _files(study: StudyFile, data: str | None, options: dict[str, Any]) -> dict[str, str]:
@@ -156,76 +159,71 @@ def _figures(
     return figures
 
 
-def _records(
-    study: StudyFile,
-    data: str | None,
-    options: dict[str, Any],
-    bar: Any,
-    count: Callable[[RecordCounts], None],
-) -> dict[str, Any]:
-    """The records of every question: who counts, and the outcome, follow from the question."""
-    named = {question.name: _named(question) for question in study.questions}
-    same = set(named.values())
-    chosen = same.pop() if len(same) == 1 else None
-    coded = reading.Coded.read(str(data), study.layout, options, study.domain, chosen, bar)
-    models = study.models()
-    records = {}
-    for name, model in models.items():
-        coded.by(model.domain, named[name], count)  # whom a question counts is no mistake of the file
-        records[name] = coded.by(model.public(), named[name])
-    return records
+def _records(study: StudyFile, data: str | None, options: dict[str, Any], bar: Any) -> StudyRecords:
+    """The cells of the data file."""
+    named = {question.named for question in study.questions}
+    chosen = named.pop() if len(named) == 1 else None
+    return reading.read_records(str(data), study.layout, options, study.domain, chosen, bar)
 
 
-def _named(question: Question) -> tuple[str, ...] | None:
-    """The covariates of a question that its domain does not name, as the file does."""
-    return None if question.domain.columns else question.covariates
+def _refuse_blocks(records: StudyRecords) -> None:
+    """Raise DeclarationError where balance is asked for of records that are read in blocks."""
+    from dp2erm_cvx.blocked import BlockedDataset
+
+    if isinstance(records.cells, BlockedDataset):
+        raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
+
+
+def _counts(study: StudyFile, records: StudyRecords) -> list[RecordCounts]:
+    """What becomes of the cells: once for questions of the same outcome and covariates."""
+    counts: list[RecordCounts] = []
+    known: list[Any] = []
+    for question in study.questions:
+        declared = question.domain, question.named
+        if declared not in known:
+            known.append(declared)
+            counts.append(records.counts(*declared))
+    return counts
 
 
 def _answered(
     study: StudyFile,
     models: Mapping[str, Any],
     plans: Mapping[str, Plan[Any]],
-    records: Mapping[str, Any],
+    records: StudyRecords,
     places: Places,
     options: dict[str, Any],
     bar: Any,
-) -> dict[str, BaseRelease]:
+) -> dict[str, Answered]:
     """Charge all questions, answer each, and write its release."""
     seeded = options["seed"] is not None
     book = None if study.account is None else str(study.account[0])
     if seeded and book is not None:
         click.echo(SEEDED, err=True)
-    seen: dict[str, list[Any]] = {}
-    for name, model in models.items():
-        model.earlier.digest = study.digest
-        if options["balance"] or places.figures:
-            if not isinstance(records[name], library.Dataset):
-                raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
-            seen[name] = []
-            model.look = lambda *run, name=name: seen[name].extend(run)
     tell = screen.stages(bar)
-    done = itertools.count()
-    pairs = [reading.data_columns(question.domain) for question in study.questions]
-    about = f"{pairs[0][0]} on {', '.join(dict.fromkeys(outcome for _, outcome in pairs))}"
+    answered: dict[str, Answered] = {}
 
-    def records_of(name: str) -> Any:
-        tell("questions answered", next(done), len(models))
-        return records[name]
+    def answers() -> Iterator[tuple[str, BaseRelease]]:
+        tell("questions answered", 0, len(models))
+        for number, (name, one) in enumerate(study.answered(models, plans, records), 1):
+            answered[name] = one
+            yield name, one.release
+            tell("questions answered", number, len(models))
 
     def charge() -> Receipt | None:
-        return None if seeded else study.charge(plans, about)
+        return None if seeded else study.charge(plans)
 
     def after() -> None:
-        for name, model in models.items():
+        for name, one in answered.items():
             title = name if len(models) > 1 else ""
             own = {option: by_name[name] for option, by_name in places.figures.items()}
-            tell_holder(model, seen.get(name, []), own, balance=options["balance"], title=title)
+            tell_holder(one, own, balance=options["balance"], title=title)
 
     if options["output"] is None:
         screen.made_folder(Path(options["output_dir"]))
-    return released(
-        models, records_of, places.releases, {**options, "ledger": book}, charge=charge, after=after
-    )
+    options = {**options, "ledger": book}
+    write_releases(answers(), places.releases, options, charge=charge, after=after)
+    return answered
 
 
 def _by_name(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -249,18 +247,14 @@ def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
 
 
 def _show_releases(
-    study: StudyFile,
-    plans: Mapping[str, Plan[Any]],
-    releases: Mapping[str, BaseRelease],
-    files: Mapping[str, str],
-    *,
-    as_json: bool,
+    study: StudyFile, answered: Mapping[str, Answered], files: Mapping[str, str], *, as_json: bool
 ) -> None:
     """The releases as JSON or in words, then all answers, what was spent and the digest."""
+    releases = {name: one.release for name, one in answered.items()}
+    plans = {name: one.plan for name, one in answered.items()}
     with screen.writing("stdout"):  # behind which a disk may be full: what was charged has been told
         if as_json:
-            facts = {name: release.to_dict() for name, release in releases.items()}
-            told = _by_name(facts)
+            told = _by_name({name: release.to_dict() for name, release in releases.items()})
             screen.print_json(told.get("", told))
             return
         from dp2erm_cvx.release.answers import answer_blocks, answers
@@ -269,24 +263,20 @@ def _show_releases(
             if len(releases) > 1:
                 screen.console().rule(name)
             screen.show(release.blocks())
-        listed = answers(releases)
+        listed = answers(releases, plans)
         if len(listed) > 1:
             screen.show(answer_blocks(listed))
         _show_shares(study, plans)
         click.echo(f"written: {', '.join(files.values())}")
 
 
-def tell_holder(
-    model: Any, seen: Sequence[Any], figures: Mapping[str, str], *, balance: bool, title: str = ""
-) -> None:
+def tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = "") -> None:
     """Messages about the records: solutions without a certificate, and the balance that was asked for.
 
     Parameters
     ----------
-    model
-        The estimator that was fitted.
-    seen
-        Its plan and what its run found; empty where nothing was asked for.
+    answered
+        The plan and what its run found.
     figures
         Files of plots by their option, ``love_plot`` or ``overlap_plot``.
     balance
@@ -295,18 +285,19 @@ def tell_holder(
         The question, where there are several.
     """
     place = f"{title}: " if title else ""
-    workings = getattr(model, "private_workings_", None)
-    if workings is not None:
-        for solution in (workings.weights, workings.theta):
-            warned = solution is workings.weights and solution.substituted  # by the fit itself
-            if not solution.certified and not warned:
+    result = answered.result
+    theta = result.steps.get("theta")
+    if theta is not None:
+        solutions = [theta.solution] if result.weights.substituted else [result.weights, theta.solution]
+        for solution in solutions:  # of substituted weights the run has warned
+            if solution is not None and not solution.certified:
                 click.echo(f"warning: {place}{solution.advice()}", err=True)
-    if not seen:
+    if not balance and not figures:
         return
     from dp2erm_cvx.diagnostics import adjusted
     from dp2erm_cvx.plotting import love_plot, overlap_plot
 
-    table, propensity, arms = adjusted(*seen)
+    table, propensity, arms = adjusted(answered.plan, result)
     if balance:
         if title:
             click.echo(title, err=True)
@@ -368,22 +359,33 @@ def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: b
         click.echo(str(counts), err=True)
 
 
-def released(
-    models: Mapping[str, Any],
-    records: Callable[[str], Any],
-    files: Mapping[str, str],
+def write_releases(
+    answers: Iterator[tuple[str, BaseRelease]],
+    files: Mapping[str, str | None],
     options: dict[str, Any],
     *,
-    charge: Callable[[], Receipt | None] = lambda: None,
+    charge: Callable[[], Receipt | None],
     after: Callable[[], None] = lambda: None,
 ) -> dict[str, BaseRelease]:
-    """Fit the models to their records, and write each release to its file: what is paid for is never lost.
+    """Write each release to its file as soon as it is there: what is paid for is never lost.
 
-    Files are opened before anything is spent: by ``charge`` for all models, or by each for itself. Whatever
-    fails then, in what comes ``after`` too, the releases go to stdout.
+    Parameters
+    ----------
+    answers
+        The releases by the names of their questions: each is drawn when it is asked for.
+    files
+        The file of every question; None where its release goes to stdout alone.
+    options
+        Of the command: ``force``, and the file of the ``ledger``.
+    charge
+        Pays, once all files are open; returns the receipt, None where nothing is charged.
+    after
+        What is told of the records afterwards.
+
+    Whatever fails after the charge, in what comes ``after`` too, the releases go to stdout.
     """
     releases: dict[str, BaseRelease] = {}
-    paid: Receipt | None = None
+    receipt: Receipt | None = None
     try:
         with ExitStack() as every:
             own = {name: every.enter_context(ExitStack()) for name in files}
@@ -391,13 +393,13 @@ def released(
                 name: own[name].enter_context(screen.reserved(file, force=options["force"]))
                 for name, file in files.items()
             }
-            paid = charge()
-            for name, model in models.items():
-                model.fit_announced(records(name))
-                releases[name] = model.release_
-                if (file := opened[name]) is not None:
-                    file.write(releases[name].to_json() + "\n")
-                own[name].close()  # it has its name before the next one is fitted
+            receipt = charge()
+            for name, release in answers:
+                releases[name] = release
+                file = opened[name]
+                if file is not None:
+                    file.write(release.to_json() + "\n")
+                own[name].close()  # it has its name before the next one is answered
         after()
     except BaseException as error:
         for release in releases.values():
@@ -407,17 +409,21 @@ def released(
                 raise
         raise
     finally:
-        receipts = [paid, *(getattr(model, "receipt_", None) for model in models.values())]
-        if (receipt := next(filter(None, receipts), None)) is not None:
-            text = f"charged to {receipt.dataset!r}: {receipt}"
-            with suppress(LedgerError):  # it has to be told whatever became of the ledger
-                account = library.Ledger(options["ledger"]).account(receipt.dataset)
-                left = digits_of(account.spent.left_epsilon, left=True)
-                text += f"; charge {len(account.receipts)}, epsilon = {left} left"
-            click.echo(text, err=True)
+        if receipt is not None:
+            _tell_charge(receipt, options["ledger"])
             if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)
     return releases
+
+
+def _tell_charge(receipt: Receipt, ledger: str) -> None:
+    """What was charged, and what is left, on stderr."""
+    text = f"charged to {receipt.dataset!r}: {receipt}"
+    with suppress(LedgerError):  # it has to be told whatever became of the ledger
+        account = library.Ledger(ledger).account(receipt.dataset)
+        left = digits_of(account.spent.left_epsilon, left=True)
+        text += f"; charge {len(account.receipts)}, epsilon = {left} left"
+    click.echo(text, err=True)
 
 
 def show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:

@@ -108,8 +108,9 @@ def _record_sums(
 
     from dp2erm_cvx.data import DatasetBlock
     from dp2erm_cvx.diagnostics.columns import record_counts
+    from dp2erm_cvx.study_file.records import data_columns
 
-    a, y = (table.cells(name) for name in reading.data_columns(public))
+    a, y = (table.cells(name) for name in data_columns(public))
     data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or opt.names(covariates)), 0
     if isinstance(public, library.Domain):
         inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -22,7 +22,6 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
-from dp2erm_cvx.plan.shared import Earlier
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import whole_number
@@ -30,7 +29,7 @@ from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
-from dp2erm_cvx.steps.step import Execution
+from dp2erm_cvx.steps.step import Execution, StepResult
 
 #: Relative radius that the solutions behind a release are certified to.
 TOLERANCE = 1e-6
@@ -40,6 +39,30 @@ LEAST_TOLERANCE = 1e-8
 _NUMBERS = tuple(2**power for power in range(1, 54))
 #: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
 _NESTED = ("domain", "budget", "first_stage", "second_stage")
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What the run of a plan gave.
+
+    Parameters
+    ----------
+    release
+        The only thing to publish.
+    plan
+        What was run.
+    result
+        What it found. Private: for the data holder, and for later questions of the same study.
+    """
+
+    release: Any
+    plan: Plan[Any]
+    result: PlanResult
+
+    def handed_on(self) -> dict[str, StepResult]:
+        """What later questions may take over: the results of its steps, without solutions and noise."""
+        steps = self.result.steps.items()
+        return {name: replace(step, solution=None, noise=None) for name, step in steps}
 
 
 class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
@@ -136,6 +159,13 @@ def _callers() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def covariates_known(n_features: int | Sequence[str]) -> Sequence[str] | range:
+    """The names of covariates, or their numbers where only how many is known. Raises DeclarationError."""
+    if isinstance(n_features, Sequence) and not isinstance(n_features, str):
+        return n_features
+    return range(whole_number("n_features", n_features, at_least=1))
+
+
 def checked_domain(domain: object) -> Domain:
     """Raise DeclarationError unless this is a Domain: a subclass could read its rules off the data."""
     if not isinstance(domain, Domain) or type(domain) is not Domain:
@@ -193,8 +223,6 @@ class PrivateEstimator(ConfiguredEstimator):
     look: Callable[[Plan[Any], PlanResult], None] | None = field(default=None, init=False)
     #: The file that the release goes to, where that is known: the note of the charge names it.
     output: str | None = field(default=None, init=False)
-    #: What earlier questions of a study release for this one.
-    earlier: Earlier = field(default_factory=Earlier, init=False)
 
     #: What the weights of a first stage are certified to, where there are any.
     tolerance = TOLERANCE
@@ -236,7 +264,7 @@ class PrivateEstimator(ConfiguredEstimator):
         """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
-        return self.earlier.enlarged.get(self.budget, self.budget)
+        return self.budget
 
     def public(self) -> Domain | PrivateRanges:
         """Declaration about the records. Raises DeclarationError."""
@@ -255,9 +283,7 @@ class PrivateEstimator(ConfiguredEstimator):
         latter also where records would have no declared weights.
         """
         self.execution()
-        if isinstance(n_features, Sequence) and not isinstance(n_features, str):
-            return make_plan(self._study(n_samples, n_features))
-        return make_plan(self._study(n_samples, range(whole_number("n_features", n_features, at_least=1))))
+        return make_plan(self._study(n_samples, covariates_known(n_features)))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
@@ -293,21 +319,22 @@ class PrivateEstimator(ConfiguredEstimator):
         hardly suit what is declared, and of weights 1 in place of those that were not found.
         """
         raw = self._data(X, a, y)
-        planned = self._planned(raw)
+        plan = self.plan(raw.n_samples, raw.columns)
         if isinstance(raw, Dataset):
             counts = dataset_counts(raw, self.public())
             for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
                 warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
-        return self._fitted(raw, *planned)
+        return self._fitted(raw, plan)
 
     def fit_announced(self, data: Dataset | BlockedDataset) -> Self:
         """As :meth:`fit`, where the data holder was told of the records, or nobody holds them."""
         raw = self._data(data, None, None)
-        return self._fitted(raw, *self._planned(raw))
+        return self._fitted(raw, self.plan(raw.n_samples, raw.columns))
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
-        return self._planned(Dataset.declared(self.public(), X, a, y))
+        raw = Dataset.declared(self.public(), X, a, y)
+        return self.plan(raw.n_samples, raw.columns), self._chosen(raw)
 
     def _data(
         self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None, y: ArrayLike | None
@@ -321,28 +348,77 @@ class PrivateEstimator(ConfiguredEstimator):
         public = self.public()
         return X.declared(public) if isinstance(X, BlockedDataset) else Dataset.declared(public, X, a, y)
 
-    def _planned(self, raw: Any) -> tuple[Plan[Any], Any]:
-        """Plan for checked data, and the records that it is run on."""
-        return self.plan(raw.n_samples, raw.columns), raw
+    def _chosen(self, raw: Any) -> Any:
+        """The part of checked data that a plan is run on."""
+        return raw
 
-    def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any], data: Any) -> Self:
-        """Charge the ledger, run the plan, and state what was released and what that guarantees."""
+    def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
+        """Refuse a plan that cannot be run on such records, before it is paid for, by public numbers.
+
+        Warns of one that takes long. Raises ProgramError.
+        """
+        in_blocks(plan, raw, self.execution())
+
+    def run_plan(
+        self,
+        plan: Plan[Any],
+        raw: Dataset | BlockedDataset,
+        earlier: Mapping[str, StepResult] = MappingProxyType({}),
+    ) -> Answered:
+        """Draw the noise of a plan and state what was released. It charges nothing and changes nothing here.
+
+        Parameters
+        ----------
+        plan
+            Of these settings, see :meth:`plan`, for so many records and covariates.
+        raw
+            Checked records, in memory or in blocks.
+        earlier
+            Results of the steps that an earlier question released, by name: those that ``plan.study.before``
+            names. They have to be of the same records.
+
+        Raises DeclarationError where the plan is for other numbers of records or covariates, and DataError
+        where the records are not of the declared domain.
+        """
+        data = self._chosen(raw)
+        universe = plan.study.universe
+        if (universe.n_samples, universe.n_features) != (data.n_samples, len(data.columns)):
+            raise DeclarationError(
+                f"the plan is for {universe.n_samples} records of {universe.n_features} covariates, and "
+                f"these are {data.n_samples} of {len(data.columns)}: plan for the records that you have"
+            )
         execution = in_blocks(plan, data, self.execution())
-        taken_over = self.earlier.starts(plan, data, execution.seed is None)
-        self.receipt_ = self._charge(plan, data)
-        result = plan.run(data, execution, taken_over)
-        steps = result.steps.items()
-        self.earlier.steps = {name: replace(step, solution=None, noise=None) for name, step in steps}
-        if self.look is not None:
-            self.look(plan, result)
-        certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
+        result = plan.run(data, execution, earlier)
+        self._warn_of_result(plan, result)
+        certifies = by_design(private_solver(execution.solver))
+        seeded = execution.seed is not None
         guarantee = guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
-        self.release_: Any = self._stated(self._answer(plan, data, result, guarantee))
+        return Answered(self._answer(plan, data, result, guarantee), plan, result)
+
+    def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
+        """Warn the data holder of what a run met; mostly nothing."""
+
+    def _keep(self, answered: Answered) -> None:
+        """Keep private workings of a fit for the data holder; mostly none."""
+
+    def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
+        """Charge the ledger, run the plan, and state what was released and what that guarantees."""
+        self.before_run(plan, raw)
+        self.receipt_ = self.charge(plan, raw)
+        answered = self.run_plan(plan, raw)
+        if self.look is not None:
+            self.look(plan, answered.result)
+        self._keep(answered)
+        self.release_: Any = self._stated(answered.release)
         self._saw(raw.columns)
         return self
 
-    def _charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
-        """Charge the plan, if there is a ledger. Raises DeclarationError within a search of scikit-learn."""
+    def charge(self, plan: Plan[Any], data: Dataset | BlockedDataset) -> Receipt | None:
+        """Charge what a plan guarantees, if there is a ledger; None without one.
+
+        Raises LedgerError where it does not fit, CalibrationError where the plan is not proven, and
+        DeclarationError within a search of scikit-learn.
+        """
         if self.before_charge is not None:
             self.before_charge()
         modules = [str(frame.f_globals.get("__name__")) for frame in _callers()]
@@ -369,8 +445,6 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def _stated(self, release: BaseRelease) -> BaseRelease:
         """The release, with its study, and what it rests on where a Pipeline has read the records before."""
-        if self.earlier.digest:
-            release = replace(release, study=self.earlier.digest)
         if not (learned := self._fitted_before()):
             return release
         guarantee = release.guarantee
@@ -381,9 +455,7 @@ class PrivateEstimator(ConfiguredEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
         left = ("private_workings_", "before_charge", "look")
-        state = {name: value for name, value in super().__getstate__().items() if name not in left}
-        # copies know nothing of the other questions of a study: each has its own part of the budget
-        return state | {"earlier": Earlier()}
+        return {name: value for name, value in super().__getstate__().items() if name not in left}
 
 
 def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: Budget, note: str) -> Receipt:
@@ -416,7 +488,7 @@ def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execut
     whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
     if whole:
-        size = size_text(8 * data.n_samples * (len(data.columns) + 2))
+        size = size_text(8 * data.n_samples * (universe.n_features + 2))
         raise ProgramError(
             f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
             "dataset is read in blocks: choose a program of sums over records with newton or "

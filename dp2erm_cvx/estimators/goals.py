@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.domain import Array, Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain
+from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy
+from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
@@ -119,7 +120,29 @@ class PrivateEffect(PrivateEstimator):
     interval: str = "effect"
     settings: Mapping[str, Any] | None = None
 
-    def _study(self, n_samples: int, known: Sequence[str] | range) -> EffectStudy:
+    def plan_after(
+        self, n_samples: int, n_features: int | Sequence[str], before: Mapping[str, Mapping[str, Any]]
+    ) -> Plan[EffectStudy]:
+        """The plan where an earlier question of a study has released some of its steps.
+
+        Parameters
+        ----------
+        n_samples, n_features
+            As of :meth:`plan`.
+        before
+            The steps by name: ``of`` which question, at which ``epsilon`` of which ``budget``.
+
+        Raises as :meth:`plan` does.
+        """
+        self.execution()
+        return make_plan(self._study(n_samples, covariates_known(n_features), before))
+
+    def _study(
+        self,
+        n_samples: int,
+        known: Sequence[str] | range,
+        before: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> EffectStudy:
         if self.interval not in TARGETS:
             raise DeclarationError(f"interval = {brief(self.interval)}: must be one of {', '.join(TARGETS)}")
         misses(self.level)  # a level that is none is refused before any data are read
@@ -136,7 +159,7 @@ class PrivateEffect(PrivateEstimator):
             self.declared_budget(),
             declared=dict(self.settings or {}),
             ranges=ranges,
-            before=self.earlier.before,
+            before=dict(before),
             **self.shared(EffectStudy),
         )
 
@@ -162,9 +185,9 @@ class PrivateEffect(PrivateEstimator):
         group, alone = book.group if self.by is None else self.by, self.where or book.where
         return replace(public, codebook=replace(book, where=alone, group=group))
 
-    def _planned(self, raw: Any) -> tuple[Plan[EffectStudy], Any]:
-        plan, columns = self.plan(raw.n_samples, raw.columns), self._columns(raw.columns)
-        return plan, raw.restricted(columns, self._curves(columns))
+    def _chosen(self, raw: Any) -> Any:
+        columns = self._columns(raw.columns)
+        return raw.restricted(columns, self._curves(columns))
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:
         names = (*data.columns, data.outcome)

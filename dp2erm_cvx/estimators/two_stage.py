@@ -19,6 +19,7 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import (
     LEAST_TOLERANCE,
     TOLERANCE,
+    Answered,
     ConfiguredEstimator,
     PrivateEstimator,
     built,
@@ -221,24 +222,38 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         refuse_unsolvable(plan.study.first, plan.study.universe, self.solver)
         return plan
 
-    def _planned(self, raw: Any) -> tuple[Plan[Study], Any]:
-        plan, _ = super()._planned(raw)
-        if (cost := plan.study.first.cost(plan.study.universe)) is not None:
-            warnings.warn(cost, stacklevel=3)  # public, and before anything is spent
-        return plan, raw
+    def before_run(self, plan: Plan[Study], raw: Dataset | BlockedDataset) -> None:
+        """Refuse a plan that cannot be run on such records, and warn of weights that take long.
+
+        Raises ProgramError.
+        """
+        super().before_run(plan, raw)
+        cost = plan.study.first.cost(plan.study.universe)
+        if cost is not None:
+            warnings.warn(cost, stacklevel=4)
 
     def _note(self, plan: Any) -> str:
         return f"{plan.study.first.name}, then {plan.study.second.name}"
 
-    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Release:
+    def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
         if result.weights.substituted:  # for the data holder: the release does not say it
             warnings.warn(f"{plan.study.first.name}: {result.weights.advice()}", stacklevel=4)
-        theta, propensity = result.steps["theta"], result.steps.get("propensity")
+
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> Release:
+        return make_release(plan, result.released, data.columns, guarantee)
+
+    def _keep(self, answered: Answered) -> None:
+        result = answered.result
+        theta = result.steps["theta"]
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(
-            data, result.inputs.records, result.weights, theta.solution, theta.noise, propensity
+            result.inputs.dataset,
+            result.inputs.records,
+            result.weights,
+            theta.solution,
+            theta.noise,
+            result.steps.get("propensity"),
         )
-        return make_release(plan, result.released, data.columns, guarantee)
 
     @property
     def theta_(self) -> Array:

@@ -6,10 +6,12 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import Standing
@@ -60,16 +62,30 @@ class Answer:
         return {name: getattr(self, name) for name in names} | ends | dict(self.cost)
 
 
-def answers(releases: Mapping[str, Any]) -> list[Answer]:
-    """The effects among ``releases``, by the name of their question, in their order; rules have none.
+def answers(
+    releases: Mapping[str, Any], plans: Mapping[str, Plan[Any]] = MappingProxyType({})
+) -> list[Answer]:
+    """The effects among some releases, by the name of their question, in their order; rules have none.
 
     Every interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That costs no epsilon:
-    all follows from the released numbers. Raises DeclarationError where nothing follows from a file.
+    all follows from the released numbers.
+
+    Parameters
+    ----------
+    releases
+        By the names of their questions.
+    plans
+        The plans of releases, where they are at hand; others are planned again from what they declare.
+
+    Raises DeclarationError where nothing follows from a file.
     """
     effects = {name: one for name, one in releases.items() if isinstance(one, EffectRelease)}
-    number, rows = sum(len(_parts(one)) for one in effects.values()), list[Answer]()
+    number = sum(len(_parts(one)) for one in effects.values())
+    rows: list[Answer] = []
     for name, release in effects.items():
-        again = at_level(release, 1.0 - (1.0 - release.interval.level) / number)
+        again = release
+        if number > 1:
+            again = at_level(release, 1.0 - (1.0 - release.interval.level) / number, plans.get(name))
         shared = name, *compared(release), unit_of(release), release.estimand
         for (group, own), (_, other) in zip(_parts(release), _parts(again), strict=True):
             records = getattr(own, "counted", release.counted)

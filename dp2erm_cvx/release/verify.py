@@ -83,12 +83,22 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
 
 
-def at_level(release: EffectRelease, level: float) -> EffectRelease:
-    """The release with intervals at another ``level``, from the numbers that were released.
+def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None) -> EffectRelease:
+    """The release with intervals at another level, from the numbers that were released.
+
+    Parameters
+    ----------
+    release
+        An effect.
+    level
+        Coverage of its intervals.
+    plan
+        What was run, where it is at hand; else it is planned again from what the release declares.
 
     Raises DeclarationError where the level is not between 0 and 1, or nothing follows from what is declared.
     """
-    plan = plan_of(release)
+    if plan is None:
+        plan = plan_of(release)
     result = _effect_at(release, level, plan, released_numbers(release, plan), release.guarantee)
     return replace(result, study=release.study, version=release.version)
 

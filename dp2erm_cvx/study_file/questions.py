@@ -73,6 +73,11 @@ class Question:
         """Names of the covariates; None where neither the domain nor the file names them."""
         return self.domain.columns or self.covariates
 
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """Columns of the data where the domain names no covariates; else None."""
+        return None if self.domain.columns else self.covariates
+
 
 @dataclass
 class Beside:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect
-from dp2erm_cvx.estimators.fitting import PrivateEstimator, charge
+from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge
 from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.plan.shared import take_over
+from dp2erm_cvx.plan.shared import sharing_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.steps.step import StepResult
 from dp2erm_cvx.study_file.questions import QUESTIONS, Question
+from dp2erm_cvx.study_file.records import StudyRecords, data_columns
 
 #: What keeps the parts of a budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
@@ -89,11 +94,13 @@ class StudyFile:
 
         ``n_features`` is the number of the covariates, or their names, where the study does not name them.
 
-        Effects share the steps that no outcome enters where they declare the same of these: the ``models``
-        then know what they take over, and from which one. What that saves is divided among all questions in
-        proportion to their shares, by budgets that are the same number of times as large.
+        Effects share the steps that no outcome enters where they declare the same of these: a plan then names
+        what it takes over, and from which question. What that saves is divided among all questions in
+        proportion to their shares, by budgets that are the same number of times as large. Nothing is written
+        into the ``models``.
         """
-        times, whole = 1.0, math.fsum(self._part(question.share).epsilon for question in self.questions)
+        times = 1.0
+        whole = math.fsum(self._part(question.share).epsilon for question in self.questions)
         for _ in range(_TRIALS):
             plans = self._planned(models, n, n_features, times)
             spent = math.fsum(plan.own.epsilon for plan in plans.values())
@@ -113,21 +120,15 @@ class StudyFile:
     ) -> dict[str, Plan[Any]]:
         plans: dict[str, Plan[Any]] = {}
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
-            part = self._part(question.share, times)
-            model.earlier.enlarged = {model.budget: part} if times != 1.0 else {}
             columns = question.columns or n_features
             if columns is None:
                 raise DeclarationError(
                     f"{self.source}: {name}: no covariates are declared: add covariates, or ranges"
                 )
+            alike = {of: plan for of, plan in plans.items() if _covariates(models[of]) == _covariates(model)}
             try:
-                if isinstance(model, PrivateEffect):
-                    model.settings = question.settings.get("settings")
-                    plans[name] = take_over(model, plans, models, n, columns)
-                    own = model.earlier
-                    own.owners = {step: models[owner["of"]] for step, owner in own.before.items()}
-                else:
-                    plans[name] = model.plan(n, columns)
+                enlarged = replace(model, budget=self._part(question.share, times))
+                plans[name] = _plan(enlarged, n, columns, alike)
             except Dp2ermError as error:
                 raise type(error)(f"{self.source}: {name}: {error}") from None
         return plans
@@ -145,11 +146,84 @@ class StudyFile:
                 return name
         return None
 
-    def charge(self, plans: Mapping[str, Plan[Any]], of: str) -> Receipt | None:
+    def run(self, table: Any, *, seed: int | None = None, **execution: Any) -> dict[str, BaseRelease]:
+        """Answer all questions from one table: planned, then charged together, then answered in their order.
+
+        Parameters
+        ----------
+        table
+            A data frame of pandas or polars, or a table of Arrow, with the columns that are declared; or a
+            :class:`~dp2erm_cvx.blocked.BlockedDataset`.
+        seed
+            As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`: nothing is charged then.
+        execution
+            Arguments of the estimators that declare nothing, such as ``solver``.
+
+        Returns
+        -------
+        The releases by the names of their questions.
+
+        Raises as :meth:`plans` and :meth:`charge` do, and DataError for a table that lacks a column. Warns
+        the data holder of records that hardly suit what is declared.
+        """
+        records = StudyRecords.of(table)
+        models = self.models(seed=seed, **execution)
+        for question, model in zip(self.questions, models.values(), strict=True):
+            counts = records.counts(model.domain, question.named)
+            for line in filter(None, [*counts.wrong, model.advice(counts.values)]):
+                warnings.warn(f"{question.name}: {line} (for the data holder only)", stacklevel=2)
+        plans = self.plans_for(models, records)
+        if seed is None:
+            self.charge(plans)
+        return {name: one.release for name, one in self.answered(models, plans, records)}
+
+    def plans_for(
+        self, models: Mapping[str, PrivateEstimator], records: StudyRecords
+    ) -> dict[str, Plan[Any]]:
+        """The plans of all questions for these records, which can be run on them.
+
+        Raises as :meth:`plans` does, and ProgramError where a program needs records in memory that are read
+        in blocks. Nothing is spent.
+        """
+        raw = self._raw(models, records)
+        first = next(iter(raw.values()))
+        plans = self.plans(models, first.n_samples, first.columns)
+        for name, model in models.items():
+            model.before_run(plans[name], raw[name])
+        return plans
+
+    def answered(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        plans: Mapping[str, Plan[Any]],
+        records: StudyRecords,
+    ) -> Iterator[tuple[str, Answered]]:
+        """The answer of every question in turn, which states the digest of the study. It charges nothing.
+
+        Steps that an earlier question released are handed on to those whose plans take them over.
+        """
+        raw = self._raw(models, records)
+        released: dict[str, Mapping[str, StepResult]] = {}
+        for name, model in models.items():
+            plan = plans[name]
+            before = plan.study.before.items()
+            earlier = {step: released[entry["of"]][step] for step, entry in before}
+            answered = model.run_plan(plan, raw[name], earlier)
+            released[name] = answered.handed_on()
+            yield name, replace(answered, release=replace(answered.release, study=self.digest))
+
+    def _raw(
+        self, models: Mapping[str, PrivateEstimator], records: StudyRecords
+    ) -> dict[str, Dataset | BlockedDataset]:
+        """The records of every question: who counts, and the outcome, follow from the question."""
+        named = {question.name: question.named for question in self.questions}
+        return {name: records.by(model.public(), named[name]) for name, model in models.items()}
+
+    def charge(self, plans: Mapping[str, Plan[Any]]) -> Receipt | None:
         """Charge the account with all questions at once, before any noise; None where there is no account.
 
-        ``of`` says in the note what the questions are about. Raises LedgerError where the sum does not fit,
-        and CalibrationError where a plan is not proven; nothing is charged then.
+        Raises LedgerError where the sum does not fit, and CalibrationError where a plan is not proven;
+        nothing is charged then.
         """
         if self.account is None:
             return None
@@ -161,7 +235,9 @@ class StudyFile:
         declared = ((name, declaration_of(plan)) for name, plan in plans.items())
         kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
         named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
-        note = f"{named} of {of}, study {self.digest[:12]}"
+        pairs = [data_columns(question.domain) for question in self.questions]
+        outcomes = ", ".join(dict.fromkeys(outcome for _, outcome in pairs))
+        note = f"{named} of {pairs[0][0]} on {outcomes}, study {self.digest[:12]}"
         return charge(Ledger(path), dataset, plans, total, note)
 
     def _part(self, share: float, times: float = 1.0) -> Budget:
@@ -169,3 +245,26 @@ class StudyFile:
             return self.budget
         epsilon, delta = self.budget.epsilon * times, self.budget.delta
         return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
+
+
+def _covariates(model: Any) -> list[list[Any] | None]:
+    """The covariates that a model chooses, and those that bend: only equal ones make equal steps."""
+    return [
+        None if chosen is None else list(chosen)
+        for chosen in (getattr(model, "prognostic", None), getattr(model, "curved", None))
+    ]
+
+
+def _plan(
+    model: PrivateEstimator, n: int, columns: int | Sequence[str], earlier: Mapping[str, Plan[Any]]
+) -> Plan[Any]:
+    """The plan of a question; an effect takes over what it can of the plans of ``earlier`` ones."""
+    if not isinstance(model, PrivateEffect):
+        return model.plan(n, columns)
+    own = dict(model.settings or {})
+
+    def make(settings: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]]) -> Plan[Any]:
+        changed = replace(model, settings={**settings, **own} or None)
+        return changed.plan_after(n, columns, before)
+
+    return sharing_plan(make, earlier)

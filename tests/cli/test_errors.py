@@ -21,7 +21,7 @@ def test_unexpected_errors_show_no_values(folder, monkeypatch, raised, code, tol
     def fail(self, *args):
         raise raised
 
-    monkeypatch.setattr(PrivateTwoStageERM, "fit_announced", fail)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", fail)
     result = run(*FIT)
     assert (result.exit_code, result.stderr) == (code, f"{told}\n")
     assert ("secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr) is (code == 70)

@@ -97,14 +97,18 @@ def test_a_damaged_release_is_refused(folder):
 
 
 def test_nothing_private_is_printed(folder, monkeypatch):
-    models, fitted = [], PrivateTwoStageERM.fit_announced
-    monkeypatch.setattr(
-        PrivateTwoStageERM, "fit_announced", lambda *a: models.append(fitted(*a)) or models[-1]
-    )
+    runs = []
+    run_plan = PrivateTwoStageERM.run_plan
+
+    def kept(*words):
+        runs.append(run_plan(*words))
+        return runs[-1]
+
+    monkeypatch.setattr(PrivateTwoStageERM, "run_plan", kept)
     for words in ([], ["--json"], ["--balance"]):
         result = done(*FIT, *words)
-        workings = models[-1].private_workings_
-        hidden = np.concatenate([workings.weights.value[:20], workings.weights.point, workings.noise])
+        weights, theta = runs[-1].result.weights, runs[-1].result.steps["theta"]
+        hidden = np.concatenate([weights.value[:20], weights.point, theta.noise])
         for value in hidden:
             assert repr(float(value)) not in result.output
             assert f"{value:.6g}" not in result.output

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pickle
 import random
 import re
 from dataclasses import replace
@@ -11,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from dp2erm_cvx import Budget, EffectRelease, PrivateEffect, PrivateRule
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, LedgerError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import Plan, defaults
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.study_file import read_study
@@ -148,7 +146,7 @@ def test_what_was_paid_for_is_never_lost(folder, monkeypatch):
     def fails(*_):
         raise MemoryError
 
-    monkeypatch.setattr(PrivateRule, "fit_announced", fails)
+    monkeypatch.setattr(PrivateRule, "run_plan", fails)
     result = run(*RUN)
     assert result.exit_code == 70
     assert json.loads(result.stdout)["estimand"] == "ate"
@@ -307,28 +305,71 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     assert "average.json, from which it took steps over, is not beside it" in told
 
 
-def records_of(n, seed=0):
-    frame = frame_of(n, seed)
-    return frame[["u", "v"]], frame["a"], frame["y"]
+def test_planning_writes_nothing_into_the_estimators_of_a_study(folder):
+    """Fitted one by one they release all their steps, each from its own part of the budget."""
+    Path("study.toml").write_text(SHARED)
+    study = read_study("study.toml")
+    models = study.models(seed=5)
+    before = {name: dict(vars(model)) for name, model in models.items()}
+    plans = study.plans(models, 400, 2)
+    assert {name: dict(vars(model)) for name, model in models.items()} == before
+    assert sum(plan.guarantee.epsilon for plan in plans.values()) > 3.0
+    assert sum(model.plan(400, 2).guarantee.epsilon for model in models.values()) <= 3.0
+    assert all(not model.plan(400, 2).study.before for model in models.values())
+    again = study.plans(models, 400, 2)
+    assert [plan.steps for plan in again.values()] == [plan.steps for plan in plans.values()]
 
 
-def test_a_step_is_taken_over_from_the_run_that_was_planned_alone(folder):
-    """Other numbers of records, seeded noise and copies of models are not what another question paid for."""
+def test_a_plan_is_run_on_as_many_records_as_it_is_for(folder):
     models, plans = planned(SHARED)
-    for copied in (clone, lambda model: pickle.loads(pickle.dumps(model))):
-        copies = [copied(model) for model in models.values()]
-        assert sum(copy.plan(400, 2).guarantee.epsilon for copy in copies) <= 3.0
-        assert sum(plan.guarantee.epsilon for plan in plans.values()) > 3.0
-    models["average"].fit(*records_of(400))
-    with pytest.raises(DataError, match="average released it of other records"):
-        models["treated"].fit(*records_of(400, seed=1))
-    models["treated"].seed = None
-    with pytest.raises(DeclarationError, match="seed: average has one"):
-        models["treated"].fit(*records_of(400))
-    models, _ = planned(SHARED)
-    models["average"].fit(*records_of(300))
-    with pytest.raises(DeclarationError, match="is not the step that average released"):
-        models["treated"].fit(*records_of(300))
+    table = frame_of(300)
+    data = Dataset.coded(models["average"].domain, table, table["a"], table["y"])
+    with pytest.raises(DeclarationError, match="for 400 records of 2 covariates, and these are 300 of 2"):
+        models["average"].run_plan(plans["average"], data)
+
+
+@pytest.mark.parametrize("text", [STUDY, SHARED])
+def test_a_study_runs_in_python_as_on_the_command_line(folder, text):
+    Path("study.toml").write_text(text)
+    told = facts(*RUN, "--seed", "5")
+    study = read_study("study.toml")
+    table = pd.read_csv("data.csv", float_precision="round_trip")
+    released = study.run(table, seed=5)
+    assert {name: json.loads(release.to_json()) for name, release in released.items()} == told
+    assert charged() == ()
+    fresh = study.run(table)
+    (receipt,) = charged()
+    assert receipt.note.endswith(study.digest[:12])
+    assert {name for name, release in fresh.items() if release.private} == set(told)
+    with pytest.raises(LedgerError, match="does not fit"):
+        study.run(table)
+    assert len(charged()) == 1
+
+
+def test_a_study_of_one_effect_is_planned_once(folder, monkeypatch):
+    calls = []
+    rule = defaults.effect_rule
+
+    def counted(*words, **named):
+        calls.append(words)
+        return rule(*words, **named)
+
+    monkeypatch.setattr(defaults, "effect_rule", counted)
+    Path("study.toml").write_text(f"{DOMAIN}{AVERAGE}")
+    done(*RUN, "--seed", "1")
+    assert len(calls) == 1
+    # of two that share nothing each is planned once: joint intervals follow from the plans at hand
+    calls.clear()
+    other = '[[effect]]\nname = "part"\nprognostic = ["u"]\n'
+    Path("study.toml").write_text(f"{DOMAIN}{AVERAGE}{other}")
+    done(*RUN, "--seed", "1", "--force")
+    assert len(calls) == 2
+
+
+def test_what_cannot_be_run_in_blocks_is_refused_before_the_charge(folder):
+    told = refused(*RUN, "--blocks", "always", "--solver", "clarabel")
+    assert "clarabel needs all records in memory at once" in told
+    assert charged() == ()
 
 
 def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folder):
@@ -343,9 +384,6 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         shared, own = plan.run(data, execution, first.steps), alone.run(data, execution)
         assert all(np.array_equal(shared.released[one], own.released[one]) for one in own.released)
         assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
-        models[name].earlier.owners["rate"].earlier.steps = {}
-        with pytest.raises(DeclarationError, match="average comes before"):
-            models[name].fit(data.X, data.a, data.y)
 
 
 @pytest.mark.parametrize(
@@ -363,10 +401,9 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
 )
 def test_a_question_of_other_records_or_another_map_releases_its_own(folder, old, new, name, kept):
     text = SHARED.replace("epsilon = 3", "epsilon = 3\ndelta = 1e-6") if "gaussian" in new else SHARED
-    models, plans = planned(text.replace(old, new))
+    _, plans = planned(text.replace(old, new))
     (other,) = {"late", "treated"} - {name}
     assert bool(plans[name].study.before) is kept
     assert plans[other].study.before
-    assert models[name].plan(400, 2).steps == plans[name].steps
     spent = sum(plan.own.epsilon for plan in plans.values())
     assert 3.0 * (1 - 1e-4) < spent <= 3.0
