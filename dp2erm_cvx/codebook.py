@@ -11,6 +11,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.bins import (
+    MOST_CROSSED,
+    bin_levels,
+    bin_places,
+    crossed_levels,
+    crossed_name,
+    crossed_places,
+    declared_cuts,
+    declared_pair,
+    middle_bin,
+    number_in_words,
+    refuse_cuts_outside,
+)
 from dp2erm_cvx.cells import CellRule, Column, Eligible, Treatment, declared_label, declared_levels
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import (
@@ -26,7 +39,7 @@ from dp2erm_cvx.public import (
     table_of,
 )
 from dp2erm_cvx.sampling import SamplingWeights, Unit
-from dp2erm_cvx.tables import by_label, labels, numbers_or_nan
+from dp2erm_cvx.tables import by_label, numbers_or_nan
 
 Value = TypeVar("Value")
 
@@ -54,6 +67,15 @@ class Codebook:
         For columns of numbers the public constant, in their own units, that stands for a missing cell;
         covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
         the outcome it may be declared too; a record without one does not count otherwise.
+    bins
+        For columns of numbers the public points at which their ranges are cut: the bins are levels in place
+        of the number, such as ``age=30 to below 50``. A cut belongs to the bin above it; numbers beyond the
+        range are in the first or the last bin. A missing cell is the level ``missing`` where ``missing``
+        names the column, whatever the constant; else it is in the bin of the middle between the outer cuts.
+    crossed
+        Pairs of columns with levels or bins: every level of one within every level of the other is a
+        covariate, such as ``age x stage=below 30, II``, in place of the levels of both. At most 200 a pair.
+        A record that has no level in one of the two has none of the pair.
     log
         Columns of positive numbers that vary by factors, such as doses: covariate ``log(dose)`` is the
         natural logarithm. Range, typical value and what stands for a missing cell are those of the dose.
@@ -98,17 +120,23 @@ class Codebook:
     eligible_share: float = setting(0.8, above=0.0, at_most=1.0)
     unit: Unit | None = setting(None, table_of, kind=Unit)
     log: Sequence[str] = setting((), list_of, entry=one_line, example='["dose"]')
+    bins: Mapping[str, Sequence[float]] = setting(Named({}), by_name, entry=declared_cuts)
+    crossed: Sequence[tuple[str, str]] = setting(
+        (), list_of, entry=declared_pair, example='[["age", "stage"]]'
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
         self._refuse_confused()
+        self._refuse_crossed()
         for title, column in (*(("where", name) for name in self.where), ("by", self.group)):
             if title == "by" and column is None:
                 continue
-            if not isinstance(column, str) or column not in self.levels:
-                hint = known_names(column, self.levels) if self.levels else "no levels are declared"
+            sets = self.level_sets
+            if not isinstance(column, str) or column not in sets:
+                hint = known_names(column, sets) if sets else "no levels are declared"
                 raise DeclarationError(f"{title}: {brief(column)} has no declared levels; {hint}")
-            level, known = self.where.get(column), self.levels[column]
+            level, known = self.where.get(column), sets[column]
             if title == "by" and level is not None:
                 raise DeclarationError(f"by: {brief(column)} is fixed by where: leave one of them out")
             if title == "by" and len(known) < 2:
@@ -120,14 +148,64 @@ class Codebook:
     @property
     def groups(self) -> tuple[str, ...]:
         """The levels in each of which an effect is estimated; empty where no column of groups is declared."""
-        return () if self.group is None else tuple(str(level) for level in self.levels[self.group])
+        return () if self.group is None else self.level_sets[self.group]
 
-    def members(self, cells: Any, column: str) -> NDArray[np.bool_]:
-        """Indicator (n, K) of the level of a column in every cell: at most one of them."""
-        known = {str(level): place for place, level in enumerate(self.levels[column])}
+    @property
+    def level_sets(self) -> dict[str, tuple[str, ...]]:
+        """Levels of every raw column that has any: the declared ones, then those of bins."""
+        sets = {name: tuple(map(str, levels)) for name, levels in self.levels.items()}
+        for name, cuts in self.bins.items():
+            sets[name] = (*bin_levels(cuts), *([""] if name in self.missing else []))
+        return sets
+
+    @property
+    def crosses(self) -> dict[str, tuple[str, str]]:
+        """The two raw columns of every cross, by its name."""
+        return {crossed_name(pair): pair for pair in self.crossed}
+
+    @property
+    def covariate_levels(self) -> dict[str, tuple[str, ...]]:
+        """Levels that are covariates, by their column or cross: crossed columns have none of their own."""
+        sets = self.level_sets
+        inside = {column for pair in self.crossed for column in pair}
+        own = {name: levels for name, levels in sets.items() if name not in inside}
+        for name, (first, second) in self.crosses.items():
+            own[name] = crossed_levels(sets[first], sets[second])
+        return own
+
+    def is_complete(self, column: str) -> bool:
+        """Whether every record has one of the levels of a column, or of a cross, whatever its cells hold."""
+        if column in self.crosses:
+            return all(map(self.is_complete, self.crosses[column]))
+        return column in self.bins or OTHER in self.level_sets[column]
+
+    def places(self, column: Column, name: str) -> NDArray[np.int64]:
+        """The place (n,) of the level of every record among those of a column or cross.
+
+        Parameters
+        ----------
+        column
+            Cells of raw columns by name, as they are declared to be read.
+        name
+            A raw column with levels or bins, or a cross. A record of none of its levels is behind the last.
+        """
+        if name in self.crosses:
+            first, second = self.crosses[name]
+            sizes = len(self.level_sets[first]), len(self.level_sets[second])
+            return crossed_places(self.places(column, first), self.places(column, second), sizes)
+        levels = self.level_sets[name]
+        if name in self.bins:
+            cuts = self.bins[name]
+            missing = levels.index("") if "" in levels else middle_bin(cuts)
+            return bin_places(cuts, numbers_or_nan(column(name), name), missing)
+        known = {level: place for place, level in enumerate(levels)}
         other = known.get(OTHER, len(known))
-        index = by_label(cells, column, lambda text: known.get(text, other), np.int64)
-        return np.asarray(index[:, None] == np.arange(len(known)))
+        return by_label(column(name), name, lambda text: known.get(text, other), np.int64)
+
+    def members(self, column: Column, name: str) -> NDArray[np.bool_]:
+        """Indicator (n, K) of the level of every record in a raw column: at most one of them."""
+        places = self.places(column, name)
+        return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
     def read(self, column: Column) -> Column:
         """Cells of raw columns as they are declared to be read: the one place where ``cells`` are applied."""
@@ -152,7 +230,7 @@ class Codebook:
     @property
     def renames(self) -> bool:
         """True if a raw column may become covariates of other names."""
-        return bool(self.levels or self.missing or self.log)
+        return bool(self.levels or self.missing or self.log or self.bins)
 
     @property
     def silences(self) -> bool:
@@ -170,20 +248,22 @@ class Codebook:
         for text in self.eligible:
             counts = np.where(Eligible(text).of(column), counts, 0.0)
         for name, level in self.where.items():
-            inside = self.members(column(name), name)[:, self.levels[name].index(level)]
+            inside = self.members(column, name)[:, self.level_sets[name].index(str(level))]
             counts = np.where(inside, counts, 0.0)
         if (group := self.group) is None:
             return counts
-        return counts[:, None] * self.members(column(group), group)
+        return counts[:, None] * self.members(column, group)
 
     def _refuse_confused(self) -> None:
         treatment, outcome, weights, unit, *_ = self.no_covariates
-        columns = treatment, outcome, weights, *self.levels, *self.missing, *self.cells
+        columns = treatment, outcome, weights, *self.levels, *self.bins, *self.missing, *self.cells
+        coded = *self.levels, *self.bins
         twice = {
-            "sampling_weights": weights if weights in (treatment, outcome, *self.levels) else None,
+            "sampling_weights": weights if weights in (treatment, outcome, *coded) else None,
+            "bins": next((name for name in self.bins if name in (*self.levels, treatment, outcome)), None),
             "unit": unit if unit in columns or self.beside.count(str(unit)) > 1 else None,
         }
-        apart = *self.no_covariates, *self.levels
+        apart = *self.no_covariates, *coded
         twice["log"] = next((name for name in self.log if name in apart or self.log.count(name) > 1), None)
         for title, column in twice.items():
             if column is not None:
@@ -201,6 +281,21 @@ class Codebook:
                 raise DeclarationError(f'missing: {brief(name)} has levels: declare "" among them instead')
             self.scaled(name, self.missing[name])
 
+    def _refuse_crossed(self) -> None:
+        """Raise DeclarationError for a cross of columns without levels, of too many, or a second time."""
+        sets = self.level_sets
+        for place, (first, second) in enumerate(self.crossed):
+            title = f"bins: cross of {brief(first)} and {brief(second)}"
+            for column in (first, second):
+                if column not in sets:
+                    hint = known_names(column, sets) if sets else "no columns have any"
+                    raise DeclarationError(f"{title}: {brief(column)} has neither bins nor levels; {hint}")
+            number = len(sets[first]) * len(sets[second])
+            if number > MOST_CROSSED:
+                raise DeclarationError(f"{title}: {number} levels: at most {MOST_CROSSED}")
+            if {first, second} in [{*pair} for pair in self.crossed[:place]]:
+                raise DeclarationError(f"{title}: stands there twice")
+
     @property
     def no_covariates(self) -> tuple[str | None, ...]:
         """The columns of treatment, outcome, sampling weights, persons and units, where they are named."""
@@ -209,9 +304,16 @@ class Codebook:
         return self.treatment.column, self.outcome, weights, unit, *units
 
     def covariates_of(self, column: str) -> dict[str, str | None]:
-        """The covariates that a raw column becomes, with the level or "missing" that one of 0 or 1 is of."""
-        if column in self.levels:
-            return {f"{column}={level or 'missing'}": str(level) for level in self.levels[column]}
+        """The covariates that a raw column or a cross becomes.
+
+        Of one that is 0 or 1 with the level that it is of, or "missing"; of a number with None. A column that
+        is crossed becomes the covariates of its crosses.
+        """
+        levels = self.covariate_levels
+        within = [name for name, pair in self.crosses.items() if column in pair]
+        coded = within or [column] * (column in levels)
+        if coded:
+            return {f"{name}={level or 'missing'}": level for name in coded for level in levels[name]}
         number: dict[str, str | None] = {f"log({column})" if column in self.log else column: None}
         return number | ({f"{column}=missing": "missing"} if column in self.missing else {})
 
@@ -227,7 +329,13 @@ class Codebook:
         """A list of covariates in which raw columns are replaced by what they become."""
         if isinstance(chosen, str) or not isinstance(chosen, Sequence):
             return chosen
-        return [one for name in chosen for one in (self.covariates_of(name) if type(name) is str else [name])]
+        covariates: list[Any] = []
+        for name in chosen:
+            own = list(self.covariates_of(name)) if type(name) is str else [name]
+            if len(own) > 1:  # two columns that are crossed become the same
+                own = [one for one in own if one not in covariates]
+            covariates += own
+        return covariates
 
     def numbers(self, column: str, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         """The numbers (n,) of a column as those of its covariate: what is not positive is below any range."""
@@ -239,7 +347,8 @@ class Codebook:
         Raises DeclarationError where a column has no range, or two meanings.
         """
         ranges: dict[str, Value | tuple[float, float]] = {}
-        for name in [*declared, *self.levels]:
+        inside = {column for pair in self.crossed for column in pair}
+        for name in [*declared, *self.levels, *self.crosses]:
             if name in self.no_covariates:
                 kind = "the column of sampling weights, of persons or of units"
                 if name in (self.treatment.column, self.outcome):
@@ -251,13 +360,17 @@ class Codebook:
             if name in self.log and not isinstance(own, tuple | list):
                 raise DeclarationError(f"log: {brief(name)}: declare its range (low, high)")
             own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
+            if name in self.bins:
+                refuse_cuts_outside(name, self.bins[name], own)
+            if name in inside:
+                continue
             for one, part in self.covariates_of(name).items():
                 if one in ranges:
                     raise DeclarationError(f"two covariates are called {brief(one)}: rename a column")
                 ranges[one] = own if part is None else SWITCH
-        for name in (*self.missing, *self.log):
+        for name in (*self.missing, *self.log, *self.bins):
             if name not in declared and name != self.outcome:
-                title = "log" if name in self.log else "missing"
+                title = "log" if name in self.log else "bins" if name in self.bins else "missing"
                 raise DeclarationError(f"{title}: {brief(name)} has no range: declare one, or leave it out")
         return ranges
 
@@ -268,10 +381,10 @@ class Codebook:
         scaled constant, which counts as 1 where the range is not declared.
         """
         total = 0.0
-        for column in self.columns(list(ranges)):
+        for column in dict.fromkeys(self.origin(name)[0] for name in ranges):
             total += 1.0
             number = next(iter(self.covariates_of(column)))
-            if number in ranges and column in self.missing and f"{column}=missing" in ranges:
+            if number in ranges and column in self.marked and f"{column}=missing" in ranges:
                 size = 1.0
                 if isinstance(ranges[number], tuple | list):
                     constant, (low, high) = self.scaled(column, self.missing[column]), ranges[number]
@@ -281,11 +394,18 @@ class Codebook:
 
     def columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """The raw columns that these covariates are made of."""
-        return tuple(dict.fromkeys(self.origin(name)[0] for name in names))
+        made_of = [self.origin(name)[0] for name in names]
+        raw = [column for name in made_of for column in self.crosses.get(name, (name,))]
+        return tuple(dict.fromkeys(raw))
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """Columns of numbers, not of bins, whose missing cells have a covariate of their own."""
+        return tuple(name for name in self.missing if name not in self.bins)
 
     def origin(self, name: str) -> tuple[str, str | None]:
-        """The raw column of a covariate, and the level or the "missing" that it stands for."""
-        for column in (*self.levels, *self.missing, *self.log):
+        """The raw column or cross of a covariate, and the level or the "missing" that it stands for."""
+        for column in (*self.covariate_levels, *self.marked, *self.log):
             if name in (known := self.covariates_of(column)):
                 return column, known[name]
         return name, None
@@ -301,13 +421,12 @@ class Codebook:
         read: dict[str, Any] = {}
         for name, middle in zip(names, middles, strict=True):
             raw, part = self.origin(name)
+            coded = raw in self.covariate_levels
             if raw not in read:  # covariates of one column stand beside each other
-                read = {raw: (labels if raw in self.levels else numbers_or_nan)(column(raw), raw)}
+                read = {raw: self.places(column, raw) if coded else numbers_or_nan(column(raw), raw)}
             cells = read[raw]
-            if raw in self.levels:
-                declared = set(self.levels[raw])
-                on = (one == part or (part == OTHER and one not in declared) for one in cells)
-                columns.append(np.fromiter(on, dtype=np.float64, count=len(cells)))
+            if coded:
+                columns.append(cells == self.covariate_levels[raw].index(str(part)))
                 continue
             absent = np.isnan(cells)
             if part:
@@ -332,8 +451,10 @@ class Codebook:
                 f"{name} has levels {', '.join(str(level) or 'missing' for level in known)}"
                 for name, known in self.levels.items()
             ),
+            *(self._bins_in_words(name) for name in self.bins),
+            *(f"{first} and {second} are crossed" for first, second in self.crossed),
             *(rule.describe(name) for name, rule in self.cells.items()),
-            *(f"{name} is {value:g} where missing" for name, value in self.missing.items()),
+            *(f"{name} is {self.missing[name]:g} where missing" for name in self.marked),
             *(f"{name} counts by its natural logarithm" for name in self.log),
             "a number that is missing counts as the middle of its range",
             *(["an outcome that is missing counts as the middle of its range"] * (fixed and not constant)),
@@ -345,10 +466,24 @@ class Codebook:
         ]
         return "; ".join(parts)
 
+    def cut_columns(self) -> list[str]:
+        """What cuts and crosses make of columns, with the number of levels of each, for readers."""
+        sets = self.level_sets
+        lines = [f"{name}: {len(sets[name])} levels by its bins" for name in self.bins]
+        for name, (first, second) in self.crosses.items():
+            number = len(sets[first]) * len(sets[second])
+            lines.append(f"{name}: {number} levels, {len(sets[first])} by {len(sets[second])}")
+        return lines
+
+    def _bins_in_words(self, name: str) -> str:
+        cuts = ", ".join(map(number_in_words, self.bins[name]))
+        missing = "is a level" if name in self.missing else "counts as the middle between the outer cuts"
+        return f"{name} is cut at {cuts} into levels, and a missing one {missing}"
+
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         # files of before there were any of the others stay as they are
-        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible", "log"
+        optional = "sampling_weights", "unit", "where", "group", "cells", "eligible", "log", "bins", "crossed"
         names = ["treatment", "outcome", "levels", "missing", "units"]
         names += [name for name in optional if getattr(self, name)]
         names += ["eligible_share"] if self.eligible else []
@@ -367,10 +502,10 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
     codebook = table_of("codebook", codebook, Codebook)
     if not isinstance(ranges, Mapping):
         return codebook
-    for column in (*codebook.levels, *codebook.missing, *codebook.log):
+    for column in (*codebook.level_sets, *codebook.missing, *codebook.log):
         own = codebook.covariates_of(column)
         if column in ranges and column not in own:
-            kind = "levels" if column in codebook.levels else "a logarithm"
+            kind = "levels" if column in codebook.level_sets else "a logarithm"
             raise DeclarationError(f"ranges[{column}]: has {kind}: take the ranges of Codebook.ranges")
         for name, part in own.items():
             if part is not None and name in ranges and ranges[name] != SWITCH:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from dp2erm_cvx.public import declared_by_name, list_of, one_line, public_number
 CODEBOOK = {
     "outcome_column" if field.name == "outcome" else field.name: field.name
     for field in fields(Codebook)
-    if field.name not in ("where", "group")  # which a question asks for
+    # a question asks for the first two, and the last stands within [bins]
+    if field.name not in ("where", "group", "crossed")
 }
 
 
@@ -75,6 +76,8 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
         if name not in ranges and name not in levels:
             raise DeclarationError(f"covariates: {name!r} has no public range: declare it in [ranges]")
     left_out = (set(ranges) | set(levels)) - set(chosen)
+    if isinstance(bins := declared.get("bins"), Mapping):
+        picked["bins"] = _bins_of(bins, chosen)
     picked["ranges"] = {name: ranges[name] for name in chosen if name in ranges}
     for title in ("levels", "center"):
         if isinstance(table := declared.get(title), Mapping):
@@ -86,13 +89,35 @@ def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
     return picked
 
 
+def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """The table ``[bins]`` of the chosen columns; a cross stays where both of its columns are chosen."""
+    bins = {name: cuts for name, cuts in declared.items() if name in chosen}
+    if "cross" in declared:
+        crossed = _crossed(declared["cross"])
+        bins["cross"] = [{"columns": pair} for pair in crossed if all(name in chosen for name in pair)]
+    return bins
+
+
+def _crossed(declared: object) -> list[Any]:
+    """The columns of every table ``[[bins.cross]]``. Raises DeclarationError for another form."""
+    if not isinstance(declared, list) or not all(isinstance(table, Mapping) for table in declared):
+        raise DeclarationError(f"bins: cross = {brief(declared)}: must be tables [[bins.cross]]")
+    for table in declared:
+        if list(table) != ["columns"] or not isinstance(table["columns"], list):
+            text = 'must have the two columns alone, such as columns = ["age", "stage"]'
+            raise DeclarationError(f"bins: cross: {brief(dict(table))}: {text}")
+    return [table["columns"] for table in declared]
+
+
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
     """Typical values by covariate: of a column with levels the share of each, or of the only one."""
     centers: dict[str, Any] = {}
     for name, value in declared.items():
-        levels = book.levels.get(name)
+        levels = book.covariate_levels.get(name)
         if levels is None:
             name = str(name)
+            if name in book.level_sets:
+                raise DeclarationError(f"center: {name} is crossed: declare the shares of its cross")
             centers[next(iter(book.covariates_of(name)))] = book.scaled(name, value)
             continue
         if not isinstance(value, Mapping):
@@ -126,6 +151,9 @@ def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[s
     rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
     if isinstance(treatment := book.get("treatment"), str):
         book["treatment"] = {"column": treatment}
+    if isinstance(bins := book.get("bins"), Mapping) and "cross" in bins:
+        book["crossed"] = _crossed(bins["cross"])
+        book["bins"] = {name: cuts for name, cuts in bins.items() if name != "cross"}
     return (Codebook.from_dict(book) if book else None), rest
 
 
@@ -142,8 +170,8 @@ def load_domain(path: str | Path) -> Domain:
 
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
     may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
-    ``[treatment]``, ``[levels]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]`` and
-    ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.codebook.Codebook`. Where
+    ``[treatment]``, ``[levels]``, ``[bins]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]``
+    and ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.codebook.Codebook`. Where
     ranges or levels are declared, ``covariate_bound`` may be left out: it is then the norm that no record
     inside them exceeds. Where ``binary_outcome`` is declared without center and bound, both are 0.5.
     A table ``[csv]`` says how the data file is written.

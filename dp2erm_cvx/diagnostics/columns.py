@@ -148,8 +148,14 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
         else:
             cells = numbers_or_nan(table.cells(name), name)
             unreadable[name] = _unreadable(table, name, cells, book)
-            number = book.numbers(name, cells[counted])
-            outside |= _outside(public, columns, next(iter(book.covariates_of(name))), number)
+            if name not in book.bins:
+                number = book.numbers(name, cells[counted])
+                outside |= _outside(public, columns, next(iter(book.covariates_of(name))), number)
+    for name in dict.fromkeys(book.origin(one)[0] for one in columns):
+        if name in book.bins or name in book.crosses:
+            sets = book.covariate_levels[name]
+            members = np.bincount(book.places(table.cells, name), minlength=len(sets))
+            levels |= {f"{name}={level or 'missing'}": int(members[k]) for k, level in enumerate(sets)}
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
@@ -274,7 +280,7 @@ class TableCells:
             return "treatment", arms, f"{known}; declare {which} under [treatment]"
         if weights is not None and name == weights.column:
             return "sampling weight", (), f"no number: counts as {weights.missing:g}"
-        if name in self.ranges or name in self.outcomes:
+        if name in self.ranges or name in self.book.bins or name in self.outcomes:
             kind = "outcome" if name in self.outcomes else "number"
             return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
         if book.unit is not None and name == book.unit.column:

@@ -235,7 +235,7 @@ class Domain(Shown):
         mass *= book.eligible_share if book.eligible else 1.0
         declared = self.center if isinstance(self.center, Mapping) else {}
         for column, level in book.where.items():
-            even = 1.0 / len(book.levels[column])
+            even = 1.0 / len(book.level_sets[column])
             mass *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
         return mass
 

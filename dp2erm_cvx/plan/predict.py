@@ -94,6 +94,9 @@ def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
         rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
     yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
     yield f"Together: {law_text(plan.guarantee, zero=True)}."
+    book = study.universe.domain.codebook
+    if book is not None and (cut := book.cut_columns()):
+        yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
     yield from (sentence.format(value) for value, sentence in predicted_of(plan).values())
@@ -183,9 +186,9 @@ def public_covariates(
 def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -> Array:
     """The covariates that a codebook makes of levels and gaps put in the place of normal ones."""
     names = list(domain.columns or ())
-    for column in (*book.levels, *book.missing):
+    for column in (*book.covariate_levels, *book.marked):
         own = [names.index(name) for name in book.covariates_of(column) if name in names]
-        if column in book.levels:
+        if column in book.covariate_levels:
             level = rng.integers(max(len(own), 1), size=(len(X), 1))
             X[:, own] = level == np.arange(len(own))
         elif len(own) == 2:
@@ -304,7 +307,7 @@ def _rule_rows(plan: Plan[RuleStudy], spreads: Array, scale: float = 1.0, coded:
     k, domain = plan.study.universe.n_features, plan.study.universe.domain
     x = spreads * np.random.default_rng(k).standard_normal((_POINTS, k))
     book, names = domain.codebook or Codebook(), domain.columns or ()
-    for column in book.levels if coded else ():
+    for column in book.covariate_levels if coded else ():
         own = [place for place, name in enumerate(names) if book.origin(name)[0] == column]
         total = 0.0 if plan.step("mean") is not None else 1.0
         x[:, own] += (total - x[:, own].sum(axis=1, keepdims=True)) / max(len(own), 1)

@@ -84,8 +84,7 @@ def _per(book: Codebook | None, name: str) -> str:
     column, level = (name, None) if book is None else book.origin(name)
     if level is not None:
         assert book is not None
-        known = "missing" if column in book.missing else level or "missing"
-        return f"where {column} is {known}"
+        return f"where {column} is {level or 'missing'}"
     unit = None if book is None or column != name else book.units.get(column)
     return f"per {unit}" if unit else "per unit"
 
@@ -149,8 +148,8 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
             cuts = [math.exp(one) for one in cuts] if column in book.log else cuts
             texts = [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
             strata[column] = part, texts
-        elif column in book.levels:
-            levels = [str(one) for one in book.levels[column]]
+        elif column in book.covariate_levels:
+            levels = book.covariate_levels[column]
             drawn = rng.integers(len(levels), size=_PEOPLE)
             part, _ = strata.setdefault(column, (drawn, [one or "missing" for one in levels]))
             X[:, place] = part == levels.index(level)

@@ -16,7 +16,6 @@ from scipy import special
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.codebook import OTHER
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
@@ -68,11 +67,12 @@ class CovariateLaw:
             column, level = book.origin(name)
             if level is None:
                 continue
-            levels = book.levels.get(column, ())
-            if levels:
-                columns[index] = n_features + list(book.levels).index(column)
-            # levels that are not declared are one more
-            expected = MISSING if column in book.missing else 1.0 / (len(levels) + (OTHER not in levels))
+            sets = book.covariate_levels
+            expected = MISSING
+            if column in sets:
+                columns[index] = n_features + list(sets).index(column)
+                # levels that are not declared are one more
+                expected = 1.0 / (len(sets[column]) + (not book.is_complete(column)))
             share = min(max(declared.get(name, expected), 0.01), 0.99)
             spreads[index], shares[index] = math.sqrt(share * (1.0 - share)), share
             zeros[index] = declared.get(name, 0.0)

@@ -14,7 +14,7 @@ from scipy import special
 from scipy.special import expit
 
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.codebook import OTHER
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
@@ -196,17 +196,17 @@ STRETCH = 3.0
 def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array]) -> Term:
     """The regression without what the slopes of all levels of a column have in common.
 
-    Where "other" is one of them, every record has a level, and they add up to next to a constant, once the
-    ``mean`` is subtracted: that part is noise alone, which the noise of a mean covariate would be multiplied
-    by. Without it that part may be what sets apart the records of no level, however few, and confounds.
+    Where every record has a level, as of bins or where "other" is one, they add up to next to a constant,
+    once the ``mean`` is subtracted: that part is noise alone, which the noise of a mean covariate would be
+    multiplied by. Where some have none it may be what sets them apart, however few they are, and confounds.
     """
-    columns, book = np.array(mean.law.columns), mean.universe.domain.codebook
+    columns, book = np.array(mean.law.columns), mean.universe.domain.codebook or Codebook()
     theta = term.coefficient(len(columns), released)
     places = ~term.rows.constants(len(columns), term.n_arms)
     slopes = theta[places].reshape(-1, len(columns))
-    for number, levels in enumerate(() if book is None else book.levels.values()):
+    for number, (column, levels) in enumerate(book.covariate_levels.items()):
         own = columns == len(columns) + number
-        if OTHER in levels and np.sum(own) == len(levels) > 1:
+        if book.is_complete(column) and np.sum(own) == len(levels) > 1:
             slopes[:, own] -= np.mean(slopes[:, own], axis=1, keepdims=True)
     theta[places] = slopes.ravel()
     return replace(term, source=tuple(theta.tolist()))

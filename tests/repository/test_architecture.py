@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     *("errors", "text", "public", "suprema", "privacy", "parallel", "tables", "files", "sampling"),
-    *("cells", "codebook", "display", "blocks", "domain"),
+    *("cells", "bins", "codebook", "display", "blocks", "domain"),
     *("private_ranges", "domain_file", "data", "blocked", "datasets", "stability", "model", "program"),
     *("registry", "program_files", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "study_file", "design", "audit", "conformance", "compare"),
@@ -26,7 +26,8 @@ ONLY = {
     "display": {"errors"},
     "sampling": {"errors", "public", "tables"},
     "cells": {"errors", "public", "tables"},
-    "codebook": {"errors", "public", "tables", "sampling", "cells"},
+    "bins": {"errors", "public"},
+    "codebook": {"errors", "public", "tables", "sampling", "cells", "bins"},
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "display", "blocks"},
     "data": {"errors", "files", "tables", "codebook", "blocks", "domain", "private_ranges"},
