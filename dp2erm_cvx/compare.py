@@ -28,7 +28,8 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
+from dp2erm_cvx.solve import SOLVERS, Solution, Solver, Status, solve
+from dp2erm_cvx.solve.apart import SECONDS
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
@@ -176,7 +177,8 @@ class CertificateRow:
 
     ``objective`` is that of the model at the solution; ``raw_radius`` and ``radius`` are relative, of the
     solver's own point and after polishing; ``distance`` is that to the best certified solution. Numbers are
-    nan where they do not exist. ``note`` says why nothing was solved.
+    nan where they do not exist. ``note`` says in words what became of a solver without a certified solution,
+    and what to try next.
     """
 
     program: str
@@ -237,9 +239,16 @@ def instances(
 
 
 def certificates(
-    name: str, instance: Instance | InfeasibleError, solvers: Sequence[str | Solver]
+    name: str,
+    instance: Instance | InfeasibleError,
+    solvers: Sequence[str | Solver],
+    seconds: float | None = SECONDS,
 ) -> list[CertificateRow]:
-    """One row per solver for one program. A solver that does not apply, or fails, is a row too."""
+    """One row per solver for one program. A solver that does not apply, or fails, is a row too.
+
+    A solver that is reached through CVXPY has so many ``seconds``, in a process of its own that is ended
+    then; None for no limit.
+    """
     rows: list[CertificateRow] = []
     solutions: dict[int, Solution] = {}
     for number, solver in enumerate(solvers):
@@ -247,11 +256,17 @@ def certificates(
         try:
             if isinstance(instance, InfeasibleError):
                 raise instance
-            solutions[number] = solve(instance, solver=solver, throw=False)
-            rows.append(_row(name, label, instance, solutions[number]))
+            solution = solve(instance, solver=solver, throw=False, seconds=seconds)
         except Dp2ermError as error:
             failure = _FAILURES.get(type(error), type(error).__name__)
             rows.append(CertificateRow(name, label, failure, note=str(error)))
+            continue
+        if solution.substituted:
+            note = "; ".join(solution.failures) or f"{label} does not apply: choose another solver"
+            rows.append(CertificateRow(name, label, "failed", note=note))
+            continue
+        solutions[number] = solution
+        rows.append(_row(name, label, instance, solution))
     certified = [solution for solution in solutions.values() if solution.certified]
     best = min(certified, key=lambda solution: solution.certificate.relative_radius, default=None)
     if best is not None and isinstance(instance, Instance):
@@ -278,6 +293,29 @@ def _row(name: str, label: str, instance: Instance, solution: Solution) -> Certi
         raw_radius=math.nan if raw is None else raw.relative_radius,
         radius=certificate.relative_radius,
         seconds=solution.seconds,
+        note="" if solution.certified else _unproved(label, solution),
+    )
+
+
+#: What a solver claims, in words.
+_CLAIMS = {
+    Status.SOLVED: "says that it solved the problem",
+    Status.INACCURATE: "says that its solution is inaccurate",
+    Status.INFEASIBLE: "says that no point meets the constraints",
+    Status.UNBOUNDED: "says that the objective has no least value",
+    Status.LIMIT: "reached its limit of iterations",
+    Status.FAILED: "says that it failed",
+}
+
+
+def _unproved(label: str, solution: Solution) -> str:
+    """What a solver claims, what is proved of its point, and what to try next."""
+    proved = "nothing is proved about its point"
+    if math.isfinite(solution.error):
+        proved = f"its point is proved to be within {solution.error:.1e}, and {solution.tolerance:g} is asked"
+    return (
+        f"{label} {_CLAIMS[solution.status]}; {proved}: raise the ridge, or try more iterations or another "
+        "solver"
     )
 
 

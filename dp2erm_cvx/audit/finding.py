@@ -24,6 +24,7 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import check_settings, json_types, setting
 from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.solve.apart import SECONDS
 
 #: Which dataset's density is divided by which.
 DIRECTIONS = ("first over second", "second over first")
@@ -301,6 +302,7 @@ def replay(
     solver: str | Solver = "newton",
     declared: Declared | None = None,
     attack: Any = None,
+    seconds: float = SECONDS,
 ) -> Any:
     """Audit a saved pair once more, by new solves or runs, or at the same released values.
 
@@ -314,6 +316,8 @@ def replay(
         estimator: the density audit. A mechanism of an audit of runs, or of known noise: that audit.
     declared, attack
         In place of what was saved, for a mechanism.
+    seconds
+        The solver has so long for every dataset, where it is reached through CVXPY.
 
     Raises DataError for files that hold no pair of neighbors, or that of another audit, DeclarationError for
     another program or model than the saved one, and what the audit raises.
@@ -325,7 +329,8 @@ def replay(
     elif kind in ("stability", "density") and not isinstance(subject, PrivateEstimator):
         raise DataError(f"{path}: the pair of a {kind} audit, which runs no mechanism")
     try:
-        again = REPLAYS[kind](pair, subject, solver=solver, declared=declared, attack=attack)
+        how = {"solver": solver, "declared": declared, "attack": attack, "seconds": seconds}
+        again = REPLAYS[kind](pair, subject, **how)
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair of this audit ({type(wrong).__name__}: {wrong})") from None
     return again()

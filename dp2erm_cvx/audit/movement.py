@@ -15,7 +15,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
@@ -291,17 +291,22 @@ class SolverCheck:
         return f"{text}, {self.unsolved} not solved" if self.unsolved else text
 
 
+#: Seconds that a solver has where a search has none left.
+_LEAST_SECONDS = 0.5
+
+
 def resolve(
     program: FirstStage,
     pairs: Iterable[NeighborPair | None],
     solver: str | Solver = "first_certified",
     known: Mapping[int, tuple[Array, float]] | None = None,
     until: Deadline | None = None,
+    seconds: float | None = None,
 ) -> list[NeighborPair]:
-    """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
+    """Certified movements of every pair whose datasets are solved; a dataset they share is solved once.
 
     ``known`` are weights with their radii by the id of the records. After the deadline ``until`` no further
-    pair is solved, where one has been. Raises SolverError where ``solver`` returns no point.
+    pair is solved, where one has been. ``seconds`` limit the solver.
     """
     until = until or Deadline()
     solved = dict(known or {})
@@ -313,8 +318,10 @@ def resolve(
         for records in (pair.first, pair.second):
             if id(records) not in solved:
                 with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
-                    solution = solve(program.instance(records), solver=solver, throw=False)
-                    solved[id(records)] = solution.value, solution.certificate.output_radius
+                    instance = program.instance(records)
+                    solution = solve(instance, solver=solver, throw=False, seconds=seconds)
+                    if not solution.substituted:
+                        solved[id(records)] = solution.value, solution.certificate.output_radius
         if id(pair.first) in solved and id(pair.second) in solved:
             moved.append(pair.moved(solved[id(pair.first)], solved[id(pair.second)]))
     return moved
@@ -327,11 +334,13 @@ def check(
     *,
     base: bool = True,
     until: Deadline | None = None,
+    seconds: float | None = None,
 ) -> SolverCheck:
     """Solve the datasets of every pair through the declared CVXPY problem, without any polishing.
 
     A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair. After the
-    deadline ``until`` no further dataset is solved, where one has been.
+    deadline ``until`` no further dataset is solved, where one has been. The solver has ``seconds`` for each,
+    and no more than are left until then.
     """
     until = until or Deadline()
     ends = {
@@ -340,16 +349,19 @@ def check(
         for records, solved in list(zip((pair.first, pair.second), pair.solved, strict=True))[1 - base :]
     }
     ratios, radii = [0.0], [0.0]
-    tried = 0
+    tried = unsolved = 0
     for records, (weights, radius) in ends.values():
         if tried and until.passed:
             break
         tried += 1
-        with contextlib.suppress(SolverError):
-            other = solve(program.instance(records), solver=solver, polish=False, throw=False)
-            apart = float(np.sum(np.abs(other.value - weights)))
-            radii.append(other.certificate.output_radius)
-            ratios.append(0.0 if apart == 0 else apart / (radius + radii[-1]))
+        limit = seconds if seconds is None else min(seconds, until.left + _LEAST_SECONDS)
+        other = solve(program.instance(records), solver=solver, polish=False, throw=False, seconds=limit)
+        if other.substituted:
+            unsolved += 1
+            continue
+        apart = float(np.sum(np.abs(other.value - weights)))
+        radii.append(other.certificate.output_radius)
+        ratios.append(0.0 if apart == 0 else apart / (radius + radii[-1]))
     # a point that is no number agrees with nothing: it must not be passed over
     most, widest = float(np.max(ratios)), float(np.max(radii))
-    return SolverCheck(solver, tried, most, widest, tried - len(ratios) + 1)
+    return SolverCheck(solver, tried, most, widest, unsolved)

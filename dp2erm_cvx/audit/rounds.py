@@ -216,8 +216,8 @@ class Rounds:
 
     ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over base datasets
     alone. ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves
-    one in so many neighbors again. ``few`` records are those that the declared problem takes. Looks end soon
-    after ``until``.
+    one in so many neighbors again, within ``solver_seconds``. ``few`` records are those that the declared
+    problem takes. Looks end soon after ``until``.
     """
 
     program: FirstStage
@@ -230,6 +230,7 @@ class Rounds:
     solver: str = ""
     few: bool = True
     until: Deadline = field(default_factory=Deadline)
+    solver_seconds: float | None = None
 
     def __post_init__(self) -> None:
         universe = self.universe
@@ -315,7 +316,8 @@ class Rounds:
             for pair in resolve(self.program, [base.pair(change)], known=known):
                 alone.append(pair)
                 apart.append(pair.movements[Quantity.V].apart(movement[Quantity.V]))
-        again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
+        first = number == 0 and name == self.names[0]
+        again = check(self.program, alone, self.solver, base=first, seconds=self.solver_seconds)
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
         heights = [{what.value: end.low for what, end in movement.items()} for _, movement in moved]
@@ -358,7 +360,8 @@ class Rounds:
             worst = max(resolved, key=lambda item: item.movements[claim.quantity].low)
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
         # above few records the solver is that which has just solved them
-        last = check(self.program, resolved if self.few else [], self.solver, until=until)
+        checked_pairs = resolved if self.few else []
+        last = check(self.program, checked_pairs, self.solver, until=until, seconds=self.solver_seconds)
         checked = SolverCheck(
             self.solver,
             int(state.counts.get("datasets", 0)) + last.datasets,

@@ -18,6 +18,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.public import check_settings, setting, whole_number
+from dp2erm_cvx.solve.apart import SECONDS
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class SearchPlan:
     seconds
         Search for at most so long, the last audit of what was found included. At least one evaluation is
         done in any case, and what was cut short says so.
+    solver_seconds
+        End a solver that is reached through CVXPY after so long on one problem. It runs in a process of its
+        own. An audit of weights compares with such a solver.
     seed
         Repeats a search; it has nothing to do with a release.
     workers
@@ -95,6 +99,7 @@ class SearchPlan:
     workers: int = 1
     checkpoint: Path | str | None = None
     progress: Callable[[float, int, float], None] | None = field(default=None, repr=False, compare=False)
+    solver_seconds: float = setting(SECONDS, above=0.0)
     clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -178,7 +178,8 @@ def audit_stability(
     solver
         The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
         all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
-        would take minutes, it is the first certified one on one neighbor at a time.
+        would take minutes, it is the first certified one on one neighbor at a time. It runs in a process of
+        its own, which is ended after the ``solver_seconds`` of the search.
     search
         Its evaluations are neighbors solved for; default: 60 seconds. Of its seconds the search takes three
         quarters, and the certified solves of what it found, with those of the checking solver, the rest.
@@ -212,7 +213,10 @@ def audit_stability(
     pool = None if held_out is None else records_of(held_out, domain).covariates
     limit = search.deadline()
     searching = limit.part(SEARCHING)
-    rounds = Rounds(program, universe, claims, names, source, pool, search.seed, checking, few, searching)
+    seconds = search.solver_seconds
+    rounds = Rounds(
+        program, universe, claims, names, source, pool, search.seed, checking, few, searching, seconds
+    )
     state = rounds.explored(search, None if example is None else _digest(example))
     verdicts, worst, checked = rounds.reported(state, limit)
     return StabilityAudit(
@@ -275,7 +279,9 @@ def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
     return universe
 
 
-def _again(pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) -> Callable[[], Verdict]:
+def _again(
+    pair: Finding, program: FirstStage | None, *, solver: Any, seconds: float, **_: Any
+) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
     name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
     origin, ours = str(pair.facts.get("origin", f"{pair.kind} audit")), pair.kind == "stability"
@@ -293,9 +299,14 @@ def _again(pair: Finding, program: FirstStage | None, *, solver: Any, **_: Any) 
         if claimed is None:
             bound = audited.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
             claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
-        for moved in resolve(audited, [NeighborPair(first, second, pair.changed, origin)], solver):
+        neighbors = NeighborPair(first, second, pair.changed, origin)
+        for moved in resolve(audited, [neighbors], solver, seconds=seconds):
             return Verdict(claimed, moved.movements[claimed.quantity], moved, 1, saved)
-        raise DataError(f"{name}: a dataset of the pair has no weights")
+        asked = solver if isinstance(solver, str) else solver.name
+        raise DataError(
+            f"{name}: a dataset of the pair has no weights, or {asked} left none within {seconds:.3g} s: "
+            "choose another solver"
+        )
 
     return again
 

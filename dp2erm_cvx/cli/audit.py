@@ -34,6 +34,11 @@ _size_option = opt.field_option(
 )
 
 
+_solver_seconds_option = opt.field_option(
+    "audit.search:SearchPlan.solver_seconds", type=opt.Number(), default=30.0
+)
+
+
 @click.command("audit", cls=opt.Command, short_help="Search for neighbors that violate a stability bound.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @opt.program_option(show_default="the sums of an effect are audited")
@@ -47,6 +52,7 @@ _size_option = opt.field_option(
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
 @click.option("--solver", "checker", default="clarabel", help="Conic solver that checks what is reported.")
+@_solver_seconds_option
 @opt.field_option("audit.search:SearchPlan.workers", type=opt.Number(), default=1)
 @opt.field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
@@ -181,7 +187,13 @@ def _search(options: dict[str, Any]) -> SearchPlan:
     solves, seconds = options["solves"], options["seconds"]
     solves = None if solves is None else whole_number("--solves", solves, at_least=1)
     seconds = 60.0 if (solves, seconds) == (None, None) else seconds
-    return SearchPlan(solves, seconds, options["seed"], options["workers"])
+    return SearchPlan(
+        solves,
+        seconds,
+        seed=options["seed"],
+        workers=options["workers"],
+        solver_seconds=options["solver_seconds"],
+    )
 
 
 def _show_verdicts(result: StabilityAudit) -> None:
@@ -207,7 +219,9 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
         raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
     from dp2erm_cvx.audit import Verdict, replay
 
-    again = replay(options["replay"], solver=programs.known_solver(options["checker"]))
+    seconds = public_number("--solver-seconds", options["solver_seconds"], above=0)
+    solver = programs.known_solver(options["checker"])
+    again = replay(options["replay"], solver=solver, seconds=seconds)
     assert isinstance(again, Verdict)
     code = int(again.violated)
     if options["as_json"]:
@@ -339,6 +353,7 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     multiple=True,
     help="Only this solver; repeatable [all]. Any of CVXPY's, or FILE.py:NAME.",
 )
+@_solver_seconds_option
 @opt.json_option
 def certify_command(
     data: str | None, chosen: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
@@ -347,8 +362,10 @@ def certify_command(
 
     Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
     are for the data holder only. Settings apply where exactly one --program is named. What could not be
-    solved is a result and no error: the lines below the table say why.
+    solved or certified is a result and no error: the lines below the table say why. A solver that is reached
+    through CVXPY runs in a process of its own, which is ended after --solver-seconds.
     """
+    seconds = public_number("--solver-seconds", options["solver_seconds"], above=0)
     with screen.progress("building the programs") as bar:
         from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
 
@@ -359,7 +376,7 @@ def certify_command(
         rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
-            rows += certificates(name, instance, tried)
+            rows += certificates(name, instance, tried, seconds)
             bar.advance(task)
     if data is not None:
         click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
@@ -369,7 +386,7 @@ def certify_command(
     n = dataset.n_samples
     source = f"the {n} records of {data} ({screen.NOT_PRIVATE})" if data else f"{n} simulated records"
     screen.console().print(f"Certificates on {source}", style="bold")
-    # one line for every reason why a program was not solved: solvers mostly share it
+    # one line for every reason why a program was not certified: solvers mostly share it
     unsolved = [row for row in rows if row.note and row.status != "does not apply"]
     reasons = dict.fromkeys(f"{row.program}: {row.note}" for row in unsolved)
     legend = (

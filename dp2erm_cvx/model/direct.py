@@ -6,6 +6,7 @@ Theorem C states, before any data, the radius that its method reaches after K st
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -358,7 +359,7 @@ def newton_step(
     thin = B * short[..., None, :]
     core = np.eye(B.shape[-2]) + thin @ B.swapaxes(-1, -2)
     scaled = both * short[..., None]
-    u: Array = scaled - thin.swapaxes(-1, -2) @ np.linalg.solve(core, B @ scaled)
+    u: Array = scaled - thin.swapaxes(-1, -2) @ _solved(core, B @ scaled)
     total = np.sum(step + x, axis=-1) - sum_ + np.sum(u[..., 0], axis=-1)
     weight = np.sum(u[..., 1], axis=-1)
     nu = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.0)
@@ -380,6 +381,20 @@ def newton_step(
             break
         size = np.where(far, size / 2, size)
     return np.clip(x + size[..., None] * move, floor, cap)
+
+
+def _solved(systems: Array, right: Array) -> Array:
+    """Solutions (k, m, r) of systems (k, m, m); NaN for one that is singular to working precision.
+
+    Where the numbers of a stiff objective are that far apart, a step without second derivatives is taken.
+    """
+    with contextlib.suppress(np.linalg.LinAlgError):
+        return np.asarray(np.linalg.solve(systems, right), dtype=np.float64)
+    solutions = np.full_like(right, np.nan)
+    for place in np.ndindex(systems.shape[:-2]):
+        with contextlib.suppress(np.linalg.LinAlgError):
+            solutions[place] = np.linalg.solve(systems[place], right[place])
+    return solutions
 
 
 def _project(v: Array, metric: Array, floor: float | Array, cap: float | Array, n: float) -> Array:

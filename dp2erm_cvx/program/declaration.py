@@ -108,10 +108,19 @@ class Compiled:
         return values
 
     def duals(self) -> dict[str, Array]:
-        """Dual values of the constraints by name, where the solver gave them."""
-        duals = {name: constraint.dual_value for name, constraint in self.declaration.constraints.items()}
-        known = {name: value for name, value in duals.items() if not isinstance(value, list | None)}
-        return {name: np.asarray(value, dtype=np.float64) for name, value in known.items()}
+        """Dual values of the constraints by name, where the solver gave finite numbers."""
+        duals = {}
+        for name, constraint in self.declaration.constraints.items():
+            value = constraint.dual_value
+            if value is None or isinstance(value, list):
+                continue
+            try:
+                numbers = np.asarray(value, dtype=np.float64)
+            except (TypeError, ValueError):  # a solver of an author's own leaves anything
+                continue
+            if np.all(np.isfinite(numbers)):
+                duals[name] = numbers
+        return duals
 
 
 def derivative(e: Any, variable: Any) -> Array | None:

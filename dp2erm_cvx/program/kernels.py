@@ -303,7 +303,10 @@ class FactoredKernelModel(KernelModel):
         right = np.where(free, move - known, 0.0) - C @ (2 * step * blocked_rmatvec(self.G, known))
         inner = C.T @ C
         inner[np.diag_indices(len(inner))] += self.half_ridge
-        solved = cho_solve(cho_factor(inner), C.T @ right)
+        try:
+            solved = cho_solve(cho_factor(inner), C.T @ right)
+        except (np.linalg.LinAlgError, ValueError):  # numbers too far apart, or none: a plain step
+            return move
         return np.asarray(known + (right - C @ solved) / (step * self.ridge))
 
 

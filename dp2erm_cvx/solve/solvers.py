@@ -27,6 +27,7 @@ from dp2erm_cvx.model.sets import UNCHECKED, has_unchecked_cones
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import check_settings, setting, whole_number
+from dp2erm_cvx.solve.apart import raised_text, run_apart, run_here, what_is_left
 
 
 class Status(enum.StrEnum):
@@ -98,13 +99,8 @@ class OwnSolver(ConicSolver):
         return self.title
 
     def run(self, problem: Any) -> None:
-        """Call the function. Raises SolverError with the type of whatever it raises."""
-        try:
-            self.function(problem)
-        except (ProgramError, cp.SolverError):
-            raise
-        except Exception as error:  # of an author's own code: anything
-            raise SolverError(f"{self.name} raised {type(error).__name__}: choose another solver") from None
+        """Call the function."""
+        self.function(problem)
 
 
 @dataclass(frozen=True)
@@ -303,8 +299,14 @@ def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual
     return None
 
 
-def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, Status, int, Dual | None]:
-    """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, iterations, and dual point."""
+def solved_by_cvxpy(
+    instance: Instance, settings: ConicSolver, seconds: float | None = None
+) -> tuple[Array, Status, int, Dual | None]:
+    """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, iterations, and dual point.
+
+    Raises SolverError for whatever the solver did instead of leaving a point, in words that hold none of its
+    own: those may tell of the records.
+    """
     compiled, program = compiled_for(instance, settings.name), instance.program
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
@@ -313,23 +315,46 @@ def solved_by_cvxpy(instance: Instance, settings: ConicSolver) -> tuple[Array, S
     dual = None
     try:
         with _silenced():
-            if instance.model is None and isinstance(settings, Clarabel | SCS):
+            if instance.model is None and isinstance(settings, Clarabel | SCS) and seconds is None:
                 dual = solved_with_dual(problem, settings.cvxpy_name, settings.options())
+                left = what_is_left(problem)
+            elif seconds is None:
+                left = run_here(problem, settings.run)
             else:
-                settings.run(problem)
-    except _FAILURES:
-        raise SolverError(f"{settings.name} failed on {program.name}: choose another solver") from None
+                left = run_apart(problem, settings.run, seconds, settings.name)
+    except (ProgramError, SolverError):
+        raise
+    except (Exception, SystemExit) as error:  # of foreign code: anything
+        raise SolverError(f"{program.name}: {raised_text(settings.name, type(error).__name__)}") from None
     # a function of an author's own need not set one
-    status = Status.SOLVED if problem.status is None else CVXPY_STATUS.get(problem.status, Status.FAILED)
+    status = Status.SOLVED if left.status is None else CVXPY_STATUS.get(left.status, Status.FAILED)
     values = compiled.values()
     if values is None:
         if instance.targets is not None:
             instance.targets.refuse_infeasible()
-        reason = f"returned no point for {program.name} (status {status.value})"
-        raise SolverError(f"{settings.name} {reason}: choose another solver")
-    point = program.read(instance, values, compiled.duals())
-    iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
-    return point, status, int(iterations or 0), dual
+        raise SolverError(f"{program.name}: {settings.name} {_NO_POINT[status]}")
+    try:
+        point = program.read(instance, values, compiled.duals())
+    except (LookupError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
+        point = None
+    if point is None or not np.all(np.isfinite(point)):
+        raise SolverError(
+            f"{program.name}: {settings.name} left no dual values, or none of the right shape, from which "
+            "the solution of this program is read: choose a solver that leaves them, such as clarabel"
+        )
+    return point, status, left.iterations, dual
+
+
+#: What is said of a solver that left no finite numbers, by the status that it claims.
+_NO_POINT = {
+    Status.SOLVED: "claims to have solved it and left no finite numbers: choose another solver",
+    Status.INACCURATE: "claims an inaccurate solution and left no finite numbers: choose another solver",
+    Status.INFEASIBLE: "says that no point meets the constraints: relax them, or choose another solver",
+    Status.UNBOUNDED: "says that the objective has no least value: declare a ridge or a radius, or choose "
+    "another solver",
+    Status.LIMIT: "reached its limit of iterations without a point: raise that, or choose another solver",
+    Status.FAILED: "ended without a point (status failed): choose another solver",
+}
 
 
 def own_dual(instance: Instance) -> Dual | None:

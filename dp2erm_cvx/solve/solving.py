@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
+from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program.stage import Instance
@@ -45,7 +45,8 @@ class Solution:
 
     ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model. ``certified`` counts,
     ``status`` is what the solver claimed. ``within`` is an absolute bound in place of ``tolerance``. ``raw``
-    judges the solver's own point before polishing.
+    judges the solver's own point before polishing. ``failures`` say in words what became of the solvers that
+    were tried without a point.
     """
 
     value: Array = field(repr=False)
@@ -58,6 +59,12 @@ class Solution:
     seconds: float = field(default=0.0, repr=False)
     raw: Certificate | None = field(default=None, repr=False)
     within: float | None = None
+    failures: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def error(self) -> float:
+        """The proved bound that is compared with ``within``, or else with the relative tolerance."""
+        return self.certificate.relative_radius if self.within is None else self.certificate.radius
 
     @property
     def certified(self) -> bool:
@@ -96,45 +103,87 @@ def solve(
     within: float | None = None,
     polish: bool = True,
     throw: bool = True,
+    seconds: float | None = None,
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
     ``solver`` is a name or a settings object; no other is tried unless it is a :class:`FirstCertified`, as by
     default. ``polish=False`` judges the solver's own point. ``within`` > 0 is an absolute bound on the radius
     of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
-    half of the digits are lost).
+    half of the digits are lost). Of a list of solvers the first certified solution counts, or else the one
+    with the least proved error.
 
-    Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
-    InfeasibleError where hard constraints have no solution, SolverError where no point was found, and if
-    ``throw`` CertificateError where the point is not certified as asked.
+    ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is ended
+    after them; by default there is no clock. A private fit has none: what it releases may depend on public
+    numbers of iterations, never on the speed of a machine.
+
+    Raises DeclarationError for an invalid ``within`` or ``seconds``, ProgramError where the solver does not
+    apply, and InfeasibleError where hard constraints have no solution; if ``throw``, SolverError where no
+    point was found, and CertificateError where the point is not certified as asked. With ``throw=False``
+    nothing that a solver does raises: without any point the uncertified start of solvers comes back.
     """
     settings = solver_by_name(solver)
     if tolerance is None:
         tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
     if within is not None:
         within = public_number("within", within, above=0)
-    listed = settings.solvers if isinstance(settings, FirstCertified) else None
-    solution: Solution | None = None
-    for candidate in (settings,) if listed is None else listed:
+    if seconds is not None:
+        seconds = public_number("seconds", seconds, above=0)
+    asked = _Asked(tolerance, within, polish, seconds)
+    best, failures = _tried(instance, settings, asked, refused=throw)
+    if best is None and throw:
+        what = "none of the listed solvers returned a point: " * isinstance(settings, FirstCertified)
+        raise SolverError(what + "; ".join(failures))
+    if best is None:
+        best = uncertified_start(instance)
+    elif throw and not best.certified:
+        # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
+        edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
+        raise CertificateError(f"{instance.program.name}: {best.advice()}{edge}")
+    return replace(best, failures=failures)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of every solver that is tried: arguments of :func:`solve`."""
+
+    tolerance: float
+    within: float | None
+    polish: bool
+    seconds: float | None
+
+
+def _tried(
+    instance: Instance, settings: Solver, asked: _Asked, *, refused: bool
+) -> tuple[Solution | None, tuple[str, ...]]:
+    """The first certified solution, or the best one of all solvers; and what became of those without any.
+
+    Raises ProgramError where no solver applies, which says so of the program, and InfeasibleError where hard
+    constraints have no solution, of a single solver where that is to be ``refused``.
+    """
+    listed = isinstance(settings, FirstCertified)
+    candidates = settings.solvers if isinstance(settings, FirstCertified) else (settings,)
+    best: Solution | None = None
+    failures = list[Dp2ermError]()
+    for candidate in candidates:
         if listed and instance.model is None and not isinstance(candidate, ConicSolver):
             continue  # such a program has no form that the others could work on, whatever the data
         try:
-            solution = _solve_one(instance, candidate, tolerance, within, polish)
-        except SolverError:
-            if listed is None:
-                raise
+            solution = _solve_one(instance, candidate, asked)
+        except InfeasibleError:
+            raise
+        except (SolverError, ProgramError) as error:
+            failures.append(error)
             continue
+        if best is None or solution.error < best.error:
+            best = solution
         if solution.certified:
-            return solution
-        if (listed or throw) and instance.targets is not None:
+            break
+        if (listed or refused) and instance.targets is not None:
             instance.targets.refuse_infeasible()  # no other solver finds weights where there are none
-    if solution is None:
-        raise SolverError("none of the listed solvers returned a point")
-    if throw:
-        # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
-        edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
-        raise CertificateError(f"{instance.program.name}: {solution.advice()}{edge}")
-    return solution
+    if failures and all(isinstance(error, ProgramError) for error in failures) and best is None:
+        raise failures[0]
+    return best, tuple(map(str, failures))
 
 
 def uncertified_start(instance: Instance) -> Solution:
@@ -145,28 +194,38 @@ def uncertified_start(instance: Instance) -> Solution:
     return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, "none")
 
 
-def _solve_one(
-    instance: Instance, settings: Solver, tolerance: float, within: float | None, polish: bool
-) -> Solution:
+def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     began, model = time.perf_counter(), instance.model
-    point, status, iterations, dual = _find(instance, settings)
-    certificate = raw = certify(instance, point, tolerance, dual)
+    tolerance = asked.tolerance
+    point, status, iterations, dual = _find(instance, settings, asked.seconds)
+    certificate = raw = _judged(instance, point, tolerance, dual)
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
-    if polish and model is not None and _steps(model) and not isinstance(settings, Newton):
+    if asked.polish and model is not None and _steps(model) and not isinstance(settings, Newton):
         polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
-        after = certify(instance, polished, tolerance)
+        after = _judged(instance, polished, tolerance)
         if after.radius <= certificate.radius:
             point, certificate = polished, after
     value = point if model is None else model.output(point)
-    seconds, name = time.perf_counter() - began, settings.name
-    return Solution(value, point, status, certificate, tolerance, name, iterations, seconds, raw, within)
+    taken, name = time.perf_counter() - began, settings.name
+    return Solution(value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within)
 
 
-def _find(instance: Instance, settings: Solver) -> tuple[Array, Status, int, Dual | None]:
+def _judged(instance: Instance, point: Array, tolerance: float, dual: Dual | None = None) -> Certificate:
+    """The certificate of a point; one of nothing where its numbers are too wild to compute with."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return certify(instance, point, tolerance, dual)
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+        return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
+
+
+def _find(
+    instance: Instance, settings: Solver, seconds: float | None
+) -> tuple[Array, Status, int, Dual | None]:
     """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
     model = instance.model
     if isinstance(settings, ConicSolver):
-        return solved_by_cvxpy(instance, settings)
+        return solved_by_cvxpy(instance, settings, seconds)
     if not isinstance(settings, Newton | ProjectedGradient):
         raise SolverError(f"no method for solver {settings.name!r}")
     if model is None:
@@ -244,7 +303,10 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
         except np.linalg.LinAlgError:
             pass  # singular to working precision
     # least squares, because without a ridge the Hessian may be singular
-    solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
+    try:
+        solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
+    except (np.linalg.LinAlgError, ValueError):  # where it is no matrix of finite numbers: a plain step
+        return move
     return solution
 
 

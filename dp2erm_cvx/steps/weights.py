@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dp2erm_cvx.domain import Array, Universe
-from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
@@ -178,11 +178,14 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
                 solved = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
             except CertificateError as error:  # of the declared problem, whatever the records are
                 raise CalibrationError(f"{program.name}: {error}") from None
-            except (SolverError, InfeasibleError) as error:
+            except InfeasibleError as error:
                 reasons.append(str(error))
                 continue
             if solved.certified:
                 return
+            if solved.substituted:
+                reasons.append("; ".join(solved.failures) or "no solver applies")
+                continue
             reasons.append(f"{solved.solver} ended with status {solved.status.value}")
     raise CalibrationError(
         f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), so that a "
@@ -210,7 +213,7 @@ def released_minimizer(
         tolerance = attainable(instance, execution.tolerance)
     try:
         return solve(instance, solver=execution.solver, tolerance=tolerance, within=within, throw=False)
-    except (SolverError, CertificateError, InfeasibleError):
+    except (CertificateError, InfeasibleError):
         return uncertified_start(instance)
 
 

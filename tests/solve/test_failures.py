@@ -185,7 +185,7 @@ def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
     with pytest.raises(SolverError, match="another solver") as caught:
         solve(instance, solver="clarabel")
     assert "private numbers" not in str(caught.value)
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
     assert solve(instance, solver=FirstCertified((Clarabel(), Newton()))).solver == "newton"
     with pytest.raises(SolverError, match="none of the listed"):
         solve(instance, solver=FirstCertified((Clarabel(), SCS())))
@@ -271,7 +271,10 @@ def test_an_own_solver_is_certified_as_any_other():
     assert result.solver == "honest"
     assert np.sum(np.abs(result.value - solve(WEIGHTS).value)) <= result.certificate.output_radius + 1e-9
     # what another solve left is no answer, and an error of its own is named without its text
-    for function, told in ((silent, "honest returned no point"), (broken, "honest raised ZeroDivisionError")):
+    for function, told in (
+        (silent, "honest claims .* no finite numbers"),
+        (broken, "honest raised ZeroDivisionError"),
+    ):
         with pytest.raises(SolverError, match=told) as caught:
             solve(WEIGHTS, solver=OwnSolver(function, "honest"))
         assert "record" not in str(caught.value)

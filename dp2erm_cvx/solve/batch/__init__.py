@@ -8,7 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -126,7 +126,9 @@ class Neighborhood:
         """Weights (n,) of neighbor k, their l1 radius, and iterations."""
         try:
             solution = solve(self.program.instance(part.neighbor(k)), tolerance=tolerance, throw=False)
-        except (InfeasibleError, SolverError):
+        except InfeasibleError:
+            return np.full(part.base.n_samples, np.nan), np.inf, 0
+        if solution.substituted:
             return np.full(part.base.n_samples, np.nan), np.inf, 0
         return solution.value, solution.certificate.output_radius, solution.iterations
 
