@@ -13,6 +13,7 @@ from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.public import declared_by_name, list_of, one_line, public_number
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
@@ -107,6 +108,64 @@ def _crossed(declared: object) -> list[Any]:
             text = 'must have the two columns alone, such as columns = ["age", "stage"]'
             raise DeclarationError(f"bins: cross: {brief(dict(table))}: {text}")
     return [table["columns"] for table in declared]
+
+
+#: What may be declared beside ranges that are released.
+_BESIDE_RANGES = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
+
+
+def leaves_ranges(declared: Mapping[str, Any]) -> bool:
+    """True if a file leaves ranges to be released: of the outcome, or of a column."""
+    ranges = declared.get("ranges")
+    left = isinstance(ranges, Mapping) and any(not isinstance(one, list) for one in ranges.values())
+    return left or "outcome" in declared
+
+
+def private_ranges_of(declared: Mapping[str, Any], share: Any) -> PrivateRanges:
+    """The ranges that a share of epsilon releases, and those that the names of a file declare.
+
+    A range is ``[low, high]``, ``{ within = [low, high] }`` for wide bounds, or ``"private"``. So is that of
+    the outcome, by the name ``outcome``; an outcome bound declares it. Of ``covariates`` those without a
+    range have none. Raises DeclarationError.
+    """
+    ranges = declared.get("ranges")
+    if not isinstance(ranges, Mapping | None):
+        raise DeclarationError("private_ranges: ranges must have names")
+    chosen = covariates_of(declared)
+    fields = dict(declared)
+    if chosen is not None:
+        whole = dict.fromkeys([*(ranges or {}), *chosen])
+        fields = of_covariates(fields | {"ranges": whole}) | {"ranges": ranges}
+    book, rest = split_codebook(fields)
+    for name in rest:
+        if name not in _BESIDE_RANGES:
+            listed = ", ".join(_BESIDE_RANGES)
+            raise DeclarationError(f"private_ranges: {name} cannot be declared; known: {listed}")
+    known = {str(name): _known_range(name, entry) for name, entry in (ranges or {}).items()}
+    if chosen is not None:
+        known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
+    if book is not None:
+        known = book.ranges(known)
+    outcome = _known_range("outcome", rest.get("outcome"))
+    if "outcome_bound" in rest:
+        if "outcome" in rest:
+            raise DeclarationError("private_ranges: declare outcome or outcome_bound, not both")
+        bound = public_number("outcome_bound", rest["outcome_bound"], above=0.0)
+        center = public_number("outcome_center", rest.get("outcome_center", 0.0))
+        outcome = center - bound, center + bound
+    elif "outcome_center" in rest:
+        raise DeclarationError("private_ranges: outcome_center needs an outcome_bound")
+    more = {name: rest[name] for name in ("covariate_bound", "relation") if name in rest}
+    return PrivateRanges(share, known or None, outcome, codebook=book, **more)
+
+
+def _known_range(name: str, entry: Any) -> Any:
+    """A range of the file; None where it is to be released."""
+    if isinstance(entry, Mapping):
+        if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
+            raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
+        return Within(*entry["within"])
+    return None if entry == "private" else entry
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import click
 import dp2erm_cvx as library
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
 from dp2erm_cvx.cli.screen import stages
-from dp2erm_cvx.errors import DeclarationError, brief, placed
+from dp2erm_cvx.errors import DeclarationError, placed
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
@@ -106,61 +106,19 @@ def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
     return column.strip(), pair
 
 
-#: What may be declared beside ranges that are released.
-_KNOWN = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
-
-
 def read_ranges(options: Mapping[str, Any]) -> library.PrivateRanges:
-    """The public ranges of ``--domain`` and of the flags; the other covariates of ``--covariates`` have none.
-
-    In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
-    ``outcome`` may be one. An outcome bound declares that of the outcome.
-    """
-    from dp2erm_cvx.domain_file import covariates_of, of_covariates, read_declared, split_codebook
-    from dp2erm_cvx.public import public_number
+    """The public ranges of ``--domain`` and of flags; other covariates of ``--covariates`` have none."""
+    from dp2erm_cvx.domain_file import private_ranges_of, read_declared
 
     fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
-    chosen = names(options.get("covariates")) or covariates_of(fields)
-    ranges = fields.pop("ranges", None)
+    declared = _with_flags(fields, options)
+    if options["ranges"]:
+        known = declared.get("ranges")
+        declared["ranges"] = (known if isinstance(known, dict) else {}) | dict(map(_range, options["ranges"]))
+    chosen = names(options.get("covariates"))
     if chosen is not None:
-        beside = ranges if isinstance(ranges, Mapping) else {}
-        whole = dict.fromkeys([*beside, *chosen])
-        fields = of_covariates(fields | {"covariates": list(chosen), "ranges": whole})
-    fields["ranges"] = ranges
-    book, declared = split_codebook(_with_flags(fields, options))
-    for name in declared:
-        if name not in _KNOWN:
-            raise DeclarationError(f"--private-ranges: {name} cannot be declared; known: {', '.join(_KNOWN)}")
-    ranges = declared.get("ranges") or {}
-    if not isinstance(ranges, Mapping):
-        raise DeclarationError("--private-ranges: ranges of the domain file must have names")
-    known = {str(name): _entry(name, entry) for name, entry in ranges.items()}
-    known |= dict(map(_range, options["ranges"]))
-    if chosen is not None:
-        known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
-    if book is not None:
-        known = book.ranges(known)
-    outcome = _entry("outcome", declared.get("outcome"))
-    if "outcome_bound" in declared:
-        if "outcome" in declared:
-            raise DeclarationError("--private-ranges: declare outcome or outcome_bound, not both")
-        bound = public_number("outcome_bound", declared["outcome_bound"], above=0.0)
-        center = public_number("outcome_center", declared.get("outcome_center", 0.0))
-        outcome = center - bound, center + bound
-    elif "outcome_center" in declared:
-        raise DeclarationError("--private-ranges: outcome_center needs an outcome_bound")
-    rest: dict[str, Any] = {"outcome": outcome, "codebook": book}
-    rest |= {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
-    return library.PrivateRanges(options["private_ranges"], known or None, **rest)
-
-
-def _entry(name: str, entry: Any) -> Any:
-    """A range of the file; None where it is to be released."""
-    if isinstance(entry, Mapping):
-        if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
-            raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
-        return library.Within(*entry["within"])
-    return None if entry == "private" else entry
+        declared["covariates"] = list(chosen)
+    return private_ranges_of(declared, options["private_ranges"])
 
 
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:

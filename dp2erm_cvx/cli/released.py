@@ -151,9 +151,13 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
         declared = read_release_file(release, check=False)
         digest, beside = study, []
         if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
+            from dp2erm_cvx.registry import available, known_meanwhile
             from dp2erm_cvx.study_file import read_study
 
             registered = read_study(study)
+            for own in registered.programs:  # of files that the study names, unless --program did
+                if own.name not in available():
+                    click.get_current_context().with_resource(known_meanwhile(own))
             digest = registered.digest
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")

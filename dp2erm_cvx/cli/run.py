@@ -239,7 +239,7 @@ def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
         title = f"{question.name}: " if several else ""
         if study.budget.delta and not release.guarantee.delta:
             click.echo(f"note: {title}{release.guarantee.theorem} is pure; delta is not used", err=True)
-        if question.domain.ranges is None:
+        if isinstance(question.domain, library.Domain) and question.domain.ranges is None:
             click.echo(f"warning: {title}{reading.NO_RANGES}", err=True)
         if not release.private:
             standing = release.guarantee.standing.upper()

@@ -111,6 +111,9 @@ def _of_question(kind: str) -> Iterator[SettingText]:
         name = "outcome_column" if one.name == "outcome" else one.name
         if name in OUTCOME:
             yield SettingText(name, "that of the study", one.wanted, one.text)
+    if kind == "effect":
+        ranges = described_settings(library.PrivateRanges)
+        yield SettingText("private_ranges", "all ranges are declared", "", ranges["share"])
     # the estimator hands its arguments on to a study, which checks most of them
     studies = {"effect": EffectStudy, "rule": RuleStudy, "two_stage": Study}
     pipeline: Any = studies[kind]

@@ -77,12 +77,10 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
 
 def _public(options: dict[str, Any]) -> library.Domain | library.PrivateRanges:
     """The domain, or the ranges where the file leaves some of them to be released."""
-    from dp2erm_cvx.domain_file import read_declared
+    from dp2erm_cvx.domain_file import leaves_ranges, read_declared
 
     declared = {} if options["domain"] is None else read_declared(options["domain"])
-    ranges = declared.get("ranges")
-    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
-    if "outcome" in declared or released:
+    if leaves_ranges(declared):
         return reading.read_ranges(options | {"private_ranges": 0.1})
     return reading.read_domain(options)
 
@@ -293,7 +291,10 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
             raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
         if name not in known:
             raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
-        goal, declared, domain = known[name].kind, dict(known[name].settings), known[name].domain
+        goal, declared, asked = known[name].kind, dict(known[name].settings), known[name].domain
+        if not isinstance(asked, library.Domain):
+            raise DeclarationError(f"{path}: {name}: a design needs declared ranges")
+        domain = asked
         budget = study.models()[name].budget
     elif name is not None:
         raise DeclarationError(f"--question: {path} asks none")

@@ -19,6 +19,7 @@ from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout, read_table
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel, PublicSample
 from dp2erm_cvx.program.stage import Program
@@ -35,7 +36,7 @@ _OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed"})
 #: What a question may declare of an outcome of its own.
 OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What a question may declare beside the arguments of its estimator.
-DECLARED = ("name", "kind", "share", "covariates", *OUTCOME)
+DECLARED = ("name", "kind", "share", "covariates", "private_ranges", *OUTCOME)
 #: Stages of a two-stage question, and which they are.
 STAGES = {"first_stage": "first", "second_stage": "second"}
 
@@ -55,7 +56,8 @@ class Question:
     settings
         Arguments of the estimator that answers it.
     domain
-        The domain of the study, with the outcome and the covariates that the question is about.
+        The domain of the study, with the outcome and the covariates that the question is about; private
+        ranges where a share of its epsilon releases these.
     covariates
         Columns of its own, in this order: chosen among those that have ranges or levels, or named where none
         have. None for those of the study.
@@ -65,7 +67,7 @@ class Question:
     kind: str
     share: float
     settings: Mapping[str, Any]
-    domain: Domain
+    domain: Domain | PrivateRanges
     covariates: tuple[str, ...] | None = None
 
     @property
@@ -107,7 +109,9 @@ class Beside:
             self.programs[path, chosen, stage] = program_of_file(self.folder / path, chosen, stage)
         return self.programs[path, chosen, stage]
 
-    def sample(self, path: str, domain: Domain, columns: Sequence[str] | None) -> PublicSample:
+    def sample(
+        self, path: str, domain: Domain | PrivateRanges, columns: Sequence[str] | None
+    ) -> PublicSample:
         """The public rows of a file, with the covariates that the study declares."""
         if columns is None:
             raise DeclarationError(f"target = {path!r}: name its columns by covariates, or by named ranges")
@@ -149,7 +153,7 @@ def _named_files(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def settings_of(
-    table: Mapping[str, Any], beside: Beside, domain: Domain, columns: Sequence[str] | None
+    table: Mapping[str, Any], beside: Beside, domain: Domain | PrivateRanges, columns: Sequence[str] | None
 ) -> dict[str, Any]:
     """Arguments of the estimator of a question, its programs built.
 
@@ -190,7 +194,9 @@ def _without_none(declared: Any) -> dict[str, Any]:
     return {name: None if value == "none" else value for name, value in declared.items()}
 
 
-def _stage(declared: Any, stage: str, beside: Beside, domain: Domain, columns: Sequence[str] | None) -> Any:
+def _stage(
+    declared: Any, stage: str, beside: Beside, domain: Domain | PrivateRanges, columns: Sequence[str] | None
+) -> Any:
     """The program of a stage: registered or in a file, by its name alone or with settings.
 
     A registered one by its name alone stays a name, which the estimator knows.
@@ -214,7 +220,7 @@ def _stage(declared: Any, stage: str, beside: Beside, domain: Domain, columns: S
     return registry.build(known, name, **stage_settings(written))
 
 
-def _features(chosen: Any, domain: Domain, columns: Sequence[str] | None) -> list[Any]:
+def _features(chosen: Any, domain: Domain | PrivateRanges, columns: Sequence[str] | None) -> list[Any]:
     """Features as a program knows them: by name where the domain names covariates, else by number."""
     features = list(chosen) if isinstance(chosen, list | tuple) else [chosen]
     if domain.codebook is not None:

@@ -9,17 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.domain_file import (
     RECORDS,
     covariates_of,
     domain_of,
+    leaves_ranges,
     of_event,
+    private_ranges_of,
     refuse_gaps,
     tables_of_file,
 )
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import declared_by_name, one_line, public_number
 from dp2erm_cvx.study_file.questions import (
     OUTCOME,
@@ -32,7 +36,7 @@ from dp2erm_cvx.study_file.questions import (
 from dp2erm_cvx.study_file.study import StudyFile
 
 #: Tables and values of a file beside its questions.
-_PLACES = RECORDS | {"budget", "ledger", "csv"}
+_PLACES = RECORDS | {"outcome", "budget", "ledger", "csv"}
 #: What a text in these places stands for, where ``--set`` puts a value beside it.
 _SHORT = {"first_stage": "name", "second_stage": "name", "treatment": "column"}
 
@@ -84,10 +88,12 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
     layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
     beside = Beside(path.parent, layout)
     outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
+    asked = _shared(questions, declared, outcomes, beside)
+    plain_domain = not leaves_ranges(declared) and all(isinstance(one.domain, Domain) for one in asked)
     return StudyFile(
-        domain=domain_of(_without(declared, outcomes)),
+        domain=domain_of(_without(declared, outcomes)) if plain_domain else asked[0].domain,
         budget=_budget(_table("budget", spent)),
-        questions=_shared(questions, declared, outcomes, beside),
+        questions=asked,
         account=None if account is None else _account(_table("ledger", account), path.parent),
         digest=hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
         source=str(path),
@@ -131,11 +137,22 @@ def _shared(
         share = shares[name] if name in shares else left / open_shares
         with placed(name):
             own = _own(table, declared, outcomes)
-            domain = domain_of(own)
+            domain = _public(table, own)
             covariates = covariates_of(own)
             settings = settings_of(table, beside, domain, domain.columns or covariates)
             listed.append(Question(name, table["kind"], share, settings, domain, covariates))
     return tuple(listed)
+
+
+def _public(table: Mapping[str, Any], own: Mapping[str, Any]) -> Domain | PrivateRanges:
+    """What a question declares of its records: a domain, unless it releases ranges first."""
+    if "private_ranges" not in table:
+        if leaves_ranges(own):
+            raise DeclarationError("leaves ranges to be released: declare private_ranges, a share of epsilon")
+        return domain_of(own)
+    if table["kind"] != "effect":
+        raise DeclarationError("private_ranges: only an effect releases ranges first")
+    return private_ranges_of(own, table["private_ranges"])
 
 
 def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:

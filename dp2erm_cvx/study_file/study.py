@@ -21,6 +21,7 @@ from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.shared import sharing_plan
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import BaseRelease
@@ -42,7 +43,7 @@ class StudyFile:
     Parameters
     ----------
     domain
-        What its records may look like.
+        What its records may look like; that of the first question where ranges are released.
     budget
         (epsilon, delta) of all questions together.
     questions
@@ -59,7 +60,7 @@ class StudyFile:
         Programs of files that its questions name.
     """
 
-    domain: Domain
+    domain: Domain | PrivateRanges
     budget: Budget
     questions: tuple[Question, ...]
     account: tuple[Path, str] | None

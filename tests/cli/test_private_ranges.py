@@ -1,15 +1,19 @@
 """``--private-ranges``: what the domain file and the flags may leave out, and how that is told."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from dp2erm_cvx import Budget, Codebook, PrivateEffect, Treatment
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS
 from dp2erm_cvx.cli.reading import read_ranges
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
-from tests.command_line import facts, shown
+from dp2erm_cvx.study_file import read_study
+from tests.command_line import facts, refused, shown
 
 
 def test_nothing_has_to_be_declared(folder):
@@ -23,6 +27,57 @@ def test_nothing_has_to_be_declared(folder):
     assert plain["interval"]["low"] < 20 < plain["interval"]["high"]
     assert [one["column"] for one in plain["ranges"]] == ["x", "z", "y"]
     assert "Ranges were released for epsilon = 0.4" in shown(*words)
+
+
+STUDY = """treatment = "a"
+outcome_column = "y"
+outcome = "private"
+[ranges]
+x = "private"
+z = { within = [-5, 5] }
+[budget]
+epsilon = 2
+[[effect]]
+private_ranges = 0.2
+"""
+
+
+def test_an_effect_of_a_study_releases_ranges_as_the_estimator_does(folder):
+    rng, n = np.random.default_rng(0), 2000
+    x, z, a = rng.normal(50, 9, n), rng.uniform(0, 1, n), rng.integers(0, 2, n)
+    table = pd.DataFrame({"x": x, "z": z, "a": a, "y": 3 * x + 20 * a + rng.normal(0, 9, n)})
+    table.to_csv("wide.csv", index=False)
+    Path("study.toml").write_text(STUDY)
+    told = facts("run", "study.toml", "wide.csv", "--seed", "1")
+    known = PrivateRanges(0.2, {"x": None, "z": Within(-5, 5)}, codebook=Codebook(Treatment("a"), "y"))
+    table = pd.read_csv("wide.csv", float_precision="round_trip")
+    model = PrivateEffect(known, Budget(2.0), seed=1).fit(table, table["a"], table["y"])
+    assert json.loads(model.release_.to_json())["released"] == told["released"]
+    assert [one["released"] for one in told["ranges"]] == [True, True, True]
+    assert shown("verify", "releases/effect.json", "--study", "study.toml").startswith("Verified")
+    assert facts("run", "study.toml", "--plan", "2000")["guarantee"]["epsilon"] == 2.0
+
+
+def test_ranges_of_one_effect_are_not_those_of_another(folder):
+    Path("study.toml").write_text(STUDY + '[[effect]]\nestimand = "att"\nprivate_ranges = 0.2\n')
+    study = read_study("study.toml")
+    plans = study.plans(study.models(), 3000)
+    assert all(not plan.study.before for plan in plans.values())
+    assert sum(plan.guarantee.epsilon for plan in plans.values()) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("private_ranges = 0.2\n", "", "effect: leaves ranges to be released: declare private_ranges"),
+        ("[[effect]]", "[[rule]]", "rule: private_ranges: only an effect releases ranges first"),
+        ("private_ranges = 0.2", "private_ranges = 2", "effect: private ranges: share = 2"),
+        ("[ranges]", "intercept = 1.0\n[ranges]", "effect: private_ranges: intercept cannot be declared"),
+    ],
+)
+def test_a_study_says_who_releases_ranges(folder, old, new, told):
+    Path("study.toml").write_text(STUDY.replace(old, new))
+    assert told in refused("run", "study.toml", "--plan", "2000")
 
 
 def asked(text="", **given):

@@ -62,6 +62,8 @@ def test_programs_in_files_are_found_beside_the_study_and_in_its_digest(folder):
     model = PrivateTwoStageERM(study.domain, study.budget, first_stage=first, second_stage=second, seed=3)
     table = pd.read_csv(folder / "data.csv", float_precision="round_trip")
     assert list(model.fit(table, table["a"], table["y"]).release_.theta) == release["theta"]
+    # the study names the files of its programs, whoever verifies with it
+    assert "Verified" in done("verify", "r.json", "--study", folder / "study.toml").stdout
     # what is not installed is unknown once the command has ended
     assert "my_weights" not in registry.available()
     assert release["study"] == study.digest
