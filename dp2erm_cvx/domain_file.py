@@ -117,8 +117,8 @@ _BESIDE_RANGES = ("covariate_bound", "outcome_bound", "outcome_center", "outcome
 def leaves_ranges(declared: Mapping[str, Any]) -> bool:
     """True if a file leaves ranges to be released: of the outcome, or of a column."""
     ranges = declared.get("ranges")
-    left = isinstance(ranges, Mapping) and any(not isinstance(one, list) for one in ranges.values())
-    return left or "outcome" in declared
+    entries = ranges.values() if isinstance(ranges, Mapping) else ()
+    return "outcome" in declared or any(one == "private" or isinstance(one, Mapping) for one in entries)
 
 
 def private_ranges_of(declared: Mapping[str, Any], share: Any) -> PrivateRanges:

@@ -13,7 +13,7 @@ from typing import Any
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
 from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge
 from dp2erm_cvx.files import PLAIN, CsvLayout
@@ -218,7 +218,12 @@ class StudyFile:
     ) -> dict[str, Dataset | BlockedDataset]:
         """The records of every question: who counts, and the outcome, follow from the question."""
         named = {question.name: question.named for question in self.questions}
-        return {name: records.by(model.public(), named[name]) for name, model in models.items()}
+        raw = {}
+        for name, model in models.items():
+            with placed(f"{self.source}: {name}"):
+                public = model.public()
+            raw[name] = records.by(public, named[name])
+        return raw
 
     def charge(self, plans: Mapping[str, Plan[Any]]) -> Receipt | None:
         """Charge the account with all questions at once, before any noise; None where there is no account.
