@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import abc
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import cvxpy as cp
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
+from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.public import check_settings, public_size, setting
 from dp2erm_cvx.text import Written
 
@@ -26,6 +27,9 @@ class ConvexSet(Written, abc.ABC):
     parameters: ClassVar[tuple[str, ...]] = ("radius",)
     #: Order of the norm.
     order: ClassVar[Any] = 2
+    #: Whether a computed projection is as near to the exact one as ``rounding`` times its own norm: it is a
+    #: multiple of what is projected, or a copy of coordinates, and nothing cancels.
+    scales: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -101,6 +105,7 @@ class L1Ball(ConvexSet):
     radius: float = setting(check=public_size)
     word = "l1"
     order = 1
+    scales = False
 
     def norm_bound(self, dimension: int) -> float:
         return self.radius
@@ -166,6 +171,7 @@ class Simplices:
     total: float
     cap: float = math.inf
     floor: float = 0.0
+    scales: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         smallest = min(len(members) for members in self.members())
@@ -251,7 +257,8 @@ class UserRegularizer:
     """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
 
     Closed, proper, and independent of the data (Theorem 1). Its strong convexity is not credited (mu_R = 0),
-    and its solutions are certified by the duality gap alone.
+    and its solutions are certified by the duality gap alone (Theorem E), which reads norms, absolute values,
+    maxima, squares and Huber's function, one inside of another.
     """
 
     expression: Callable[[Any], Any]
@@ -271,32 +278,29 @@ class UserRegularizer:
             raise ProgramError(f"regularizer {self.name!r}: must be a convex scalar CVXPY expression")
         return expression
 
-    def refuse_unchecked(self, n_parameters: int) -> None:
-        """Raise ProgramError, without any data, for what no gap can be measured for over R^n_parameters."""
-        theta = cp.Variable(n_parameters)
-        problem = cp.Problem(cp.Minimize(self.declared(theta) + cp.sum_squares(theta)))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # CVXPY comments on how it approximates powers
-                unchecked = has_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
-        except Exception as error:  # of the user's expression, of which any kind may come
-            reason = f"CVXPY cannot compile it ({type(error).__name__})"
-            raise ProgramError(f"regularizer {self.name!r}: {reason}") from None
-        if unchecked:
-            raise ProgramError(f"regularizer {self.name!r}: {UNCHECKED}")
+    def supported(self, n_parameters: int) -> SupportedFunction:
+        """R over R^n_parameters as the duality gap reads it.
+
+        Raises ProgramError, without any data, for what it does not read.
+        """
+        return _supported(self, n_parameters)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"custom": self.name}
 
 
-#: Why nothing is certified by a duality gap.
-UNCHECKED = (
-    "a duality gap can be checked for second-order cone programs only: state it by quadratics, norms "
-    "and absolute values, without exponential, power or semidefinite atoms that are not read"
-)
-
-
-def has_unchecked_cones(dims: Any) -> bool:
-    """True if a problem in conic form (CVXPY's ``ConeDims``) has cones that no gap is measured for."""
-    return bool(dims.exp or dims.psd or dims.p3d or getattr(dims, "pnd", ()))
+@lru_cache(maxsize=64)
+def _supported(regularizer: UserRegularizer, n_parameters: int) -> SupportedFunction:
+    theta = cp.Variable(n_parameters)
+    try:
+        expression = regularizer.declared(theta)
+        function = SupportedFunction(expression, theta, {})
+    except ProgramError as error:
+        raise ProgramError(f"regularizer {regularizer.name!r}: {error}") from None
+    except Exception as error:  # of the user's expression, of which any kind may come
+        reason = f"its expression fails ({type(error).__name__})"
+        raise ProgramError(f"regularizer {regularizer.name!r}: {reason}") from None
+    points = [np.cos(np.arange(n_parameters) + 3.0 * k) for k in range(3)]
+    refuse_other_values(function.at({}), expression, theta, points)
+    return function

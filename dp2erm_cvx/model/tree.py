@@ -58,7 +58,8 @@ class Affine:
         return place, shift + np.repeat(begin, number)
 
 
-def _merged(size: int, row: Any, col: Any, data: Any, value: Any, major: Any, count: int) -> Affine:
+def merged(size: int, row: Any, col: Any, data: Any, value: Any, major: Any, count: int) -> Affine:
+    """An affine function from entries in any order, those of one place added up."""
     row, col, data, value, major = np.broadcast_arrays(row, col, data, value, major)
     width, depth = int(np.max(col, initial=0)) + 2, int(np.max(data, initial=0)) + 1
     key = (row * width + col + 1) * depth + data
@@ -126,23 +127,23 @@ class Walk:
         if not e.parameters() and e.is_constant():
             # its double is the definition
             value = np.broadcast_to(np.ravel(_dense(e.value), order="F"), (e.size,))
-            return _merged(e.size, rows, -1, 0, value, np.abs(value), 0)
+            return merged(e.size, rows, -1, 0, value, np.abs(value), 0)
         if isinstance(e, cp.Parameter):
             if e.id not in self.begin:
                 raise ProgramError(f"the parameter {e.name()!r} is none of the data")
-            return _merged(e.size, rows, -1, self.begin[e.id] + rows, 1.0, 1.0, 0)
+            return merged(e.size, rows, -1, self.begin[e.id] + rows, 1.0, 1.0, 0)
         if e is self.weights:
-            return _merged(e.size, rows, rows, 0, 1.0, 1.0, 0)
+            return merged(e.size, rows, rows, 0, 1.0, 1.0, 0)
         if isinstance(e, cp.atoms.affine.affine_atom.AffAtom):
             return _combined(e, [self.read(argument, inside=inside) for argument in e.args])
         if e.is_constant():
-            raise ProgramError(f"{_kind(e)} of data inside the objective: compute it in data()")
+            raise ProgramError(f"{kind_of(e)} of data inside the objective: compute it in data()")
         if inside:
-            raise ProgramError(f"{_kind(e)} inside of another atom is not read")
+            raise ProgramError(f"{kind_of(e)} inside of another atom is not read")
         return self._term(e)
 
     def _term(self, e: Any) -> Affine:
-        name = _kind(e)
+        name = kind_of(e)
         if name not in (known := {**SINGLE, **dict.fromkeys(GROUPS)}):
             raise ProgramError(f"the atom {name} is not read: known are {', '.join(sorted(known))}")
         if getattr(e, "axis", None) is not None:
@@ -163,10 +164,11 @@ class Walk:
         self.terms.append((SINGLE.get(name, name), inner, self.outputs, own))
         columns = self.outputs + np.arange(number)
         self.outputs += number
-        return _merged(e.size, np.arange(number) % e.size, columns, 0, share, share, count)
+        return merged(e.size, np.arange(number) % e.size, columns, 0, share, share, count)
 
 
-def _kind(e: Any) -> str:
+def kind_of(e: Any) -> str:
+    """The kind of a node: the name of its class, one for exact and approximated powers."""
     return _NAMES.get(type(e).__name__, type(e).__name__)
 
 
@@ -178,11 +180,11 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
     """An affine node of its arguments: its Jacobian by CVXPY, whose entries are the node's own constants."""
     count, loaded = max(kid.count for kid in kids), None
     fixed: list[Any] = [None] * len(kids)
-    if _kind(e) == "DivExpression":
+    if kind_of(e) == "DivExpression":
         if e.args[1].parameters():
             raise ProgramError("division by data: divide in data()")
         fixed[1], count = e.args[1].value, count + 2
-    elif _kind(e) in _BILINEAR:
+    elif kind_of(e) in _BILINEAR:
         constant = [i for i, a in enumerate(e.args) if a.is_constant()]
         at = min(constant, key=lambda i: bool(e.args[i].parameters()))  # numbers before data
         if e.args[at].parameters():
@@ -208,7 +210,7 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
         parts.append((row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy))
         count += int(np.max(np.bincount(J.row, minlength=1)))
     row, col, datum, value, major = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
+    return merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
 
 
 def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:

@@ -166,7 +166,7 @@ class PlanResult:
 
     @property
     def by_gap(self) -> bool:
-        """True if one of those needed rests on its duality gap alone, which is no proof."""
+        """True if one of those needed rests on its duality gap alone, which no public number bounds."""
         return any(result.by_gap for result in self.steps.values())
 
 

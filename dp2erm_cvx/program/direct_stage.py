@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
@@ -14,10 +14,12 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
+from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
+from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
@@ -58,7 +60,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     Where the tree of its objective is read, strong convexity, smooth form, certificate (Theorem A; D at a
     kink) and the radius that every solve reaches (Theorem C) are derived. Read are sums of square, entr, log,
     exp, logistic, power, quad_form, log_det, norms, absolute values and maxima of affine functions, on a box.
-    Any other program is judged by a duality gap, which knows quadratics, norms and absolute values; one that
+    Any other program is judged by a duality gap (Theorem E), which reads norms, absolute values, maxima,
+    squares and Huber's function, one inside of another, and inequalities that are slack at weights 1. What
     nothing can certify is refused when planned. V is 2n, unless its author states a bound.
     """
 
@@ -187,7 +190,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
         if public is None:
             smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-            return Instance(program, lambda: data, smooth, declared)
+            kinked = partial(reading.kinked, data, smooth.feasible, declared)
+            return Instance(program, lambda: data, smooth, declared, kinked)
         return Instance(program, lambda: data, DirectModel(reading.at(data), public, floor, cap))
 
     def model(self, records: Records) -> Composite:
@@ -265,9 +269,7 @@ class _Reading:
     def read(self) -> ReadObjective | str:
         """The objective, or why it is not read."""
         program, n = self.program, self.universe.n_samples
-        shapes = {datum.name(): datum.shape for datum in self.problem.parameters()} | {"ones": (n,)}
-        parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
-        w = cp.Variable(n, name="weights", nonneg=True)
+        parameters, w = self._declared_anew()
         objective, _, beside = program._for_solver(parameters, w)
         if beside:
             return "it has constraints beside its cap and floor"
@@ -292,6 +294,55 @@ class _Reading:
             return "its values on public data could not be compared with those of CVXPY"
         return read
 
+    @cached_property
+    def supported(self) -> tuple[SupportedFunction, SupportedFunction | None]:
+        """The objective and the constraints beside the box as a duality gap reads them.
+
+        Raises CertificateError for what it does not read.
+        """
+        program = self.program
+        parameters, w = self._declared_anew()
+        objective, _, beside = program._for_solver(parameters, w)
+        parts = []
+        for constraint in beside.values():
+            if not isinstance(constraint, cp.constraints.Inequality):
+                reason = "state it by inequalities, each of them slack at weights 1"
+                raise CertificateError(f"a duality gap does not read {printed(constraint)}: {reason}")
+            left, right = constraint.args
+            parts.append(cp.vec(left - right, order="F"))
+        try:
+            function = SupportedFunction(objective, w, parameters.made)
+            limits = SupportedFunction(cp.hstack(parts), w, parameters.made) if parts else None
+        except ProgramError as error:
+            raise CertificateError(str(error)) from None
+        rng = np.random.default_rng(self.universe.n_samples)
+        for records in self.universe.examples():
+            data = program.data(records)
+            _clip(data, parameters.made)
+            for name, datum in parameters.made.items():
+                datum.value = data[name]
+            point = rng.uniform(0.5, 1.5, w.size)
+            refuse_other_values(function.at(data), objective, w, [point])
+            if limits is not None:
+                refuse_other_values(limits.at(data), cp.hstack(parts), w, [point])
+        return function, limits
+
+    def kinked(self, data: dict[str, Value], feasible: Simplices, convexity: float) -> KinkedProblem:
+        """The problem at data as a duality gap judges it. Raises CertificateError where it does not."""
+        function, limits = self.supported
+        _clip(data, function.parameters)
+        beside = None if limits is None else limits.at(data)
+        # weights 1 are in every box; constraints that they do not meet with room to spare prove nothing
+        inside = np.ones(function.dimension)
+        return KinkedProblem(function.at(data), feasible, convexity, beside=beside, inside=inside)
+
+    def _declared_anew(self) -> tuple[Params, cp.Variable]:
+        """Parameters of the shapes of the data, and the variable that solvers see."""
+        n = self.universe.n_samples
+        shapes = {datum.name(): datum.shape for datum in self.problem.parameters()} | {"ones": (n,)}
+        parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
+        return parameters, cp.Variable(n, name="weights", nonneg=True)
+
     @property
     def kinks(self) -> bool:
         """True if a read objective has a kink."""
@@ -309,9 +360,7 @@ class _Reading:
     def checked(self, data: dict[str, Value]) -> ReadObjective:
         """The objective, where it is known to be read; data that are declared nonnegative are clipped."""
         assert isinstance(self.read, ReadObjective)
-        for name, parameter in self.read.params.items():
-            if parameter.is_nonneg():
-                data[name] = np.maximum(data[name], 0.0)
+        _clip(data, self.read.params)
         return self.read
 
     def at(self, data: dict[str, Value]) -> ReadObjective:
@@ -321,6 +370,13 @@ class _Reading:
 
 
 _reading = lru_cache(maxsize=16)(_Reading)  # each holds its matrices
+
+
+def _clip(data: dict[str, Value], parameters: Mapping[str, Any]) -> None:
+    """Clip data that are declared nonnegative."""
+    for name, parameter in parameters.items():
+        if parameter.is_nonneg():
+            data[name] = np.maximum(data[name], 0.0)
 
 
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:

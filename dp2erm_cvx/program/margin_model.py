@@ -169,6 +169,20 @@ class MarginModel(Composite):
         factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
 
+    def declared_in(self, unit: float, objective: float) -> dict[str, Value]:
+        """The same of a squared loss for the variable ``v / unit``, the objective over ``objective``."""
+        data = self.declared()
+        scaled: dict[str, Value] = {
+            "curvature": self.ridge * unit * unit / objective,
+            "linear": data["linear"] * (unit / objective),
+        }
+        if isinstance(self.penalty.set, ConvexSet):
+            scaled |= {name: size / unit for name, size in self.penalty.set.bounds().items()}
+        if "l1" in data:
+            scaled["l1"] = data["l1"] * (unit / objective)
+        scaled["factor"] = data["factor"] * (unit / math.sqrt(objective))
+        return data | scaled
+
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
         return np.concatenate(self.blocks.map(partial(MarginRows.margins, v=v)))

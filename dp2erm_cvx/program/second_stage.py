@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox
@@ -268,7 +269,7 @@ class SecondStage(DeclaredProgram):
         noise = public_number("noise_bound", noise_bound, at_least=0)
         n, constants = universe.n_samples, self.loss_constants(universe)
         if isinstance(self.regularizer, UserRegularizer):
-            self.regularizer.refuse_unchecked(constants.n_parameters)
+            self.regularizer.supported(constants.n_parameters)
             return None
         program, p = self.resolve(universe.domain), constants.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + constants.strong_convexity)
@@ -301,10 +302,44 @@ class SecondStage(DeclaredProgram):
             multipliers=weights,
             linear=noisy_sum(records.rows(self._pulls).map(weighted_total, weights), exact),
         )
-        if isinstance(net, ElasticNet):
+        if not self.squared:  # whose curve has a unit of its own
             return Instance(self, model.declared, model)
+        unit, objective = self._units(records, n * (gamma + l2), exact)
+        if isinstance(net, ElasticNet):
+            scaled = partial(model.declared_in, unit, objective)
+            return Instance(self, model.declared, model, scaled=scaled, unit=unit)
         data = {"n_samples": float(n)}
-        return Instance(self, lambda: model.declared() | data, model, model.ridge)
+        kinked = partial(self._kinked, model, n, unit)
+        return Instance(self, lambda: model.declared() | data, model, model.ridge, kinked)
+
+    def _units(self, records: Records, ridge: float, noise: Array | None) -> tuple[float, float]:
+        """Sizes of theta and of the objective by public bounds and the noise, in whose units solvers work.
+
+        Theta is of the size of a gradient step from 0 at the largest public gradient and curvature, or of the
+        set. Nothing is claimed by them.
+        """
+        n = records.n_samples
+        universe = Universe(records.domain, n, records.n_features)
+        bounds, theta_set = self.row_bounds(universe), self.feasible(records.domain)
+        offset = max(map(abs, bounds.offset))
+        curvature = self.loss.largest_curvature(offset) * bounds.factor[1] * bounds.norm**2
+        slope = self.loss.largest_slope(offset) * bounds.factor[1] + max(map(abs, bounds.tilt))
+        steepest = n * curvature + ridge
+        gradient = n * slope * bounds.norm
+        if noise is not None:
+            gradient += float(np.linalg.norm(noise))
+        size = gradient / steepest if steepest > 0 else 1.0
+        unit = min(size, theta_set.norm_bound(self.n_parameters(universe)))
+        objective = max(steepest * unit * unit, gradient * unit)
+        usable = math.isfinite(objective) and min(unit, objective) > 1e-300
+        return (unit, objective) if usable else (1.0, 1.0)
+
+    def _kinked(self, model: MarginModel, n: int, unit: float) -> KinkedProblem:
+        """The program with a user's regularizer as a duality gap judges it."""
+        assert isinstance(self.regularizer, UserRegularizer)
+        feasible = model.penalty.set
+        regularizer = self.regularizer.supported(model.dimension).at({}, float(n))
+        return KinkedProblem(regularizer, feasible, model.ridge, model, scale=unit)
 
     def _pulls(self, records: Records) -> Array | None:
         """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""

@@ -22,6 +22,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
+from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
@@ -264,21 +265,45 @@ def made_class(
 class Instance:
     """A program bound to data: what a solver solves and what a certificate judges.
 
-    ``load`` makes the data of the declaration; ``composite`` is the exact smooth-plus-prox form. Where only a
-    duality gap can judge, that is the program less its non-smooth term, and ``gap_convexity`` the strong
-    convexity that it goes by. ``targets`` are hard constraints that may have no solution.
+    Parameters
+    ----------
+    program
+        The program.
+    load
+        Makes the data of the declaration.
+    composite
+        The exact smooth-plus-prox form. Where only a duality gap can judge, the program less its kinks.
+    gap_convexity
+        Where only a duality gap can judge, the strong convexity that is declared.
+    kinked
+        Where only a duality gap can judge, makes the problem that is judged. Raises CertificateError where
+        nothing can be proved about it, whatever the data are.
+    targets
+        Hard constraints that may have no solution.
+    scaled
+        Makes the data of the declaration in public units, for solvers; None for those of ``load``.
+    unit
+        With the scaled data the first variable of the declaration is that of the program over this.
     """
 
     program: Program
     load: Callable[[], Mapping[str, Value]]
     composite: Composite
     gap_convexity: float | None = None
+    kinked: Callable[[], KinkedProblem] | None = None
     targets: MomentTargets | None = None
+    scaled: Callable[[], Mapping[str, Value]] | None = None
+    unit: float = 1.0
 
     @cached_property
     def data(self) -> Mapping[str, Value]:
         """Data of the parameters, made when a solver that goes through CVXPY asks for them."""
         return self.load()
+
+    @cached_property
+    def scaled_data(self) -> Mapping[str, Value]:
+        """Data of the parameters in public units."""
+        return self.data if self.scaled is None else self.scaled()
 
     @property
     def model(self) -> Composite | None:

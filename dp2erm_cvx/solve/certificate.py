@@ -14,7 +14,7 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.solve.solvers import Dual, conic_gap, own_dual
+from dp2erm_cvx.solve.gap import anchored, rounded_norm
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,9 +24,8 @@ class Certificate:
     ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius`` ``||w_hat -
     w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or over the norm of theta (a
     gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (Theorem A
-    or D) or "duality gap", then with whose ``dual`` point bounds the optimum. ``strong_convexity`` is the
-    declared coefficient, or the curvature proved around the point; ``dual_residual`` the norm of the
-    prox-gradient residual.
+    or D) or "duality gap" (Theorem E). ``strong_convexity`` is the declared coefficient, or the curvature
+    proved around the point; ``dual_residual`` the norm of the prox-gradient residual.
     """
 
     radius: float
@@ -35,7 +34,6 @@ class Certificate:
     basis: str
     strong_convexity: float
     dual_residual: float = math.nan
-    dual: str | None = None
 
     def __repr__(self) -> str:
         return f"Certificate({self.basis}; private)"
@@ -45,34 +43,29 @@ class Certificate:
         return self.relative_radius <= tolerance
 
 
-def certify(
-    instance: Instance, point: Array, tolerance: float = 1e-9, dual: Dual | None = None
-) -> Certificate:
+def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certificate:
     """Judge a point (d,) of the instance.
 
-    By a subgradient of the objective near it; a program without a prox-friendly form by a duality gap, of the
-    ``dual`` point of a solver where that suffices, else of one of its own. An output radius well below
-    ``tolerance`` is not sharpened any further.
+    By a subgradient of the objective near it; a program without a prox-friendly form by the duality gap of
+    the judge's own solve. An output radius well below ``tolerance`` is not sharpened any further.
+
+    Raises CertificateError where nothing can be proved about the declared problem, whatever the data are.
     """
     if instance.model is None:
-        known = None if dual is None else _by_gap(instance, point, dual)
-        if known is not None and known.certifies(tolerance):
-            return known
-        own = _by_gap(instance, point, own_dual(instance))
-        return own if known is None or own.radius < known.radius else known
+        return _by_gap(instance, point)
     model = instance.model
     if isinstance(model, DirectModel):
         return _by_multiplier(model, point)
     model.look(point)
     near = _subgradient(model, point)
-    norm = _norm(near.residual)
+    norm = rounded_norm(near.residual)
     distance, strong_convexity = _distance(model, near.point, norm + near.rounding)
     if model.self_concordance == 0.0:
         error = np.abs(near.residual) + near.prox_error
         error = sum((model.rounding_by_coordinate(v) for v in near.evaluated), error)
         distance = min(distance, _scaled_distance(model, near.point, error))
     # the bounds are about the exact point, of which a prox is the rounded value
-    step = _norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
+    step = rounded_norm(point - near.point) + near.misplaced if len(near.evaluated) > 1 else 0.0
     radius = (step + distance) * (1 + 1e-12)
     output_radius, scale = model.output_radius(point, radius), model.output_scale(point)
     if not output_radius <= _SHARP * tolerance * scale:
@@ -134,11 +127,6 @@ def _interior(model: Composite, point: Array, gradient: Array) -> bool:
     return penalty.set == WholeSpace() or all(inside)
 
 
-def _norm(v: Array) -> float:
-    """Norm of ``v`` (d,), rounded up, over underflow as well."""
-    return float(np.linalg.norm(v)) * (1 + 1e-12) + 1e-150 * math.sqrt(len(v))
-
-
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
     """Bound on the distance to the minimizer, and the curvature that it rests on.
 
@@ -188,7 +176,7 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     lowest = float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1]) - error_of_H
     if lowest <= 0:
         return math.inf
-    length = _norm(error / diagonal) / lowest
+    length = rounded_norm(error / diagonal) / lowest
     return length / float(np.min(diagonal)) * (1 + 1e-9)
 
 
@@ -205,7 +193,7 @@ def _local_error(
     if eigenvalues[0] <= 0:
         return None
     inverse_root = vectors / np.sqrt(eigenvalues)
-    size = _norm(residual @ inverse_root) + rounding / math.sqrt(eigenvalues[0])
+    size = rounded_norm(residual @ inverse_root) + rounding / math.sqrt(eigenvalues[0])
     return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
 
 
@@ -218,11 +206,19 @@ def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
     return Certificate(two, one, one / model.dimension, "multiplier residual", model.ridge, claim.residual)
 
 
-def _by_gap(instance: Instance, point: Array, dual: Dual | None) -> Certificate:
-    smooth, m = instance.composite, instance.strong_convexity
-    # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
-    inside = smooth.penalty.set.project(point)
-    violation = float(np.linalg.norm(point - inside))
-    radius = math.sqrt(2 * conic_gap(instance, inside, dual) / m) + violation if m > 0 else math.inf
-    one, solver = smooth.output_radius(point, radius), None if dual is None else dual.solver
-    return Certificate(radius, one, one / smooth.output_scale(point), "duality gap", m, dual=solver)
+def _by_gap(instance: Instance, point: Array) -> Certificate:
+    """Theorem E: the distance of the point to the judge's own, and what is proved about that."""
+    assert instance.kinked is not None
+    smooth = instance.composite
+    anchor = anchored(instance.kinked())
+    if anchor is None or not np.all(np.isfinite(point)):
+        return Certificate(math.inf, math.inf, math.inf, "duality gap", instance.strong_convexity)
+    with np.errstate(over="ignore"):
+        radius = (rounded_norm(point - anchor.point) + anchor.radius) * (1 + 1e-12)
+        output_radius = smooth.output_radius(point, radius)
+        relative = output_radius / smooth.output_scale(point)
+    if not math.isfinite(relative):
+        relative = math.inf
+    return Certificate(
+        radius, output_radius, relative, "duality gap", anchor.strong_convexity, anchor.residual
+    )

@@ -1,6 +1,6 @@
 """Solvers: their settings, which of them certify every dataset, and the declared problem that CVXPY solves.
 
-That is compiled once per program and shape; a dual point of it bounds the optimum.
+That is compiled once per program and shape.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ import contextlib
 import ctypes
 import enum
 import io
-import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
-from dp2erm_cvx.model.sets import UNCHECKED, has_unchecked_cones
+from dp2erm_cvx.errors import ProgramError, SolverError
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import check_settings, setting, whole_number
-from dp2erm_cvx.solve.apart import raised_text, run_apart, run_here, what_is_left
+from dp2erm_cvx.solve.apart import raised_text, run_apart, run_here
+from dp2erm_cvx.solve.conic import ConicForm
 
 
 class Status(enum.StrEnum):
@@ -87,11 +86,13 @@ class ConicSolver(Solver):
 class OwnSolver(ConicSolver):
     """Any function ``solve(problem)`` that leaves values in the variables of a loaded ``cvxpy.Problem``.
 
-    Nothing that it says is believed: its point is judged as every other one. ``title`` is its name.
+    Nothing that it says is believed: its point is judged as every other one. ``title`` is its name. It gets
+    the problem as it is declared, or in public units where it is ``scaled``.
     """
 
     function: Callable[[Any], object]
     title: str
+    scaled: bool = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -181,7 +182,7 @@ def solver_by_name(solver: str | Solver) -> Solver:
         if solver in SOLVERS:
             return SOLVERS[solver]()
         if solver.upper() in cp.installed_solvers():
-            return OwnSolver(partial(_solved_by, solver.upper()), solver)
+            return OwnSolver(partial(_solved_by, solver.upper()), solver, scaled=True)
     installed = [name.lower() for name in cp.installed_solvers() if name.lower() not in SOLVERS]
     raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join((*SOLVERS, *installed))}")
 
@@ -242,83 +243,52 @@ def by_design(settings: Solver) -> bool:
     )
 
 
-#: Whose compiled problem the certificate shares.
-_JUDGE = "clarabel"
-_TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
-#: What CVXPY and the solvers below it raise on numbers they cannot deal with.
-_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
-
-
-class Dual(NamedTuple):
-    """A lower bound on the optimum, the prices of the declared constraints, and who found them."""
-
-    lower: float
-    prices: tuple[Any, ...]
-    solver: str
-
-
 _cache: dict[tuple[object, ...], Compiled] = {}
 
 
-def compiled_for(instance: Instance, solver: str) -> Compiled:
-    """The compiled declaration with the instance's data loaded, kept per program, shape and solver."""
-    if Compiled.cost(instance.data) > PARAMETER_LIMIT:
-        compiled = Compiled(instance.program.declare, instance.data, embed=True)
-        compiled.load(instance.data)
+def compiled_for(instance: Instance, solver: str, *, scaled: bool = False) -> Compiled:
+    """The compiled declaration with the instance's data loaded, kept per program, shape and solver.
+
+    In public units where ``scaled``, so that the units of the outcome do not matter to a solver.
+    """
+    data = instance.scaled_data if scaled else instance.data
+    if Compiled.cost(data) > PARAMETER_LIMIT:
+        compiled = Compiled(instance.program.declare, data, embed=True)
+        compiled.load(data)
         return compiled
     # one problem per solver, because a change of solver recompiles it
-    shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
+    shapes = tuple((name, np.shape(value)) for name, value in data.items())
     key = (type(instance.program), instance.program, shapes, solver)
-    compiled = _cache.pop(key) if key in _cache else Compiled(instance.program.declare, instance.data)
+    compiled = _cache.pop(key) if key in _cache else Compiled(instance.program.declare, data)
     _cache[key] = compiled  # the last one used stands last
     if len(_cache) > 16:
         del _cache[next(iter(_cache))]
-    compiled.load(instance.data)
+    compiled.load(data)
     return compiled
-
-
-def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual | None:
-    """Solve a loaded problem by ``solver``, a name of CVXPY's, and bound its optimum by the dual point.
-
-    By weak duality in the dual cone, what is left of stationarity charged against the size of the primal
-    point: no rigorous bound where the optimum is much larger than that point. None without finite points, or
-    where the dual cone cannot be checked.
-    """
-    data, chain, inverse = problem.get_problem_data(solver, solver_opts=dict(options))
-    raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=dict(options))
-    x, z = (raw["x"], raw["y"]) if isinstance(raw, dict) else (raw.x, raw.z)
-    if x is None or z is None or not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
-        return None
-    with contextlib.suppress(cp.SolverError):  # of duals alone, which may not be needed
-        problem.unpack_results(raw, chain, inverse)
-    prices = tuple(constraint.dual_value for constraint in problem.constraints)
-    if has_unchecked_cones(data["dims"]):
-        return None
-    with contextlib.suppress(*_FAILURES):
-        return Dual(_lower_bound(np.asarray(x), np.asarray(z), data), prices, solver.lower())
-    return None
 
 
 def solved_by_cvxpy(
     instance: Instance, settings: ConicSolver, seconds: float | None = None
-) -> tuple[Array, Status, int, Dual | None]:
-    """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, iterations, and dual point.
+) -> tuple[Array, Status, int]:
+    """As of :func:`~dp2erm_cvx.solve.solve`: a point of the model, its status, and iterations.
 
     Raises SolverError for whatever the solver did instead of leaving a point, in words that hold none of its
     own: those may tell of the records.
     """
-    compiled, program = compiled_for(instance, settings.name), instance.program
+    scaled = not isinstance(settings, OwnSolver) or settings.scaled
+    program = instance.program
+    compiled: Compiled | ConicForm
+    if scaled and instance.kinked is not None:
+        compiled = ConicForm(instance.kinked())
+    else:
+        compiled = compiled_for(instance, settings.name, scaled=scaled)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
         raise ProgramError(f"{settings.name} solves quadratic programs only; {program.name} is not one")
     problem._clear_solution()  # what another solve left is no answer
-    dual = None
     try:
         with _silenced():
-            if instance.model is None and isinstance(settings, Clarabel | SCS) and seconds is None:
-                dual = solved_with_dual(problem, settings.cvxpy_name, settings.options())
-                left = what_is_left(problem)
-            elif seconds is None:
+            if seconds is None:
                 left = run_here(problem, settings.run)
             else:
                 left = run_apart(problem, settings.run, seconds, settings.name)
@@ -334,6 +304,9 @@ def solved_by_cvxpy(
             instance.targets.refuse_infeasible()
         raise SolverError(f"{program.name}: {settings.name} {_NO_POINT[status]}")
     try:
+        if scaled and instance.scaled is not None:
+            first = next(iter(values))
+            values[first] = instance.unit * values[first]
         point = program.read(instance, values, compiled.duals())
     except (LookupError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
         point = None
@@ -342,7 +315,7 @@ def solved_by_cvxpy(
             f"{program.name}: {settings.name} left no dual values, or none of the right shape, from which "
             "the solution of this program is read: choose a solver that leaves them, such as clarabel"
         )
-    return point, status, left.iterations, dual
+    return point, status, left.iterations
 
 
 #: What is said of a solver that left no finite numbers, by the status that it claims.
@@ -355,77 +328,6 @@ _NO_POINT = {
     Status.LIMIT: "reached its limit of iterations without a point: raise that, or choose another solver",
     Status.FAILED: "ended without a point (status failed): choose another solver",
 }
-
-
-def own_dual(instance: Instance) -> Dual | None:
-    """A dual point of the declared problem by an interior-point solve to the last digits.
-
-    Raises CertificateError where its cones cannot be checked, whatever the data are.
-    """
-    problem = compiled_for(instance, _JUDGE).problem
-    try:
-        with _silenced():
-            if has_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"]):
-                raise CertificateError(UNCHECKED)
-            dual = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
-    except _FAILURES:
-        return None
-    return None if dual is None else dual._replace(solver="certificate")
-
-
-def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:
-    """Duality gap of a feasible ``point`` (d,) of the declared problem, with its violations at their prices.
-
-    ``inf`` where no lower bound is known, which may depend on the data.
-    """
-    if dual is None:
-        return math.inf
-    # no solver is called here: the problem that is loaded already serves
-    compiled = compiled_for(instance, _JUDGE if dual.solver == "certificate" else dual.solver)
-    (variable,) = compiled.declaration.variables.values()
-    variable.value = point
-    price = _price_of_violations(compiled.problem, dual.prices)
-    value = float(compiled.problem.objective.value) + price
-    if not math.isfinite(value - dual.lower):
-        return math.inf
-    rounding = 1e-14 * (abs(value) + abs(dual.lower))
-    return max(value - dual.lower, 0.0) + rounding
-
-
-def _lower_bound(x: Array, z: Array, data: Any) -> float:
-    z = _into_dual_cone(z, data["dims"])
-    quadratic = data["P"] @ x if data.get("P") is not None else np.zeros_like(x)
-    stationarity = quadratic + data["c"] + data["A"].T @ z
-    # for every feasible u: objective(u) >= -x'Px/2 - b'z + stationarity'u
-    lower = -0.5 * float(x @ quadratic) - float(data["b"] @ z)
-    lower -= float(np.linalg.norm(stationarity)) * (1 + 2 * float(np.linalg.norm(x)))
-    return lower + float(np.sum(data.get("offset", 0.0)))
-
-
-def _price_of_violations(problem: Any, prices: tuple[Any, ...]) -> float:
-    """Amount that the point may lie below the optimum because it violates constraints, to first order."""
-    price = 0.0
-    for constraint, dual in zip(problem.constraints, prices, strict=True):
-        violation = np.abs(constraint.violation())
-        if np.max(violation, initial=0.0) <= 0.0:
-            continue
-        if dual is None:
-            return math.inf
-        price += float(np.linalg.norm(np.ravel(dual)) * np.linalg.norm(np.ravel(violation)))
-    return price
-
-
-def _into_dual_cone(z: Array, dims: Any) -> Array:
-    z = z.copy()
-    position = dims.zero
-    z[position : position + dims.nonneg] = np.maximum(z[position : position + dims.nonneg], 0.0)
-    position += dims.nonneg
-    for size in dims.soc:
-        z[position] = max(z[position], float(np.linalg.norm(z[position + 1 : position + size])))
-        position += size
-    if position != len(z):
-        raise CertificateError("the dual point does not match the cones of the declared problem")
-    return z
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.solvers import (
     ConicSolver,
-    Dual,
     FirstCertified,
     Newton,
     ProjectedGradient,
@@ -197,8 +196,8 @@ def uncertified_start(instance: Instance) -> Solution:
 def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     began, model = time.perf_counter(), instance.model
     tolerance = asked.tolerance
-    point, status, iterations, dual = _find(instance, settings, asked.seconds)
-    certificate = raw = _judged(instance, point, tolerance, dual)
+    point, status, iterations = _find(instance, settings, asked.seconds)
+    certificate = raw = _judged(instance, point, tolerance)
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if asked.polish and model is not None and _steps(model) and not isinstance(settings, Newton):
         polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
@@ -210,19 +209,17 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     return Solution(value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within)
 
 
-def _judged(instance: Instance, point: Array, tolerance: float, dual: Dual | None = None) -> Certificate:
+def _judged(instance: Instance, point: Array, tolerance: float) -> Certificate:
     """The certificate of a point; one of nothing where its numbers are too wild to compute with."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            return certify(instance, point, tolerance, dual)
+            return certify(instance, point, tolerance)
     except (np.linalg.LinAlgError, ArithmeticError, ValueError):
         return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
 
 
-def _find(
-    instance: Instance, settings: Solver, seconds: float | None
-) -> tuple[Array, Status, int, Dual | None]:
-    """A point of the model's variable, what the solver claims, its iterations, and its dual point."""
+def _find(instance: Instance, settings: Solver, seconds: float | None) -> tuple[Array, Status, int]:
+    """A point of the model's variable, what the solver claims, and its iterations."""
     model = instance.model
     if isinstance(settings, ConicSolver):
         return solved_by_cvxpy(instance, settings, seconds)
@@ -235,7 +232,7 @@ def _find(
         raise SolverError(f"{settings.name}: {reason}")
     method = minimize_by_newton if isinstance(settings, Newton) else minimize_by_gradient
     point, iterations = method(model, model.start(), settings.max_iterations)
-    return point, Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED, iterations, None
+    return point, Status.LIMIT if iterations >= settings.max_iterations else Status.SOLVED, iterations
 
 
 def _steps(model: Composite) -> bool:

@@ -349,7 +349,7 @@ def enters_no_outcome(step: Step) -> bool:
 
 
 def _by_gap(solution: Solution) -> bool:
-    """True if a duality gap alone certifies the solution, which is no proof about the exact minimizer."""
+    """True if a duality gap alone certifies the solution, which no public number bounds on every dataset."""
     return solution.certificate.basis == "duality gap"
 
 

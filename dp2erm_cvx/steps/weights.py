@@ -194,7 +194,7 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
 
 
 def _quickest(solver: Solver) -> Solver:
-    """Without what cannot be certified where Clarabel fails, which finds the lower bound of a gap."""
+    """Without what cannot be certified where Clarabel fails, which is the judge's own solver of a gap."""
     if isinstance(solver, FirstCertified) and any(isinstance(one, Clarabel) for one in solver.solvers):
         return FirstCertified(tuple(one for one in solver.solvers if not isinstance(one, SCS)))
     return solver

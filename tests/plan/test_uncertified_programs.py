@@ -45,8 +45,9 @@ def two(w, n):
 
 #: What is declared, and what a refusal names.
 REFUSED = {
-    "capped entropy beside another limit": (near_one(capped, two, objective=entropy), "programs only"),
-    "an atom that is not read": (near_one(objective=unread_atom), "second-order cone programs"),
+    "capped entropy beside another limit": (near_one(capped, two, objective=entropy), "the atom entr"),
+    "an atom that is not read": (near_one(objective=unread_atom), "does not read the atom log_sum_exp"),
+    "an equation": (near_one(lambda w, n: w[0] == w[1]), "does not read .*: state it by inequalities"),
     "a box that no dataset satisfies": (near_one(lambda w, n: w <= 0.5), "cap of at least 1"),
     "a box that is a little too small": (near_one(lambda w, n: w <= 0.9999), "cap of at least 1"),
     "a floor above the mean": (near_one(capped, lambda w, n: w >= 1.1), "floor in \\[0, 1\\]"),

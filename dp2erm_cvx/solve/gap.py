@@ -1,0 +1,179 @@
+"""How near a point is to the minimizer of a problem with kinks, proved by a duality gap (Theorem E).
+
+The judge solves the problem itself and proves a radius of its own point: an *anchor*. The radius of any other
+point is its distance to the anchor and that radius, whatever solver computed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.kinked import KinkedProblem
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.model.supports import LoadedFunction, Plane
+from dp2erm_cvx.solve.conic import Candidate, solved
+
+#: Slopes of a kink this near to the edge of their set are taken at the edge, where the kink is not felt; all
+#: of them in the end.
+_EDGES = (0.0, 1e-6, 1e-3, 1.0)
+#: Lengths of a step, relative to the strong convexity, where no curvature is known.
+_LENGTHS = (1.0, 1e1, 1e2, 1e3, 1e4)
+
+
+class Anchor(NamedTuple):
+    """A point with a proved radius.
+
+    Parameters
+    ----------
+    point
+        The point (d,).
+    radius
+        Bound on its distance to the minimizer.
+    strong_convexity
+        The curvature that the radius rests on, the mean of both sides of the proof.
+    residual
+        Norm of what is left of stationarity.
+    """
+
+    point: Array
+    radius: float
+    strong_convexity: float
+    residual: float
+
+
+def rounded_norm(v: Array) -> float:
+    """Norm of ``v`` (d,), rounded up, over underflow as well; ``inf`` where it is no number."""
+    norm = float(np.linalg.norm(v)) * (1 + 1e-12) + 1e-150 * math.sqrt(len(v))
+    return norm if math.isfinite(norm) else math.inf
+
+
+@np.errstate(all="ignore")  # bounds that overflow end in an infinite radius
+def anchored(problem: KinkedProblem) -> Anchor | None:
+    """The judge's own point with the least radius that is proved; None where its solve has none."""
+    candidate = solved(problem)
+    if candidate is None:
+        return None
+    anchors = [_anchor(problem, choice, length) for choice, length in _choices(problem, candidate)]
+    return min(anchors, key=lambda anchor: anchor.radius)
+
+
+def _choices(problem: KinkedProblem, candidate: Candidate) -> Iterator[tuple[Candidate, float]]:
+    """Slopes and lengths of a step to be tried: a proof may rest on any."""
+    if problem.smooth is not None:
+        lengths = [max(problem.smooth.spectrum(candidate.point)[1], 1e-300)]
+    else:
+        lengths = [length * problem.strong_convexity for length in _LENGTHS]
+    for edge in _EDGES:
+        slopes = _edged(problem.kinks, candidate.point, candidate.slopes, edge)
+        for length in lengths:
+            yield candidate._replace(slopes=slopes), length
+
+
+def _edged(
+    function: LoadedFunction, point: Array, slopes: list[Array | None], edge: float
+) -> list[Array | None]:
+    """Slopes of kinks, those within ``edge`` of size 1 replaced by those at the point."""
+    result = []
+    for term, u, there in zip(function.terms, slopes, function.slopes_at(point), strict=True):
+        if u is None or there is None or term.kind == "max" or edge == 0.0:
+            result.append(u)
+        else:
+            result.append(np.where(term.norm(u)[term.group] >= 1.0 - edge, there, u))
+    return result
+
+
+def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anchor:
+    """Theorem E at the projection of one step of a ``length`` from the candidate."""
+    start = candidate.point
+    still = np.zeros_like(start)
+    pull = _plane(problem, candidate, start, still).slope
+    if problem.smooth is not None:
+        pull = pull + problem.smooth.gradient(start)
+    trial = start - pull / length
+    projected = problem.feasible.project(trial)
+    rounded = projected if problem.feasible.scales else trial
+    misplaced = problem.feasible.rounding(len(trial)) * UNIT * rounded_norm(rounded)
+    normal = length * (trial - projected)
+    point, moved, shift = _feasible(problem, projected, np.full_like(start, misplaced))
+
+    plane = _plane(problem, candidate, point, moved)
+    residual = plane.slope + normal
+    sizes = rounded_norm(plane.slope) + rounded_norm(normal)
+    error = rounded_norm(plane.error)
+    error += length * (misplaced + 4 * UNIT * (rounded_norm(trial) + rounded_norm(projected)))
+    if problem.smooth is not None:
+        gradient = problem.smooth.gradient(point)
+        residual = residual + gradient
+        sizes += rounded_norm(gradient)
+        error += problem.smooth.rounding(point) + problem.smooth.smoothness * rounded_norm(moved)
+    stationarity = rounded_norm(residual) + error + 8 * UNIT * sizes
+
+    left_out = plane.left_out + rounded_norm(normal) * shift * (1 + 1e-9) + length * misplaced * shift
+    left_out += _slack(problem, candidate, point, moved)
+    curvature = _curvature(problem, point, rounded_norm(normal) - 2 * length * misplaced)
+    radius = math.inf
+    if curvature > 0 and left_out >= 0:
+        root = math.sqrt(stationarity * stationarity + 2 * curvature * left_out)
+        radius = ((stationarity + root) / curvature + rounded_norm(moved)) * (1 + 1e-9)
+    if not math.isfinite(radius):
+        radius = math.inf
+    return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+
+
+def _plane(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Array) -> Plane:
+    """A plane below the part with kinks, and below the constraints at their prices."""
+    plane = problem.kinks.plane(point, moved, candidate.slopes, np.ones(1))
+    if problem.beside is None:
+        return plane
+    other = problem.beside.plane(point, moved, candidate.beside_slopes, candidate.prices)
+    slope = plane.slope + other.slope
+    error = plane.error + other.error + 2 * UNIT * np.abs(slope)
+    return Plane(slope, error, (plane.left_out + other.left_out) * (1 + 4 * UNIT))
+
+
+def _feasible(problem: KinkedProblem, point: Array, moved: Array) -> tuple[Array, Array, float]:
+    """A point that meets the constraints beside the set, how far the exact one may be, and how far it went.
+
+    Where the constraints are missed, or may be, it goes as far as needed toward the point inside of them.
+    """
+    if problem.beside is None:
+        return point, moved, 0.0
+    assert problem.inside is not None
+    values, errors = problem.beside.values(point, moved)
+    missed = np.maximum(values + errors, 0.0)
+    room, room_error = problem.beside.values(problem.inside, np.zeros_like(point))
+    least = -(room + room_error)
+    if not np.any(missed > 0):
+        return point, moved, 0.0
+    if not np.all(least[missed > 0] > 0):
+        return point, np.full_like(point, np.inf), math.inf
+    share = float(np.max(missed / np.where(missed > 0, missed + least, 1.0))) * (1 + 1e-12)
+    way = problem.inside - point
+    distance = share * (rounded_norm(way) + rounded_norm(moved))
+    moved = moved + 4 * UNIT * (np.abs(point) + np.abs(problem.inside))
+    return point + share * way, moved, distance
+
+
+def _slack(problem: KinkedProblem, candidate: Candidate, point: Array, moved: Array) -> float:
+    """What the constraints lack of 0 at a point that meets them, at their prices."""
+    if problem.beside is None:
+        return 0.0
+    values, errors = problem.beside.values(point, moved)
+    return float(candidate.prices @ np.maximum(errors - values, 0.0)) * (1 + 1e-9)
+
+
+def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
+    """Curvature of both sides of the proof: of the objective, and of what is below it."""
+    whole, below = problem.strong_convexity, 0.0
+    if problem.smooth is not None:
+        below = max(problem.smooth.spectrum(point)[0], problem.smooth.ridge)
+        whole = max(whole, below)
+    if isinstance(problem.feasible, L2Ball) and normal > 0:
+        below += normal / problem.feasible.radius * (1 - 1e-9)
+    return (whole + below) * (1 - 4 * UNIT)
