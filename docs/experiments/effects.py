@@ -39,7 +39,6 @@ CAP_2 = {
     "settings": {
         "cap": 2.0,
         "rows": "common",
-        "first_fit": 0.3,
         "center_share": 0.4,
         "propensity_share": 0.2,
     },

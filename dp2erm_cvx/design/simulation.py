@@ -34,7 +34,6 @@ _EFFECT: Mapping[str, Mapping[str, Any]] = {
     "one propensity": {"propensity": "constant", "center_share": 0.6},
     "more regression": {"propensity": "constant", "center_share": 0.75},
     "logistic propensity": {"propensity": "logistic", "center_share": 0.45, "propensity_share": 0.2},
-    "slopes of the effect": {"rows": "mix", "first_fit": 0.3, "propensity": "logistic", "center_share": 0.5},
     "larger cap": {"propensity": "logistic", "cap": 20.0, "center_share": 0.45, "propensity_share": 0.2},
 }
 #: What is tried in the place of the public rule of a rule.

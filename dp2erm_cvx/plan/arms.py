@@ -167,7 +167,6 @@ def check_arms(study: EffectStudy) -> None:
         (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
         (study.effect_center is not None, "effect_center: leave it out"),
         (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms', and no cells"),
-        (settings.first_fit is not None, "first_fit: leave it out"),
         (settings.arms is not Arms.ALIKE, "arms: take 'alike'"),
         (isinstance(settings.propensity, float), "propensity: declare rates in [treatment]"),
         (settings.propensity == "logistic", "propensity = 'logistic': take 'multinomial'"),
@@ -194,7 +193,7 @@ def arm_errors(
     shares, k = np.array(nuisances.shares), len(nuisances.spreads)
     if study.settings.known is not None:
         return [NO_ERROR] * len(shares), 0.0
-    (fit,), (term,), away = nuisances.regressions, nuisances.terms, study.confounding
+    fit, term, away = nuisances.fit, nuisances.term, study.confounding
     declared, left, each = remaining(plan, nuisances, released, deviation)
     noise = np.sqrt(np.mean(each**2, axis=1))
     theta, constant = (

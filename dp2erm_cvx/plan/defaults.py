@@ -15,7 +15,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues, shrinkage
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
@@ -105,7 +105,6 @@ def effect_rule(
         mean_share=MEAN_SHARE if centered else None,
         spread_share=spread,
         rate_share=rate,
-        first_fit=None,
         propensity="logistic" if propensity else "constant",
         radius=12.0,
         split=0.85,
@@ -301,7 +300,8 @@ class Request:
 
     def remaining(self, regression: RidgeFit) -> tuple[Array, Array, Array]:
         """Shares of slopes that ridge takes; of stretched slopes, the noise and what is still missing."""
-        left, noise = shrinkage([regression], self.spread, self.deviation, self.rate, self.confounding)
+        within = self.confounding.within(self.rate)
+        left, noise = regression.errors(self.spread, self.deviation, self.rate, within)
         stretch = np.minimum(1.0 / (1.0 - left), STRETCH)
         return left, noise * stretch, 1.0 - stretch * (1.0 - left)
 

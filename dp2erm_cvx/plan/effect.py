@@ -153,7 +153,7 @@ class EffectStudy(Pipeline):
         if settings.rows is None or kind is RiskScores:
             return False
         exact = kind is not OverlapScore or settings.arms is Arms.MATCHED
-        by_arm = settings.rows in (Rows.MIX, Rows.ARMS)
+        by_arm = settings.rows is Rows.ARMS
         return settings.known is not None or by_arm or (exact and settings.rows is not Rows.POOLED)
 
     @cached_property
@@ -222,21 +222,22 @@ class EffectStudy(Pipeline):
         # what the outcome regression is weighted by is released before it
         own = log_odds if settings.arms is Arms.MATCHED else None
         steps += fitted if own is not None else []
-        program, terms = self.saturating("saturating_regression", settings.slope), list[Term]()
-        regressions = {"center": settings.center_share}
-        if settings.first_fit is not None:
-            # so that the shrinkage of both multiplies
-            first = settings.first_fit * settings.center_share
-            regressions = {"center": first, "refit": settings.center_share - first}
-        weights = defaults.NORM / settings.norm_bound, settings.arms, rate, own, settings.noise_ratio, n_arms
-        for name, share in regressions.items():
-            mapped = OutcomeRows(rows, tuple(terms), *weights)
-            steps.append(self.regression(name, program, mapped, share=share))
-            terms.append(Term(rows, name, n_arms=n_arms))
+        program = self.saturating("saturating_regression", settings.slope)
+        mapped = OutcomeRows(
+            rows,
+            scale=defaults.NORM / settings.norm_bound,
+            arms=settings.arms,
+            rate=rate,
+            log_odds=own,
+            noise_ratio=settings.noise_ratio,
+            n_arms=n_arms,
+        )
+        steps.append(self.regression("center", program, mapped, share=settings.center_share))
         steps += fitted if own is None else []
         # where no mean square is released, what the bound leaves of the squares that were guessed
         spreads, values = self.law.within(settings.norm_bound), self.two_values
-        declared = tuple(terms), rate, log_odds, spreads, self.scale, self.assumed
+        center = Term(rows, "center", n_arms=n_arms)
+        declared = center, rate, log_odds, spreads, self.scale, self.assumed
         if not self._several:
             values = values and replace(values, slope=settings.slope)
             return steps, LinearNuisances(*declared, two_values=values)

@@ -69,7 +69,7 @@ def nuisance_error(
     if pair is None:
         return NO_ERROR
     nuisances, study = pair[1], plan.study
-    counted = nuisances.regressions[-1].mass
+    counted = nuisances.fit.mass
     # noise may leave a released mean of factors that none has
     least = min(max(share / counted, 1.0 / study.universe.n_samples), 0.5)
     # the mean square of what scores multiply residuals by, at a constant propensity
@@ -121,7 +121,7 @@ def skewed(plan: Plan[EffectStudy], released: Released, deviation: float, least:
     total, treated, _, signed = noise.means([int(one) for one in released[plan.main.name]])
     treated, times = max(treated, 1.0 / noise.n_samples), 0.5 * score.widening
     mean = times * (signed - total) / treated
-    fit, term = nuisances.regressions[-1], nuisances.terms[-1]
+    fit, term = nuisances.fit, nuisances.term
     own = float(np.asarray(released[str(term.source)])[term.rows.constants(len(nuisances.spreads))][0])
     residual = _residual(study, deviation, study.scale)
     curvature = max(float(fit.curvature(residual, nuisances.rate)[0]), 1e-12)
@@ -139,7 +139,7 @@ def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, Linea
     nuisances = score.nuisances
     if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
         return None
-    return (score, nuisances) if nuisances.regressions else None
+    return score, nuisances
 
 
 def _residual(study: EffectStudy | RuleStudy, deviation: float, typical: float) -> float:
@@ -172,7 +172,7 @@ def _arm_errors(
     In a ``group``, of this rate and number, its own rate counts.
     """
     study, values = plan.study, nuisances.two_values
-    last, rate, distance = nuisances.regressions[-1], nuisances.rate, study.confounding
+    last, rate, distance = nuisances.fit, nuisances.rate, study.confounding
     n = last.mass * study.universe.n_samples
     within = study.assumed.within(rate)
     residual = max(residuals)
@@ -186,12 +186,11 @@ def _arm_errors(
         left = left + (CARRIED if study.estimand == TreatedScore.estimand else bend)
     factors, parts = arms @ (weights * steep), arms @ weights
     # the slopes of either arm, or in common, before any shrinkage is undone
-    k, terms = len(nuisances.spreads), nuisances.terms
-    used = 2 * k if all(term.rows is Rows.ARMS for term in terms) else k
-    slopes = [np.asarray(released[str(one.source)])[~one.rows.constants(k)][:used] for one in terms]
-    sums: Array = np.sum(slopes, axis=0).reshape(-1, k)
+    k, term = len(nuisances.spreads), nuisances.term
+    theta = np.asarray(released[str(term.source)])
+    slopes: Array = theta[~term.rows.constants(k)].reshape(-1, k)
     half = 0.5 * study.universe.domain.outcome_bound
-    sizes = slope_sizes(nuisances, sums, declared, half, factors / parts)
+    sizes = slope_sizes(nuisances, slopes, declared, half, factors / parts)
     off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
     step = plan.step("propensity")
     if step is not None:
@@ -261,19 +260,18 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
     ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature in slopes of unit
     size; p and 1 - p are squared where every arm has its own slopes.
     """
-    rate, total = nuisances.rate, np.zeros(2)
+    rate, fit, term = nuisances.rate, nuisances.fit, nuisances.term
+    if term.rows is Rows.POOLED:
+        return np.zeros(2)
     shares = np.array([rate, rate - 1.0])
-    k = len(nuisances.spreads)
-    for one, term in zip(nuisances.regressions, nuisances.terms, strict=True):
-        constants = np.asarray(released[str(term.source)])[term.rows.constants(k)]
-        if len(constants) < 2:
-            continue
-        curvature = one.curvature(deviation, rate) * nuisances.declared.within(rate)
-        if one.rows is Rows.ARMS:
-            total += one.gamma * shares * np.abs(shares) * constants / np.maximum(curvature, 1e-12)
-        elif one.rows is Rows.COMMON:
-            taking_part = one.weights(rate) > 0.0
-            total += one.gamma * shares * taking_part * constants / float(np.sum(curvature))
+    places = term.rows.constants(len(nuisances.spreads))
+    constants = np.asarray(released[str(term.source)])[places]
+    curvature = fit.curvature(deviation, rate) * nuisances.declared.within(rate)
+    if term.rows is Rows.ARMS:
+        total = fit.gamma * shares * np.abs(shares) * constants / np.maximum(curvature, 1e-12)
+    else:
+        taking_part = fit.weights(rate) > 0.0
+        total = fit.gamma * shares * taking_part * constants / float(np.sum(curvature))
     return np.asarray(nuisances.declared.distance**2 * total)
 
 
@@ -290,7 +288,7 @@ def rate_error(
     if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
     bound = plan.study.universe.domain.outcome_bound
-    one, term = nuisances.regressions[-1], nuisances.terms[-1]
+    one, term = nuisances.fit, nuisances.term
     places = term.rows.constants(len(nuisances.spreads))
     constants = np.resize(np.asarray(released[str(term.source)])[places], 2)
     curvatures = np.maximum(one.curvature(deviation, nuisances.rate), 1e-12)
@@ -326,7 +324,7 @@ def value_error(
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
     half = 0.5 * study.universe.domain.outcome_bound
     residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
-    (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
+    fit, theta = nuisances.fit, np.reshape(released[str(nuisances.term.source)], (2, -1))
     part = float(nuisances.counts.shares(released)[int(treats)].sum())
     shares, against, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
     declared, left, noise = remaining(plan, nuisances, released, residual)
@@ -378,7 +376,7 @@ def overlap_error(
     law = mean.around(released) if isinstance(mean, CovariateMean) else plan.study.law
     score, nuisances = pair
     assert nuisances.log_odds is not None
-    fit, term = nuisances.regressions[-1], nuisances.terms[-1]
+    fit, term = nuisances.fit, nuisances.term
     within = plan.study.assumed.within(nuisances.rate)
     variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
     spread, covariance = math.sqrt(float(np.mean(spreads**2))), spreads[:, None] * law.correlations * spreads

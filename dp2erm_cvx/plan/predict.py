@@ -319,7 +319,7 @@ def _moved(plan: Plan[RuleStudy], at: Array, rows: Array) -> Array:
     """Changes (draws, m) of the effect ``at`` (m, p) by draws of the noise, for records of these rows."""
     calibration, study = plan.main.calibration, plan.study
     # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
-    left = study.scale * (math.sqrt(0.5) if plan.main.map.after else 1.0)
+    left = study.scale * (1.0 if plan.main.map.after is None else math.sqrt(0.5))
     squared, slope = study.settings.response_bound is not None, study.settings.slope
     bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
     p = rows.shape[1]
@@ -364,7 +364,7 @@ def _share_of_bias(steps: tuple[Step, ...], universe: Universe, scale: float) ->
     # the same rule without a center, at the factors of a propensity of one half
     even = last.map.balance
     even = even and replace(even, log_odds=Term(Rows.POOLED, (0.0,) * (universe.n_features + 1)))
-    uncorrected = replace(last, map=replace(last.map, after=(), balance=even))
+    uncorrected = replace(last, map=replace(last.map, after=None, balance=even))
     naive = _mean_effect(uncorrected, records, {})
     parts: list[float] = []
     while len(parts) < _FEWEST or (len(parts) < _AT_MOST and np.std(parts) > _ERROR * np.sqrt(len(parts))):

@@ -140,13 +140,13 @@ class RuleStudy(Pipeline):
     def steps(self) -> Iterator[Step]:
         """Perhaps mean and spread of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings, bound = self.settings, self.norm_bound
-        center: tuple[Term, ...] = ()
+        center: Term | None = None
         steps = self._placing()[1]
         if settings.center_share is not None:
             program = self.saturating("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
             steps.append(self.regression("center", program, rows, share=settings.center_share))
-            center = (Term(Rows.POOLED, "center"),)
+            center = Term(Rows.POOLED, "center")
         if settings.propensity == "logistic":
             steps.append(self.logistic(self.handed(steps), settings))
         yield from shares_in_turn(steps)
@@ -184,7 +184,7 @@ class RuleStudy(Pipeline):
         known = settings.propensity
         rate = known if isinstance(known, float) else 0.5 if public else "sides"
         log_odds = Term(Rows.POOLED, known) if isinstance(known, tuple) else None
-        outcome = (Term(Rows.ARMS, "arms"),), rate, log_odds, self.law.within(self.norm_bound)
+        outcome = Term(Rows.ARMS, "arms"), rate, log_odds, self.law.within(self.norm_bound)
         apart = Confounding(0.0 if public else 1.0)
         nuisances = RuleNuisances(*outcome, self.residual_scale, apart, two_values=values)
         cap, widening, residual = settings.cap, 1.0, settings.residual_bound

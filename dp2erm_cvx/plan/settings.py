@@ -108,14 +108,12 @@ class EffectSettings(CausalSettings):
     ----------
     rows
         Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.record_map.Rows`. None in cells,
-        which have no use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split``.
+        which have no use for ``arms``, ``slope``, ``norm_bound``, ``radius`` and ``split``.
     arms, noise_ratio
         What records count in it, see :class:`~dp2erm_cvx.steps.record_map.Arms`; the ratio is that
         of the rule's shares.
     rate_share
         Share of the budget for the rate of treatment, where it is not public.
-    first_fit
-        Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     cells
         Public cuts by covariate, or numbers of cells: both nuisances are then means in cells, from both
         shares, and no line has to be right. See :meth:`~dp2erm_cvx.steps.cells.Partition.declared`; None for
@@ -128,7 +126,6 @@ class EffectSettings(CausalSettings):
     rows: Rows | None
     arms: Arms = setting(check=one_of, kind=Arms)
     rate_share: float = setting(check=public_fraction)
-    first_fit: float | None = setting(check=public_fraction, optional=True)
     noise_ratio: float = setting(0.0, at_least=0.0)
     cells: Mapping[str, Any] | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -170,25 +170,6 @@ class RidgeFit:
         return self.gamma / total, self.noise * size / (self.n_samples * total)
 
 
-def shrinkage(
-    regressions: Sequence[RidgeFit],
-    spreads: Array,
-    deviation: float,
-    rate: Rate,
-    declared: Confounding,
-    least_share: float = 1.0,
-) -> tuple[Array, Array]:
-    """Shrinkage (g, k) of regressions of which each is fitted to what the earlier ones left.
-
-    A refit shrinks what the first fit has left, its noise included.
-    """
-    left, variance = np.ones((1, len(spreads))), np.zeros((1, len(spreads)))
-    for fit in regressions:
-        own, noise = fit.errors(spreads, deviation, rate, declared.within(rate), least_share)
-        left, variance = left * own, variance * own**2 + noise**2
-    return left, np.sqrt(variance)
-
-
 #: No slope is stretched more: what ridge leaves less of is noise.
 STRETCH = 3.0
 
@@ -237,30 +218,36 @@ class Nuisances(abc.ABC):
 
 @dataclass(frozen=True)
 class LinearNuisances(Nuisances):
-    """Sums of linear regressions, and a logistic, constant or known propensity.
+    """A linear regression of the outcome, and a logistic, constant or known propensity.
 
-    ``terms`` add up to the outcome regression, none for none. ``rate`` is the public probability of
-    treatment, or the step that released the number of treated records; ``log_odds`` is the regression of a
-    propensity on (1, x), None where the rate is that of everybody. The slopes of a
+    ``term`` is the outcome regression, ``calibrated`` its fit, once it is planned. ``rate`` is the public
+    probability of treatment, or the step that released the number of treated records; ``log_odds`` is the
+    regression of a propensity on (1, x), None where the rate is that of everybody. The slopes of the
     regression are divided by what its ridge is predicted to leave of them, at most ``STRETCH`` times, for
     covariates of the public ``spreads`` (k,), or those of a released mean square, and residuals of the public
     ``deviation``. Regressions of an outcome of ``two_values`` are unbent, record by record.
     """
 
-    terms: tuple[Term, ...]
+    term: Term
     rate: Any
     log_odds: Term | None = None
     spreads: tuple[float, ...] = ()
     deviation: float = 1.0
     declared: Confounding = Confounding()
-    regressions: tuple[RidgeFit, ...] = ()
+    calibrated: RidgeFit | None = None
     square: MeanSquare | None = None
     two_values: TwoValues | None = None
     shares: tuple[float, ...] = ()
 
+    @property
+    def fit(self) -> RidgeFit:
+        """The regression as it is calibrated. There is none before it is planned."""
+        assert self.calibrated is not None
+        return self.calibrated
+
     def planned(self, earlier: Mapping[str, Any]) -> Self:
-        regressions = tuple(RidgeFit.of(earlier[str(term.source)]) for term in self.terms)
-        return replace(self, regressions=regressions, square=earlier.get("spread"))
+        fit = RidgeFit.of(earlier[str(self.term.source)])
+        return replace(self, calibrated=fit, square=earlier.get("spread"))
 
     def rates(self, released: Mapping[str, Array], n_samples: int) -> tuple[dict[str, Any], float | None]:
         """Fields that follow from released rates, and the mass of a record; None where it is as guessed."""
@@ -273,32 +260,31 @@ class LinearNuisances(Nuisances):
     def worked_out(self, released: Mapping[str, Array], n_samples: int) -> Self:
         known, mass = self.rates(released, n_samples)
         fixed = replace(self, **known)
-        if mass is not None:
-            fixed = replace(fixed, regressions=tuple(replace(fit, mass=mass) for fit in self.regressions))
+        if mass is not None and self.calibrated is not None:
+            fixed = replace(fixed, calibrated=replace(self.calibrated, mass=mass))
         if self.square is not None:
             spreads = self.square.spreads(released)
             fixed = replace(fixed, spreads=tuple(spreads.tolist()), square=None)
-        if not self.regressions:
+        if self.calibrated is None:
             return fixed
         if self.two_values is not None:
-            levels = (float(fit[0]) for fit in fixed.levels(released))
-            bends = tuple(self.two_values.curvature(level) for level in levels)
-            bent = tuple(replace(fit, curvatures=(bends[0], bends[1])) for fit in fixed.regressions)
-            fixed = replace(fixed, regressions=bent)
+            untreated, treated = (float(level[0]) for level in fixed.levels(released))
+            curvatures = self.two_values.curvature(untreated), self.two_values.curvature(treated)
+            fixed = replace(fixed, calibrated=replace(fixed.fit, curvatures=curvatures))
         stretch = tuple(fixed.stretch.ravel().tolist())
-        return replace(fixed, terms=tuple(replace(term, stretch=stretch) for term in fixed.terms))
+        return replace(fixed, term=replace(fixed.term, stretch=stretch))
 
     def levels(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
         """The regressions m_0 and m_1 (1,) where all covariates are 0, before they are unbent."""
         nowhere = np.zeros((1, len(self.spreads)))
-        m_0, m_1 = (self._lines(nowhere, arm * np.ones(1), released) for arm in (0.0, 1.0))
+        m_0, m_1 = (self._line(nowhere, arm * np.ones(1), released) for arm in (0.0, 1.0))
         return m_0, m_1
 
     def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
-        """Effect of ridge and noise on slopes (g, k), once the rate is a number, see :func:`shrinkage`."""
-        spreads = np.array(self.spreads)
+        """Effect of ridge and noise on slopes (g, k), once the rate is a number: :meth:`RidgeFit.errors`."""
         rate = self.shares or self.rate
-        return shrinkage(self.regressions, spreads, deviation, rate, self.declared, least_share)
+        within = self.declared.within(rate)
+        return self.fit.errors(np.array(self.spreads), deviation, rate, within, least_share)
 
     @property
     def stretch(self) -> Array:
@@ -312,15 +298,12 @@ class LinearNuisances(Nuisances):
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         """The regression m_a(x), (n,), of the centered outcome."""
-        line = self._lines(x, a, released)
+        line = self._line(x, a, released)
         return line if self.two_values is None else self.two_values.unbent(line)
 
-    def _lines(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        total = np.zeros(len(x))
+    def _line(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
-            for term in self.terms:
-                total = total + term.predict(x, a, released)
-        return total
+            return self.term.predict(x, a, released)
 
     def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
         """P(A = 1 | x), (n,), before it is clipped."""
@@ -347,7 +330,7 @@ class ArmNuisances(LinearNuisances):
             known["log_odds"] = replace(odds, source=tuple(theta.tolist()))
         mean = None if self.square is None else self.square.mean
         if mean is not None and mean.subtracted:
-            known["terms"] = tuple(levels_apart(term, mean, released) for term in self.terms)
+            known["term"] = levels_apart(self.term, mean, released)
         if not isinstance(self.rate, str):
             return known, None
         sums = released[self.rate]

@@ -47,13 +47,11 @@ def treated_share(released: Array, n_samples: int) -> float:
 class Rows(enum.StrEnum):
     """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
 
-    ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``MIX``: with a slope of the effect, at
-    half the scale, (1-a, a, x, (2a-1) x/2). ``ARMS``: each arm on its own, ((1-a)(1, x), a (1, x)).
-    ``POOLED``: no arms, (1, x). The arms are numbered from 0 on; all but ``MIX`` are of any number of them.
+    ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``ARMS``: each arm on its own,
+    ((1-a)(1, x), a (1, x)). ``POOLED``: no arms, (1, x). The arms, of any number, are numbered from 0 on.
     """
 
     COMMON = "common"
-    MIX = "mix"
     ARMS = "arms"
     POOLED = "pooled"
 
@@ -68,7 +66,7 @@ class Rows(enum.StrEnum):
         elif self is Rows.ARMS:
             parts = [part for arm in arms for part in (arm, arm * x)]
         else:
-            parts = [*arms, x, *([(treated - 0.5) * x] if self is Rows.MIX else [])]
+            parts = [*arms, x]
         return np.ascontiguousarray(np.hstack(parts))
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike, n_arms: int = 2) -> Array:
@@ -88,9 +86,8 @@ class Rows(enum.StrEnum):
         self, columns: tuple[str, ...], arms: tuple[str, ...] = ("control", "treated")
     ) -> tuple[str, ...]:
         """The name of every coordinate of theta."""
-        if self in (Rows.COMMON, Rows.MIX):
-            slopes = [f"{name} x arm" for name in columns] if self is Rows.MIX else []
-            return (*arms, *columns, *slopes)
+        if self is Rows.COMMON:
+            return (*arms, *columns)
         own = ("intercept", *columns)
         if self is Rows.ARMS:
             return tuple(f"{name} | {arm}" for arm in arms for name in own)
@@ -115,7 +112,7 @@ class Rows(enum.StrEnum):
 
     def norm(self, bound: float) -> float:
         """Bound on the norm of a row for covariates of norm at most ``bound``."""
-        return math.hypot(1.0, math.sqrt(1.25) * bound if self is Rows.MIX else bound) * _ROUND_UP
+        return math.hypot(1.0, bound) * _ROUND_UP
 
 
 @dataclass(frozen=True)
@@ -187,8 +184,8 @@ class OutcomeRows:
 
     Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of the rows
     follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion that it declares. The
-    predictions ``after`` which it comes are subtracted from the outcome before the residual is clipped, so
-    that the shrinkage of both multiplies (recentered ridge).
+    predictions of the regression ``after`` which it comes, if any, are subtracted from the outcome before the
+    residual is clipped.
 
     Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step that
     released it; that of their own where ``log_odds`` is a released propensity on (1, x). All those of
@@ -196,7 +193,7 @@ class OutcomeRows:
     """
 
     rows: Rows
-    after: tuple[Term, ...] = ()
+    after: Term | None = None
     scale: float = 1.0
     arms: Arms = Arms.ALIKE
     rate: Any = 0.5
@@ -270,14 +267,14 @@ class OutcomeRows:
         """The mapped outcomes (n,)."""
         y = records.y
         with np.errstate(over="ignore", invalid="ignore"):
-            for term in self.after:
-                y = y - term.predict(records.covariates, records.a, released)
+            if self.after is not None:
+                y = y - self.after.predict(records.covariates, records.a, released)
         return cleaned(y, records.domain.outcome_bound * self._outcomes)
 
     @property
     def _outcomes(self) -> float:
         """The bound on what is left of an outcome, in outcome bounds."""
-        return RESIDUAL_BOUND if self.after else 1.0
+        return 1.0 if self.after is None else RESIDUAL_BOUND
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""

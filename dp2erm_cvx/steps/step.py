@@ -113,7 +113,6 @@ RELEASED = {
     "mean": "mean of the scaled covariates",
     "spread": "mean square of the scaled covariates",
     "center": "outcome regression",
-    "refit": "outcome regression of what the first one left",
     "propensity": "propensity of treatment",
     "cells": "counts and outcomes by cell and arm",
     "rule": "treatment rule",

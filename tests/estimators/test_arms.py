@@ -318,7 +318,7 @@ def test_what_all_levels_have_in_common_is_left_out_where_every_record_has_to_ha
     public, _ = of_sites(1.0, ("a", "b", "c", "other") if apart else ("a", "b", "c"))
     k = 5 if apart else 4
     plan = PrivateEffect(public, Budget(2.0), residual_scale=0.5, settings={"rows": "arms"}).plan(3000, k)
-    mean, (term,) = plan.step("mean"), plan.main.nuisances.terms
+    mean, term = plan.step("mean"), plan.main.nuisances.term
     theta = np.arange(3.0 * (1 + k))
     moved = theta + np.where(np.arange(len(theta)) % (1 + k) > 1, 7.0, 0.0)
     results = [levels_apart(term, mean, {"center": one}).coefficient(k, {}) for one in (theta, moved)]

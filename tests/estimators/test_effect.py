@@ -239,7 +239,13 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
         plan.run(replace(data, sampling=None), Execution("newton", 1e-6))
 
 
-NUISANCES = ({}, {"propensity": "constant"}, {"cells": {"u": 4, "v": 4}}, {"first_fit": 0.5}, {"rows": "mix"})
+NUISANCES = (
+    {},
+    {"propensity": "constant"},
+    {"cells": {"u": 4, "v": 4}},
+    {"rows": "arms"},
+    {"rows": "pooled"},
+)
 
 
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])

@@ -103,7 +103,7 @@ BETA, CENTER = np.array([[0.5, -0.3], [0.9, 0.1]]), np.array([0.2, 0.4, 0.8, 0.3
 
 
 def score_of(kind, domain, n=4000):
-    nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), "rate")
+    nuisances = LinearNuisances(Term(Rows.COMMON, "center"), "rate")
     score = kind(nuisances, 50.0, 40.0, 100.0, 0.5, missing=True)
     return score.plan(Universe(domain, n, 2), Budget(1.0), {})
 

@@ -92,7 +92,7 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     effect = np.array([mean(-step) - mean(step) for step in 1e-3 * np.eye(3)]) / 2e-3
     left, reach, _, _ = effect_error.overlap_error(plan, released, 1.0)
     assert left == pytest.approx(abs(effect[2]) / spread, rel=0.01)
-    fit = score.nuisances.regressions[0]
+    fit = score.nuisances.fit
     rows = np.stack([arm == 0, arm == 1, fit.scale * spread * z])
     curved = mass * fit.curvature(1.0, 0.5)[arm] / np.bincount(arm, mass)[arm]
     slopes = np.linalg.solve((rows * curved) @ rows.T, effect * [1.0, 1.0, fit.scale])

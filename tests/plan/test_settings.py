@@ -116,8 +116,8 @@ BOTH = [
     ({"center_share": 0.95, "propensity_share": 0.2}, "leave nothing"),
 ]  # fmt: skip
 OF_EFFECTS = [
-    ({"rows": "lines"}, "rows"), ({"first_fit": 0.0}, "first_fit"), ({"arms": "both"}, "arms"),
-    ({"rows": None}, "one of the two"), ({"cells": CUTS, "rows": "mix"}, "one of the two"),
+    ({"rows": "lines"}, "rows"), ({"arms": "both"}, "arms"),
+    ({"rows": None}, "one of the two"), ({"cells": CUTS, "rows": "arms"}, "one of the two"),
     ({"cells": CUTS, "propensity": "logistic"}, "propensity"),
     ({"center_share": 0.9, "rate_share": 0.1}, "leave nothing"),
 ]  # fmt: skip

@@ -350,11 +350,10 @@ def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
 
     released["center"] = slopes(step.calibration.gamma)
     nuisances = plan.main.at(plan.main.universe, released).nuisances
-    (term,) = nuisances.terms
     true = slopes(1e-6 * step.calibration.gamma)[2:]
     left = float(released["center"][2:] @ true / (true @ true))
     assert 0.5 < left < 0.8
-    again = term.coefficient(k, released)[2:]
+    again = nuisances.term.coefficient(k, released)[2:]
     assert float(again @ true / (true @ true)) == pytest.approx(1.0, abs=0.05)
 
 

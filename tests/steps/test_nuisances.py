@@ -172,7 +172,7 @@ def test_unbending_removes_the_bend_of_data_without_noise():
     mapped, factors = where.records(records, {}), where.factors(records, {})
     instance = step.program.instance(mapped, factors, gamma=1e-9, noise=quiet)
     theta = where.unscaled(solve(instance, tolerance=1e-9).value, 1)
-    lines = LinearNuisances((Term(Rows.ARMS, "center"),), 0.5)
+    lines = LinearNuisances(Term(Rows.ARMS, "center"), 0.5)
     unbent = replace(lines, two_values=TwoValues(-0.5, 1.0, study.settings.slope))
     for (arm, at), mean in means.items():
         point = np.array([[at]]), np.full(1, float(arm)), {"center": theta}

@@ -14,7 +14,9 @@ from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Parts, RiskScores, TreatedScore
 from dp2erm_cvx.steps.sums import TreatmentRate
 
-LINE, LOG_ODDS = (Term(Rows.COMMON, "center"),), Term(Rows.POOLED, "propensity")
+LINE, LOG_ODDS = Term(Rows.COMMON, "center"), Term(Rows.POOLED, "propensity")
+#: The regression of one covariate that is 0 everywhere.
+NOTHING = Term(Rows.POOLED, (0.0, 0.0))
 
 
 def estimated(score, records, released):
@@ -32,7 +34,7 @@ def estimated(score, records, released):
 def test_propensities_are_capped_and_what_is_no_number_is_a_half(kind, least, most):
     logits = np.array([-60.0, -5.0, 0.3, 5.0, 60.0])
     records = Records(logits[:, None], np.zeros(5, int), np.zeros(5), Domain(60.0, 1.0))
-    score = kind(LinearNuisances((), 0.5, LOG_ODDS), 5.0, 1.0, 4.0)
+    score = kind(LinearNuisances(NOTHING, 0.5, LOG_ODDS), 5.0, 1.0, 4.0)
     result = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
     exact = np.clip(1 / (1 + np.exp(-logits)), least, most)
     np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-15)
@@ -66,7 +68,7 @@ def sums_by_hand(kind, records, released, noise):
     r = np.clip(records.y - np.where(treated, m_1, m_0), -1.5, 1.5)
     widening = {AverageScore: 0.5 / e[0], RiskScores: (1.0 / e[0] - 0.5) / 1.5}.get(kind, 1.0)
     given = Parts(m_0, m_1, line[1] - line[0], e, treated, r)
-    score = kind(LinearNuisances((), 0.5), 5.0, 1.5, 4.0, widening=widening)
+    score = kind(LinearNuisances(LINE, 0.5), 5.0, 1.5, 4.0, widening=widening)
     if kind is RiskScores:
         ends = (m_0, np.where(treated, 0.0, r / (1 - e))), (m_1, np.where(treated, r / e, 0.0))
         s_0, s_1 = (score.clipped(*end) / widening for end in ends)

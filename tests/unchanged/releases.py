@@ -80,7 +80,7 @@ def _effects() -> Iterator[Declared]:
         {"prognostic": ["u"]},
         {"curved": ["u"]},
         {"settings": {"cap": 3.0, "score_bound": 1.0, "residual_bound": 0.7}},
-        {"settings": {"first_fit": 0.5}, "arithmetic": "counted", "numerical_share": 0.05},
+        {"arithmetic": "counted", "numerical_share": 0.05},
         {"settings": {**_CELLS, "propensity": 0.5}},
     ]
     for options in single:

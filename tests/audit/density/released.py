@@ -17,7 +17,7 @@ SAMPLED = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt
 def effect(shares=(0.5, 0.2), epsilon=1.0, delta=0.0, estimand="ate", domain=DOMAIN, **settings):
     """At a ``score_bound`` of 4 no released rate widens a score."""
     shares = {"center_share": shares[0], "propensity_share": shares[1]}
-    fixed = {"first_fit": None, "rows": "common", "propensity": "logistic", "score_bound": 4.0, "cap": 4.0}
+    fixed = {"rows": "common", "propensity": "logistic", "score_bound": 4.0, "cap": 4.0}
     fixed |= {"rate_share": 0.01, "mean_share": None, "spread_share": None, "arms": "alike"}
     return PrivateEffect(
         domain,

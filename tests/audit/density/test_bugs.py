@@ -179,12 +179,6 @@ def center_of_one_arm(plan):
     return changed(plan, "center", program=as_a(DividedByTheArm, plan.step("center").program))
 
 
-def refit_for_free(plan):
-    """Either fit takes the noise of a release that is all there is."""
-    own = effect((0.9, 0.05)).plan(8, 1).step("center").calibration
-    return changed(changed(plan, "center", calibration=own), "refit", calibration=own)
-
-
 def first_as(kind):
     return lambda plan: release(as_a(kind, plan.study.first), MEAN).plan(plan.study.universe.n_samples, 2)
 
@@ -241,7 +235,6 @@ PLANTED = {
     "second moment": (effect((0.01, 0.01)), scored_by(SecondMomentAtHalfItsScale), HALFWAY),
     "factor without cap": (EFFECT, scored_by(FactorWithoutCap), MOVED),
     "center of one arm": (EFFECT, center_of_one_arm, MOVED),
-    "refit for free": (effect((0.9, 0.05), first_fit=0.5, propensity=0.5), refit_for_free, MOVED),
     "normalized factors": (rule(0.05, 0.05), mapped_by(Normalized), LEAVING),
     "inverse without its cap": (rule(0.05, 0.05, "inverse"), mapped_by(Uncapped), OPPOSED),
     "centered by the data": (rule(), mapped_by(CenteredByTheData), OPPOSED),

@@ -79,7 +79,6 @@ KEPT = {
     "overlap": (effect(estimand="overlap"), FLIP, 0.2),
     "risks": (effect(estimand="risks", domain=HALVED), FLIP, 0.2),
     "treated": (effect(estimand="att", propensity="constant"), FLIP, 0.2),
-    "mix": (effect(rows="mix", first_fit=0.3, propensity=0.5), FLIP, 0.2),
     "cells": (effect(**CELLS), FLIP, 0.2),
     "weighted effect": (effect(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(5)), 0.6),
     # a neighbor has another weight as well

@@ -42,7 +42,7 @@ def test_integers_move_by_their_share_at_most(model, least):
     counted = [step for step in plan.steps if step.integers is not None]
     worst = dict.fromkeys((step.name for step in counted), 0.0)
     for _ in range(300 if least > 0.8 else 80):
-        fits = {"center": 3 if domain.weighted else 2, "refit": 3, "rule": 2, "arms": 4}
+        fits = {"center": 3 if domain.weighted else 2, "rule": 2, "arms": 4}
         released = {name: rng.normal(size=p) * 10 ** rng.uniform(-2, 1) for name, p in fits.items()}
         released |= {"propensity": rng.integers(-9, 9, 2).astype(float), "cells": rng.integers(-9, 9, 8)}
         released |= {name: UNIT * rng.integers(-9, 9, p) for name, p in (("rate", 2), ("spread", 1))}
@@ -77,9 +77,9 @@ def rows_of(data):
     return np.column_stack([1 - a, a, 3 * X])
 
 
-def regression(data, theta, calibration, rate, ratio, less_by=0.0):
+def regression(data, theta, calibration, rate, ratio):
     rows, y = rows_of(data), data[2]
-    s = rows @ theta - np.clip(y - less_by, -4.0 if np.any(less_by) else -1.0, 4.0)
+    s = rows @ theta - np.clip(y, -1.0, 4.0)
     pull, bend = SCALE * np.sign(s) * (1 - np.exp(-np.abs(s) / SCALE)), np.exp(-np.abs(s) / SCALE)
     few = min(rate, 1 - rate)
     all_count = (ratio**2 + few**2) / (few * (1 - few))
@@ -112,7 +112,7 @@ def score_integers(data, theta, lam, noise, residual_bound, rate):
 def test_the_density_is_that_of_the_formulas():
     rng = np.random.default_rng(0)
     others = {"arms": "balanced", "spread_share": 0.1}
-    model = effect(epsilon=100.0, first_fit=0.4, score_bound=2.0, **others)
+    model = effect(epsilon=100.0, score_bound=2.0, **others)
     plan = model.plan(N, 1)
     square, shrunk = plan.step("spread"), []
     for kind in (neighbors, lone):
@@ -120,15 +120,15 @@ def test_the_density_is_that_of_the_formulas():
         one, other = audited_laws(model, pair)[1]
         for size, treated, squares in ((0.1, 2, UNIT // 3), (1.0, 4, UNIT), (5.0, 7, 6 * UNIT)):
             integers = {"rate": np.array([treated]), "spread": np.array([squares])}
-            center, refit = size * rng.normal(size=(2, 3))
+            center = size * rng.normal(size=3)
             lam = rng.uniform(-0.9, 0.9, 2)
             # inside of every set the coordinates are what is released; the last integers take none
-            u = np.concatenate([[treated, squares], center, refit, lam])
+            u = np.concatenate([[treated, squares], center, lam])
             result = log_density_ratio(one, other, one.place(u))
             scale = square.size(integers)[2].item()
             shrunk.append(scale > 1.0)
             stretch = plan.main.nuisances.worked_out(integers | {"center": center}, N).stretch
-            theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
+            theta = center * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
                 norms = np.rint(UNIT * X[:, 0] ** 2 / 4.0).sum()  # nine times the guess of 2/3, squared
@@ -136,9 +136,6 @@ def test_the_density_is_that_of_the_formulas():
                 rate, ratio = treated / N, plan.study.settings.noise_ratio
                 right.append(
                     regression(data, center, plan.step("center").calibration, rate, ratio)
-                    + regression(
-                        data, refit, plan.step("refit").calibration, rate, ratio, rows_of(data) @ center
-                    )
                     + logistic(data, lam, plan.step("propensity").calibration)
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
