@@ -47,10 +47,13 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     """Judge a point (d,) of the instance.
 
     By a subgradient of the objective near it; a program without a prox-friendly form by the duality gap of
-    the judge's own solve. An output radius well below ``tolerance`` is not sharpened any further.
+    the judge's own solve. The radius of what is no number is infinite. An output radius well below
+    ``tolerance`` is not sharpened any further.
 
     Raises CertificateError where nothing can be proved about the declared problem, whatever the data are.
     """
+    if not np.all(np.isfinite(point)):
+        return Certificate(math.inf, math.inf, math.inf, "not computed", instance.strong_convexity)
     if instance.model is None:
         return _by_gap(instance, point)
     model = instance.model
@@ -211,7 +214,7 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
     assert instance.kinked is not None
     smooth = instance.composite
     anchor = anchored(instance.kinked())
-    if anchor is None or not np.all(np.isfinite(point)):
+    if anchor is None:
         return Certificate(math.inf, math.inf, math.inf, "duality gap", instance.strong_convexity)
     with np.errstate(over="ignore"):
         radius = (rounded_norm(point - anchor.point) + anchor.radius) * (1 + 1e-12)

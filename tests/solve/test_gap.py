@@ -285,6 +285,21 @@ def test_numbers_of_the_judge_that_are_none_claim_nothing(left, monkeypatch):
 RECORDS = make_records(40, 2, seed=3)
 
 
+@scheme(rho=1.0)
+def kinked(w, records, rho):
+    """A kink that Theorem D judges."""
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho * cp.norm(records.signed.T @ w)))
+
+
+@pytest.mark.parametrize("rho", [1.0, 1e12, 1e300])
+def test_no_number_is_infinitely_far_by_every_basis(rho):
+    by_kink = kinked(rho=rho).instance(RECORDS)
+    by_gap, *_ = pair(Box(1.0), 1.0, 10.0)
+    for instance, size in ((by_kink, 40), (by_gap, 2)):
+        for left in (math.nan, math.inf, -math.inf):
+            assert certify(instance, np.full(size, left)).radius == math.inf
+
+
 @scheme(rho=1.0, size=0.5)
 def limited(w, records, rho, size):
     """Atoms inside of one another, and limits beside the box."""
