@@ -312,7 +312,9 @@ def _unproved(label: str, solution: Solution) -> str:
     """What a solver claims, what is proved of its point, and what to try next."""
     proved = "nothing is proved about its point"
     if math.isfinite(solution.error):
-        proved = f"its point is proved to be within {solution.error:.1e}, and {solution.tolerance:g} is asked"
+        proved = (
+            f"its relative error is proved to be at most {solution.error:.1e}, and not {solution.tolerance:g}"
+        )
     return (
         f"{label} {_CLAIMS[solution.status]}; {proved}: raise the ridge, or try more iterations or another "
         "solver"

@@ -276,7 +276,7 @@ def test_a_row_that_is_not_certified_says_what_was_claimed_and_proved():
     stiff = bind(EntropyBalancing(ridge=1e-13), RECORDS)
     rows = certificates("stiff", stiff, [Newton(max_iterations=1)], None)
     assert rows[0].note.startswith(
-        "newton reached its limit of iterations; its point is proved to be within "
+        "newton reached its limit of iterations; its relative error is proved to be at most "
     )
     assert rows[0].note.endswith("raise the ridge, or try more iterations or another solver")
 
