@@ -35,6 +35,7 @@ autodoc_type_aliases = {
     # imported for the type checker alone
     "BoundCurves": "dict[str, tuple[dp2erm_cvx.domain.Array, dp2erm_cvx.domain.Array]]",
     "Figure": "Figure",
+    "Registered": "type[dp2erm_cvx.program.Program] | dp2erm_cvx.program.scheme.Scheme",
 }
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
@@ -43,7 +44,10 @@ napoleon_attr_annotations = False
 nitpicky = True
 nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
-    ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|sklearn|types)\..*"),
+    (
+        "py:.*",
+        r"(annotated_types|collections|cvxpy|dataclasses|importlib|numpy|pathlib|random|sklearn|types)\..*",
+    ),
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|arb|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
 from dp2erm_cvx import text
+from dp2erm_cvx.program.stage import fields_of
 
 _LISTS = ("Parameters", "Attributes")
 #: What Napoleon takes for the type of an attribute is a sentence with a colon here.
@@ -79,7 +79,7 @@ def _plain(line: str) -> str:
 
 
 def _program(cls: Any) -> Iterator[str]:
-    """All that a program states: its file (at the first of a file), its class, its settings, its proof."""
+    """All that a program states: its file (at the first of a file), itself, its settings, its proof."""
     module, own = inspect.getmodule(cls), inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0]
     of_file = [
         one
@@ -94,13 +94,13 @@ def _program(cls: Any) -> Iterator[str]:
     yield from own.split("\n")
     known = text.described_settings(cls)
     yield ""
-    for field in dataclasses.fields(cls):
-        if field.name not in known:
-            _log.warning("%s: no docstring describes %s", cls.__name__, field.name)
-        said, default = known.get(field.name, ""), cls.defaults.get(field.name)
+    for name in fields_of(cls):
+        if name not in known:
+            _log.warning("%s: no docstring describes %s", cls.__name__, name)
+        said, default = known.get(name, ""), cls.defaults.get(name)
         if default and "default" not in said:
             said += f" Default: {default}."
-        yield f":param {field.name}: {_plain(said)}"
+        yield f":param {name}: {_plain(said)}"
     if cls is not of_file[0]:
         yield f":Computes: ``{cls.formula}``"
     yield f":Bound: {_plain(cls.theorem)}"
@@ -126,7 +126,7 @@ def _comment(name: str) -> list[str] | None:
 
 
 def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    if what == "class" and name.startswith(_PROGRAMS):
+    if what in ("class", "function") and name.startswith(_PROGRAMS):
         lines[:] = _program(obj)
         return
     if what == "data":

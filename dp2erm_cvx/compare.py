@@ -59,7 +59,7 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved = program.resolve(universe.domain)
+    resolved = program.at(universe)
     sharp = _tried(lambda: resolved.stability(universe))
     yield STATED if resolved.own_data() is None else SHARP, sharp
     usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
@@ -142,14 +142,12 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> Boun
 
 def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> BoundCurves:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
-    program = program.resolve(universe.domain)
+    program = program.at(universe)
     ridge = getattr(program, "ridge", None)
-    if not dataclasses.is_dataclass(program) or not ridge:
+    if not ridge:
         return {}
     grid = ridge * np.geomspace(1e-2, 1e2, points)
-    return _collected(
-        (float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid
-    )
+    return _collected((float(value), program.with_settings(ridge=float(value)), universe) for value in grid)
 
 
 def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> BoundCurves:

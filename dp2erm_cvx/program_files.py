@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import os
 import re
 import sys
@@ -16,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.program import FirstStage, Program
-from dp2erm_cvx.registry import refuse_taken_name
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.stage import Registered, family_of
+from dp2erm_cvx.program.trust import refuse_own_class
+from dp2erm_cvx.registry import programs_in, refuse_taken_name
 
-#: A file, and behind a colon the name of a class in it.
+#: A file, and behind a colon the name of a scheme in it.
 _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
 
 
@@ -31,12 +32,12 @@ def file_of(text: str) -> tuple[str, str | None] | None:
     return match["path"], match["chosen"]
 
 
-def stage_of(cls: type[Program]) -> str:
+def stage_of(made: Registered) -> str:
     """The stage of a program: "first" where it finds weights, "second" where it finds theta."""
-    return "first" if issubclass(cls, FirstStage) else "second"
+    return "first" if issubclass(family_of(made), FirstStage) else "second"
 
 
-def program_of_file(path: str | Path, chosen: str | None, stage: str | None = None) -> type[Program]:
+def program_of_file(path: str | Path, chosen: str | None, stage: str | None = None) -> Registered:
     """The program of a file, which is executed, for use in place of a registered one.
 
     Parameters
@@ -44,15 +45,15 @@ def program_of_file(path: str | Path, chosen: str | None, stage: str | None = No
     path
         The Python file.
     chosen
-        Name of the class, where the file holds several; None for the only one.
+        Name of the scheme, where the file holds several; None for the only one.
     stage
         "first" or "second", None where either will do.
 
     Raises ProgramError where the file holds none of that stage, or several without a choice, and
     DeclarationError where a registered program has its name.
     """
-    inside = {cls.__name__: cls for cls in programs_of_file(path)}
-    fitting = {name: cls for name, cls in inside.items() if stage in (None, stage_of(cls))}
+    inside = {made.__name__: made for made in programs_of_file(path)}
+    fitting = {name: made for name, made in inside.items() if stage in (None, stage_of(made))}
     if not fitting:
         other = "second" if stage == "first" else "first"
         raise ProgramError(f"{path}: holds no {stage} stage; {', '.join(inside)} is a {other} stage")
@@ -75,25 +76,21 @@ def send_by_value(named: Callable[..., Any]) -> None:
     pickler.register_pickle_by_value(sys.modules[named.__module__])
 
 
-def programs_of_file(path: str | Path) -> list[type[Program]]:
+def programs_of_file(path: str | Path) -> list[Registered]:
     """Every program of a Python file, which is executed.
 
     Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
     """
     module = _executed(Path(path))
-    classes = [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, Program) and cls.__module__ == module.__name__
-    ]
-    if not classes:
+    found = programs_in(module)
+    if not found:
         raise ProgramError(f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function")
     try:
-        for cls in classes:
-            cls.refuse_own_class()
+        for made in found:
+            refuse_own_class(family_of(made))
     except DeclarationError as error:
         raise ProgramError(f"{path}: {error}") from None
-    return classes
+    return found
 
 
 def callable_of(text: str) -> Callable[..., Any]:

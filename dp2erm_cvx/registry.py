@@ -6,29 +6,30 @@ import importlib
 import inspect
 import pkgutil
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, ProgramError, known_names
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
-
-Stage = TypeVar("Stage", bound=Program)
+from dp2erm_cvx.program.scheme import Scheme
+from dp2erm_cvx.program.stage import Registered, family_of, fields_of
+from dp2erm_cvx.program.trust import refuse_own_class
 
 #: Of the entry points that name modules or packages of programs.
 GROUP = "dp2erm_cvx.problems"
-Found = dict[str, type[Program]]
+Found = dict[str, Registered]
 
-#: Classes that :func:`known_meanwhile` has added.
-_ADDED: list[type[Program]] = []
+#: Schemes that :func:`known_meanwhile` has added.
+_ADDED: list[Registered] = []
 
 
 @cache
-def programs() -> dict[str, type[Program]]:
-    """Every registered program class by name, sorted.
+def programs() -> Found:
+    """Every registered scheme and class of programs by name, sorted.
 
     Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be imported.
     """
@@ -38,56 +39,56 @@ def programs() -> dict[str, type[Program]]:
     return known
 
 
-def available() -> dict[str, type[Program]]:
+def available() -> Found:
     """Every program that can be used by name; entry points that are broken are left out with a warning."""
-    return {**_sound()[0], **{cls.name: cls for cls in _ADDED}}
+    return {**_sound()[0], **{made.name: made for made in _ADDED}}
 
 
-def first_stages() -> dict[str, type[FirstStage]]:
+def first_stages() -> Found:
     """First stages that can be used by name."""
-    return {name: cls for name, cls in available().items() if issubclass(cls, FirstStage)}
+    return {name: made for name, made in available().items() if issubclass(family_of(made), FirstStage)}
 
 
-def second_stages() -> dict[str, type[SecondStage]]:
+def second_stages() -> Found:
     """Second stages that can be used by name."""
-    return {name: cls for name, cls in available().items() if issubclass(cls, SecondStage)}
+    return {name: made for name, made in available().items() if issubclass(family_of(made), SecondStage)}
 
 
 @cache
-def parts() -> dict[str, type[Program]]:
+def parts() -> Found:
     """Programs of this library that a pipeline solves beside its stages, by name."""
-    classes = [cls for entry in entry_points(group=GROUP) if _own(entry) for cls in _classes(entry)]
-    return {cls.name: cls for cls in classes if not issubclass(cls, FirstStage | SecondStage)}
+    found = [made for entry in entry_points(group=GROUP) if _own(entry) for made in _written(entry)]
+    return {made.name: made for made in found if not issubclass(family_of(made), FirstStage | SecondStage)}
 
 
 @contextmanager
-def known_meanwhile(cls: type[Program]) -> Iterator[None]:
-    """A class that is not installed can be used by its name inside of the block.
+def known_meanwhile(made: Registered) -> Iterator[None]:
+    """A scheme that is not installed can be used by its name inside of the block.
 
     Raises DeclarationError where a registered program has that name.
     """
-    refuse_taken_name(cls)
-    _ADDED.append(cls)
+    refuse_taken_name(made)
+    _ADDED.append(made)
     try:
         yield
     finally:
-        _ADDED.remove(cls)
+        _ADDED.remove(made)
 
 
-def refuse_taken_name(cls: type[Program]) -> None:
-    """Raise DeclarationError where a class bears the name of a registered one that it is not.
+def refuse_taken_name(made: Registered) -> None:
+    """Raise DeclarationError where a scheme bears the name of a registered one that it is not.
 
     A release names its programs: one that is based on another and changes it needs a name of its own.
     """
-    other = available().get(cls.name, cls)
-    if cls is not other:
+    other = available().get(made.name, made)
+    if made is not other:
         raise DeclarationError(
-            f"{cls.__name__} is named {cls.name!r}, as {other.__module__}.{other.__name__} is: "
+            f"{made.__name__} is named {made.name!r}, as {other.__module__}.{other.__name__} is: "
             "give it a name of its own"
         )
 
 
-def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
+def build(known: Mapping[str, Registered], name: str, **settings: Any) -> Any:
     """The program called ``name`` with the given hyper-parameters.
 
     Raises ProgramError on an unknown name and DeclarationError on an unknown hyper-parameter.
@@ -96,7 +97,7 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
         # it may be that of a broken entry point, whose names nobody can read
         unread = "".join(f"; {complaint}" for complaint in _sound()[1])
         raise ProgramError(f"unknown program {name!r}: choose one of {', '.join(known)}{unread}")
-    accepted = inspect.signature(known[name]).parameters
+    accepted = fields_of(known[name])
     for setting in settings:
         if setting not in accepted:
             raise DeclarationError(f"{name} has no setting {setting!r}; {known_names(setting, accepted)}")
@@ -104,7 +105,7 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
 
 
 @cache
-def _sound() -> tuple[dict[str, type[Program]], tuple[str, ...]]:
+def _sound() -> tuple[Found, tuple[str, ...]]:
     known, complaints = collect(entry_points(group=GROUP))
     for complaint in complaints:
         warnings.warn(f"left out: {complaint}", RuntimeWarning, stacklevel=4)
@@ -112,7 +113,7 @@ def _sound() -> tuple[dict[str, type[Program]], tuple[str, ...]]:
 
 
 def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
-    """Program classes by name, sorted, and what is wrong with entry points that are left out.
+    """Schemes and classes of programs by name, sorted, and what is wrong with entry points that are left out.
 
     An entry point is taken as a whole or not at all. Of two programs of one name that of this library stays,
     and where neither is the library's both entry points are left out: which one is meant, nobody knows.
@@ -128,18 +129,18 @@ def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
     claimed: dict[str, int] = {}
     # the library's own first, so that no other distribution takes a name from it
     for place in sorted(range(len(offers)), key=lambda place: not _own(offers[place][0])):
-        for name, cls in offers[place][1].items():
+        for name, made in offers[place][1].items():
             holder = claimed.setdefault(name, place)
             other = offers[holder][1][name]
-            if other is cls:
+            if other is made:
                 continue
             complaints.append(
-                f"two programs are named {name!r}: in {other.__module__} and in {cls.__module__}; "
+                f"two programs are named {name!r}: in {other.__module__} and in {made.__module__}; "
                 "rename or uninstall one"
             )
             left_out |= {place} if _own(offers[holder][0]) else {place, holder}
-    valid = [classes for place, (_, classes) in enumerate(offers) if place not in left_out]
-    together = {name: cls for classes in valid for name, cls in classes.items()}
+    valid = [found for place, (_, found) in enumerate(offers) if place not in left_out]
+    together = {name: made for found in valid for name, made in found.items()}
     return dict(sorted(together.items())), tuple(complaints)
 
 
@@ -150,22 +151,23 @@ def _own(entry: EntryPoint) -> bool:
 def _offered(entry: EntryPoint) -> Found:
     """The stages of an entry point, by name."""
     offered: Found = {}
-    for cls in _classes(entry):
-        if not issubclass(cls, FirstStage | SecondStage):
+    for made in _written(entry):
+        if not issubclass(family_of(made), FirstStage | SecondStage):
             continue
         try:
-            cls.refuse_own_class()
+            refuse_own_class(family_of(made))
         except DeclarationError as error:
-            raise ProgramError(f"{cls.__module__}: {error}") from None
-        if (other := offered.setdefault(cls.name, cls)) is not cls:
+            raise ProgramError(f"{made.__module__}: {error}") from None
+        other = offered.setdefault(made.name, made)
+        if other is not made:
             raise ProgramError(
-                f"two programs are named {cls.name!r}: in {other.__module__} and in {cls.__module__}; "
+                f"two programs are named {made.name!r}: in {other.__module__} and in {made.__module__}; "
                 "rename one"
             )
     return offered
 
 
-def _classes(entry: EntryPoint) -> list[type[Program]]:
+def _written(entry: EntryPoint) -> list[Registered]:
     """The programs that are written in the module of an entry point, or in every module of its package."""
     try:
         loaded = entry.load()
@@ -181,6 +183,17 @@ def _classes(entry: EntryPoint) -> list[type[Program]]:
             f"entry point {entry.name} = {entry.value}{home} cannot be imported: {type(error).__name__}: "
             f"{error}; repair or uninstall it"
         ) from error
-    classes = [(module, cls) for module in modules for _, cls in inspect.getmembers(module, inspect.isclass)]
-    own = [cls for module, cls in classes if cls.__module__ == module.__name__]
-    return [cls for cls in own if issubclass(cls, Program) and not inspect.isabstract(cls)]
+    return [made for module in modules for made in programs_in(module)]
+
+
+def programs_in(module: ModuleType) -> list[Registered]:
+    """The schemes and classes of programs that are written in a module, in the order of their names."""
+    found: list[Registered] = []
+    for _, made in sorted(vars(module).items()):
+        if isinstance(made, Scheme):
+            is_program = True
+        else:
+            is_program = inspect.isclass(made) and issubclass(made, Program) and not inspect.isabstract(made)
+        if is_program and made.__module__ == module.__name__ and made not in found:
+            found.append(made)
+    return found

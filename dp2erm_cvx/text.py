@@ -25,12 +25,13 @@ def described(docstring: str | None) -> dict[str, str]:
     return texts
 
 
-def described_settings(cls: type) -> dict[str, str]:
-    """Texts on each setting of a class, by the class itself or by one that it inherits from."""
+def described_settings(made: Any) -> dict[str, str]:
+    """Texts on each setting: by a class, by one that it inherits from, or by a scheme and its class."""
+    kind = made if isinstance(made, type) else made.family
     texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
+    for base in reversed(kind.__mro__):
         texts |= described(base.__doc__)
-    return texts
+    return texts | described(made.__doc__)
 
 
 def as_plain(text: str) -> str:

@@ -9,6 +9,7 @@ from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program import Gaussian, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
+from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
 
 PROGRAMS: dict[str, Any] = dict(programs())
@@ -98,7 +99,7 @@ def noisy_stage(rng, name, domain, smallest):
     Gamma and the regularizer are from ``smallest`` times the curvature of the loss on.
     """
     M, y = domain.covariate_bound, domain.outcome_bound
-    if issubclass(PROGRAMS[name], PrivateFirstStage):
+    if issubclass(family_of(PROGRAMS[name]), PrivateFirstStage):
         M = PROGRAMS[name]().row_bound(domain)
         radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
@@ -125,7 +126,7 @@ def noisy_stage(rng, name, domain, smallest):
 def instance_of(rng, name, records):
     """A program at random settings, bound to records, and what else its exact minimizer depends on."""
     p = records.covariates.shape[1]
-    if not issubclass(PROGRAMS[name], SecondStage | PrivateFirstStage):
+    if not issubclass(family_of(PROGRAMS[name]), SecondStage | PrivateFirstStage):
         return first_stage(rng, name, records.domain, records.X.shape[1]).instance(records), {}
     program, gamma, scale = noisy_stage(rng, name, records.domain, 1e-7)
     size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters

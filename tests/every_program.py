@@ -9,6 +9,7 @@ from dp2erm_cvx import conformance
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, FirstStage, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
 from tests.helpers import make_domain
 from tests.unchanged.cases import SETTINGS as PROGRAMS
@@ -38,7 +39,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     **{
         name: [row for row in PROGRAMS[name] if "base_measure" not in row]
         for name, program in programs().items()
-        if name in PROGRAMS and issubclass(program, FirstStage)
+        if name in PROGRAMS and issubclass(family_of(program), FirstStage)
     },
     "ipw_known": [
         {"coefficient": (0.1, 0.6, 0.0, -0.8)},

@@ -76,7 +76,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved = program.resolve(universe.domain)
+    resolved = program.at(universe)
     # neither this package's nor derived: its author's
     name = "stated" if resolved.own_data() is None else "sharp"
     families: dict[str, Callable[[], StabilityBound]] = {name: lambda: resolved.stability(universe)}

@@ -442,7 +442,7 @@ def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -
         names = [programs.known_name(text) for text in chosen]
         by_name = {} if settings else {program.name: program for program in built}
         known = registry.available()
-        built = [by_name.get(name) or registry.build(known, name, **settings) for name in names]  # type: ignore[misc]
+        built = [by_name.get(name) or registry.build(known, name, **settings) for name in names]
     return dataset, domain, built
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
-import inspect
 import math
 import os
 import sys
@@ -23,8 +23,9 @@ from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
-    from dp2erm_cvx.program import FirstStage, Program, SecondStage
+    from dp2erm_cvx.program import FirstStage, SecondStage
     from dp2erm_cvx.program.kernels import PublicSample
+    from dp2erm_cvx.program.stage import Registered
     from dp2erm_cvx.solve import Solver
 
 
@@ -71,7 +72,8 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
     from dp2erm_cvx import registry
 
     name = known_name(text, "first")
-    return registry.build(registry.first_stages(), name, **read_settings(options))
+    program: FirstStage = registry.build(registry.first_stages(), name, **read_settings(options))
+    return program
 
 
 def second_stage_of(
@@ -90,7 +92,8 @@ def second_stage_of(
         # without named ranges the domain knows columns by number only
         numbered = {} if domain.columns else {column: place for place, column in enumerate(columns or ())}
         settings["features"] = tuple(numbered.get(feature, feature) for feature in features)
-    return registry.build(registry.second_stages(), name, **stage_settings(settings))
+    program: SecondStage = registry.build(registry.second_stages(), name, **stage_settings(settings))
+    return program
 
 
 def known_name(text: str, stage: str | None = None) -> str:
@@ -173,7 +176,7 @@ def programs_command(
         from dp2erm_cvx.conformance import load_program
         from dp2erm_cvx.program.weights import describe
 
-        described = {cls.name: describe(cls(), universe) for cls in load_program(chosen)}
+        described = {made.name: describe(made(), universe) for made in load_program(chosen)}
         for title, facts in () if as_json else described.items():
             screen.print(title, style="bold")
             screen.print(pairs([(f"  {label}", text) for label, text in facts]))
@@ -181,7 +184,7 @@ def programs_command(
             print_json(described)
         return
     with progress("collecting programs"):
-        listed = [_program_facts(cls) for cls in registry.programs().values()]
+        listed = [_program_facts(made) for made in registry.programs().values()]
     if as_json:
         print_json(listed)
         return
@@ -200,29 +203,32 @@ def programs_command(
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
 
 
-def _program_facts(cls: type[Program]) -> dict[str, Any]:
-    """Declaration of a program class, as plain JSON types."""
-    from dp2erm_cvx.program import FirstStage
+def _program_facts(made: Registered) -> dict[str, Any]:
+    """Declaration of a scheme or a class of programs, as plain JSON types."""
+    from dp2erm_cvx.program.stage import fields_of
     from dp2erm_cvx.program_files import stage_of
 
-    defaults = {name: known.default for name, known in inspect.signature(cls).parameters.items()}
+    words: Any = made.defaults
+    kind = getattr(made, "kind", None)
+    settings = {}
+    for name, known in fields_of(made).items():
+        settings[name] = _plain(known.default)
+        if known.default is None:
+            settings[name] = words.get(name, "none")
     return {
-        "name": cls.name,
-        "stage": stage_of(cls),
-        "kind": cls.kind.value if issubclass(cls, FirstStage) else None,
-        "formula": cls.formula,
-        "settings": {
-            name: cls.defaults.get(name, "none") if value is None else _plain(value)
-            for name, value in defaults.items()
-        },
-        "theorem": cls.theorem,
-        "relations": sorted(relation.value for relation in cls.relations),
-        "citation": cls.citation,
+        "name": made.name,
+        "stage": stage_of(made),
+        "kind": None if kind is None else kind.value,
+        "formula": made.formula,
+        "settings": settings,
+        "theorem": made.theorem,
+        "relations": sorted(relation.value for relation in made.relations),
+        "citation": made.citation,
     }
 
 
 def _plain(value: object) -> object:
-    if value is inspect.Parameter.empty or value == ():
+    if value is dataclasses.MISSING or value == ():
         return "required"
     plain = isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else str(value)
@@ -278,16 +284,16 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     from dp2erm_cvx.audit.search import SearchPlan
 
     search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
-    classes = conformance.load_program(program)
+    found = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:
         (task,) = bar.task_ids
-        for cls in classes:
+        for made in found:
 
-            def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
+            def show(done: str, name: str = getattr(made, "name", made.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(cls, search=search, done=show)
+            reports += conformance.check_program(made, search=search, done=show)
     if as_json:
         print_json([report.to_dict() for report in reports])
     for report in () if as_json else reports:

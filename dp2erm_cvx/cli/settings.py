@@ -128,26 +128,28 @@ def _of_question(kind: str) -> Iterator[SettingText]:
 
 
 def _of_class(
-    kind: type, defaults: Mapping[str, str] | None = None, checks: Mapping[str, Field[Any]] | None = None
+    kind: Any, defaults: Mapping[str, str] | None = None, checks: Mapping[str, Field[Any]] | None = None
 ) -> Iterator[SettingText]:
-    """The settings of a dataclass.
+    """The settings of a dataclass or of a scheme.
 
     Parameters
     ----------
     kind
-        The class.
+        The class or the scheme.
     defaults
         Words for defaults that follow from others, by the name of the setting.
     checks
         Fields of another class, by name, that check what this one does not.
     """
+    from dp2erm_cvx.program.stage import fields_of
+
     texts = described_settings(kind)
-    for field in fields(kind):
-        if not field.init or field.name in _ELSEWHERE:
+    for name, field in fields_of(kind).items():
+        if not field.init or name in _ELSEWHERE:
             continue
-        default = (defaults or {}).get(field.name) or _default(field)
-        checked = field if "check" in field.metadata else (checks or {}).get(field.name, field)
-        yield SettingText(field.name, default, _wanted(checked), as_plain(texts.get(field.name, "")))
+        default = (defaults or {}).get(name) or _default(field)
+        checked = field if "check" in field.metadata else (checks or {}).get(name, field)
+        yield SettingText(name, default, _wanted(checked), as_plain(texts.get(name, "")))
 
 
 def _default(field: Field[Any]) -> str | None:

@@ -6,8 +6,8 @@ import enum
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dp2erm_cvx.errors import (
 from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
 from dp2erm_cvx.solve import Solution, solve
 
 
@@ -90,13 +91,13 @@ class Subject:
 
         What a release calls its author's word is searched for, and so are the library's own classes.
         """
-        return "_made" in vars(type(self.program)) and self.program.own_data() is not None
+        return isinstance(self.program, DeclaredProgram) and self.program.own_data() is not None
 
     @property
     def public_error(self) -> float | None:
         """Public bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
         universe = check_universe(_REACHED)
-        domain, resolved = universe.domain, self.program.resolve(universe.domain)
+        domain, resolved = universe.domain, self.program.at(universe)
         if isinstance(resolved, SecondStage | PrivateFirstStage):
             return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
         assert isinstance(resolved, FirstStage)
@@ -188,7 +189,7 @@ def declaration(subject: Subject) -> Judgment:
         if isinstance(program, SecondStage):
             program.constants(universe)
         if isinstance(program, PrivateFirstStage):
-            program.resolve(universe.domain).loss_constants(universe)
+            program.at(universe).loss_constants(universe)
         if isinstance(program, FirstStage):
             bound = program.stability(universe)
             text = f"V = {bound.V:.4g} at n = {universe.n_samples} by {bound.theorem}"
@@ -347,7 +348,7 @@ def short_audit(subject: Subject) -> Judgment:
 def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations = subject.search.evaluations
-    exact = Surrogate.of(subject.first.resolve(universe.domain), universe).exact
+    exact = Surrogate.of(subject.first.at(universe), universe).exact
     slow = 40 if exact else 8 if subject.public_error is None else 1
     search = subject.search
     if search.seconds is not None:
@@ -374,23 +375,21 @@ def other_settings(subject: Subject) -> Judgment:
         tried.setdefault(name, []).append(f"{value:.4g}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
     text = f"{text}: nothing found" if text else "no other values were tried"
-    names = [one.name for one in fields(cast(Any, subject.program))]
-    alone = [name for name in names if name not in tried]
+    alone = [name for name in subject.program.setting_fields() if name not in tried]
     return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
 
 
 def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
-    universe, known = check_universe(_AUDITED), cast(Any, program)
-    resolved = program.resolve(universe.domain)
-    for known_field in fields(known):
-        name = known_field.name
-        value = getattr(resolved, name)
+    universe = check_universe(_AUDITED)
+    resolved = program.at(universe)
+    for name in resolved.setting_fields():
+        value = resolved.value(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         for other in (1.5,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
             with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
-                changed = replace(known, **{name: other})
+                changed = program.with_settings(**{name: other})
                 changed.stability(universe)
                 yield name, other, changed
 
@@ -411,7 +410,8 @@ CHECKS: dict[str, tuple[Check, type[Program]]] = {
 BESIDE = "other settings"
 
 
-def checks_of(cls: type[Program], *, first: bool = False) -> dict[str, Check]:
-    """All that a program of this class is examined by at each example of its settings, or at the first."""
-    concerned = {name: check for name, (check, base) in CHECKS.items() if issubclass(cls, base)}
+def checks_of(made: Registered, *, first: bool = False) -> dict[str, Check]:
+    """All that programs of a class or scheme are examined by at each example of settings, or the first."""
+    family = family_of(made)
+    concerned = {name: check for name, (check, base) in CHECKS.items() if issubclass(family, base)}
     return {name: check for name, check in concerned.items() if first or name != BESIDE}

@@ -16,6 +16,7 @@ from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Su
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
+from dp2erm_cvx.program.stage import Registered, family_of
 from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.registry import programs
@@ -77,14 +78,14 @@ class ConformanceReport(Shown):
 
 
 def check_program(
-    program: type[Program], *, search: SearchPlan = SEARCH, done: Callable[[str], None] | None = None
+    program: Registered, *, search: SearchPlan = SEARCH, done: Callable[[str], None] | None = None
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
 
     Parameters
     ----------
     program
-        The class of a program.
+        A scheme, or a class of programs of the library.
     search
         Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
         or 500 where each takes two solves in full. Its seconds are those of all searches together, each of
@@ -112,12 +113,12 @@ def check_program(
             settings = subject.program.settings()
         name = str(getattr(program, "name", program.__name__))
         claim = ("second stage", "Theorems 1 and 2 from constants that are derived")
-        if issubclass(program, FirstStage):
-            claim = program.kind.value, program.kind.proved
+        if issubclass(family_of(program), FirstStage):
+            claim = program.kind.value, program.kind.proved  # type: ignore[union-attr]
         yield ConformanceReport(name, dict(settings), *claim, tuple(outcomes))
 
 
-def parametrize(*classes: type[Program], search: SearchPlan = SEARCH) -> Callable[[Any], Any]:
+def parametrize(*classes: Registered, search: SearchPlan = SEARCH) -> Callable[[Any], Any]:
     """A decorator for pytest: one item for every check at every example of the classes.
 
     What it decorates takes ``program`` and ``check``, and calls ``check(program)``, which raises
@@ -185,7 +186,7 @@ def program_template(name: str, kind: str) -> str:
     return text
 
 
-def load_program(name_or_file: str) -> list[type[Program]]:
+def load_program(name_or_file: str) -> list[Registered]:
     """Programs of a file that ends in .py, or the registered one of that name. Raises ProgramError."""
     if name_or_file.endswith(".py"):
         return programs_of_file(name_or_file)

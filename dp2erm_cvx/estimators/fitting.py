@@ -24,6 +24,7 @@ from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
@@ -98,7 +99,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
                 raise DeclarationError(f"{kind} has no setting {name!r}; {known_names(name, sorted(known))}")
             outer, _, setting = name.partition("__")
             (inner[outer] if setting else changed)[setting or outer] = value
-        changed |= {outer: replace(whole[outer], **values) for outer, values in inner.items()}
+        changed |= {outer: _with(whole[outer], values) for outer, values in inner.items()}
         for name, value in changed.items():
             setattr(self, name, value)
         return self
@@ -136,7 +137,14 @@ def built(outer: str, value: Any) -> Any:
     return registry.build(known[outer](), value) if isinstance(value, str) and outer in known else value
 
 
+def _with(value: Any, changes: dict[str, Any]) -> Any:
+    """A program, a domain or a budget with some of its settings changed."""
+    return value.with_settings(**changes) if isinstance(value, Program) else replace(value, **changes)
+
+
 def _settings(value: Any) -> dict[str, Any]:
+    if isinstance(value, Program):
+        return {name: value.value(name) for name in value.setting_fields()}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return {}
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}

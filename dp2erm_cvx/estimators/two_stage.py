@@ -27,6 +27,7 @@ from dp2erm_cvx.estimators.fitting import (
 )
 from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.program.trust import refuse_patched
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee, Release
 from dp2erm_cvx.release.declaration import make_release
@@ -103,6 +104,7 @@ class TwoStageBase(ConfiguredEstimator):
         program = built(outer, getattr(self, outer))
         if not isinstance(program, kind):
             raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
+        refuse_patched(program)
         return program.resolve(self.domain)
 
 

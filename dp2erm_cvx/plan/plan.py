@@ -118,7 +118,8 @@ class Pipeline(abc.ABC):
         """A second stage whose loss saturates."""
         # no theorem needs this ball; within it every solve is certified to a public radius
         ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
-        return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+        program: SecondStage = registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+        return program
 
     def regression(self, name: str, program: Any, rows: OutcomeRows, **how: Any) -> Fit:
         """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""

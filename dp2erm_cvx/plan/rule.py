@@ -20,6 +20,7 @@ from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.trust import refuse_patched
 from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import KINDS, refuse
@@ -261,8 +262,11 @@ class Study(Pipeline):
                 f"split = {brief(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
         for name in ("first", "second"):
-            put(self, name, getattr(self, name).resolve(self.universe.domain))
-            refuse_taken_name(type(getattr(self, name)))
+            where = self.universe.domain, self.universe.n_samples, self.universe.n_columns
+            refuse_patched(getattr(self, name))
+            program = getattr(self, name).read_at(*where)  # anew, whatever was read of it before
+            put(self, name, program)
+            refuse_taken_name(program.made_by)
 
     @property
     def calibrator(self) -> Calibrator:

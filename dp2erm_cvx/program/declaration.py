@@ -158,6 +158,101 @@ def refuse_misread(
     return True
 
 
+def differing(
+    one: Any, other: Any, n: int, m: int, same_data: Callable[[Any, Any], bool]
+) -> tuple[Any, Any] | None:
+    """The first parts in which two expressions differ; None where they are the same.
+
+    Parameters
+    ----------
+    one, other
+        Expressions or constraints of CVXPY, of n and of m records.
+    n, m
+        Numbers of records: public numbers may be multiples of a power of them.
+    same_data
+        Whether two parameters mean the same data.
+    """
+    if type(one) is not type(other):
+        return one, other
+    if isinstance(one, cp.Parameter):
+        same = same_data(one, other) if hasattr(one, "within") and hasattr(other, "within") else True
+        return None if same and one.name() == other.name() else (one, other)
+    if isinstance(one, cp.Constant):
+        return None if _same_numbers(one.value, other.value, n, m) else (one, other)
+    if not one.args:
+        return None
+    if len(one.args) != len(other.args) or not _same_settings(one, other, n, m):
+        return one, other
+    for pair in zip(one.args, other.args, strict=True):
+        if (found := differing(*pair, n, m, same_data)) is not None:
+            return found
+    return None
+
+
+def _same_settings(one: Any, other: Any, n: int, m: int) -> bool:
+    """True if two atoms have the same settings, such as the threshold of a Huber loss."""
+    own, theirs = _settings_of(one), _settings_of(other)
+    return len(own) == len(theirs) and all(_alike(*pair, n, m) for pair in zip(own, theirs, strict=True))
+
+
+#: Atoms that change shapes alone.
+_SHAPES = ("Promote", "broadcast_to", "reshape", "Reshape")
+
+
+def _settings_of(node: Any) -> list[Any]:
+    if isinstance(node, cp.Constraint) or type(node).__name__ in _SHAPES:
+        return []  # its number, which no two have in common; a shape, which is that of the records
+    data = node.get_data() if hasattr(node, "get_data") else None
+    return [*(data or []), *([node.atom] if hasattr(node, "atom") else [])]
+
+
+def _alike(one: Any, other: Any, n: int, m: int) -> bool:
+    if isinstance(one, cp.Expression):
+        return isinstance(other, cp.Expression) and _same_numbers(one.value, other.value, 1, 1)
+    if isinstance(one, tuple | list):
+        same_length = isinstance(other, tuple | list) and len(one) == len(other)
+        return same_length and all(_alike(*pair, n, m) for pair in zip(one, other, strict=True))
+    if isinstance(one, slice):
+        ends = (one.start, one.stop, one.step), (other.start, other.stop, other.step)
+        return _alike(*ends, n, m)
+    if isinstance(one, int) and isinstance(other, int):  # places and shapes
+        return one - other in (0, n - m) or one * m == other * n
+    if isinstance(one, np.ndarray | float):
+        return _same_numbers(one, other, 1, 1)
+    return bool(one == other)
+
+
+#: Powers of the number of records that a public number of a problem may be a multiple of.
+_POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, -0.5, -1.0, -1.5, -2.0)
+
+
+def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
+    """True if public numbers are the same, or the same multiples of a power of n: of its root, or of n.
+
+    Arrays of different sizes are compared where all entries are equal, or those of the diagonal alone.
+    """
+    pairs = _representatives(one), _representatives(other)
+    if pairs[0] is None or pairs[1] is None:
+        same_shape = np.shape(one) == np.shape(other)
+        return same_shape and bool(np.all(np.asarray(one != other) == 0))
+    scaled = [np.multiply(pairs[1], (n / m) ** power) for power in _POWERS]
+    return any(np.allclose(pairs[0], numbers, rtol=1e-12, atol=0.0) for numbers in scaled)
+
+
+def _representatives(value: Any) -> tuple[float, float] | None:
+    """The entry of the diagonal and the entry beside it, of an array where these are all; None elsewhere."""
+    array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
+    if array.size == 0 or np.ptp(array) == 0.0:
+        number = float(np.ravel(array)[0]) if array.size else 0.0
+        return number, number
+    if array.ndim == 2 and array.shape[0] == array.shape[1]:
+        diagonal, size = np.diag(array), len(array)
+        beside = array[~np.eye(size, dtype=bool)]
+        if np.ptp(diagonal) == 0.0 and np.ptp(beside) == 0.0:
+            return float(diagonal[0]), float(beside[0])
+    return None
+
+
 #: Longest text of an expression in a message.
 _LONGEST = 160
 

@@ -6,14 +6,14 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, NoReturn
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
@@ -22,12 +22,21 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, Value, printed, refuse_misread, with_n
+from dp2erm_cvx.program.declaration import (
+    SIZES,
+    Declaration,
+    Params,
+    Value,
+    differing,
+    printed,
+    refuse_misread,
+    with_n,
+)
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
-from dp2erm_cvx.program.reach import reached
-from dp2erm_cvx.program.rows import DeclaredRecords
-from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, Kind
+from dp2erm_cvx.program.rows import DeclaredRecords, same_data
+from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
+from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.stability import Bound
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
@@ -36,24 +45,7 @@ _STEPS, _TURNS = 30, 40
 _SEARCHED = 1e-6
 
 
-class _BoundOf:
-    """``bound`` of a class is a decorator that states one; of a program it is its bound."""
-
-    def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
-        if program is not None:
-            return partial(WeightsProgram._bound, program)
-
-        def state(function: Function) -> Function:
-            reached(f"the bound of {owner.name}", function)
-            owner.statement = staticmethod(function)
-            owner.kind = Kind.STATED
-            owner.theorem = "a bound that its author states"
-            return function
-
-        return state
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
 
@@ -65,15 +57,51 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     nothing can certify is refused when planned. V is 2n, unless its author states a bound.
     """
 
-    kind: ClassVar[Kind] = Kind.DIRECT
-    theorem = "none: universal corollary"
-    statement: ClassVar[Function | None] = None
-    bound = _BoundOf()
-    #: Of every argument of log_det, public.
-    eigenvalue_floor: ClassVar[float | None] = None
+    kind: ClassVar[Any] = OfScheme(Kind.DIRECT)
+    theorem: ClassVar[Any] = OfScheme("none: universal corollary")
+
+    @classmethod
+    def kind_of(cls, scheme: Scheme) -> Kind:
+        return Kind.DIRECT if scheme.statement is None else Kind.STATED
+
+    @classmethod
+    def theorem_of(cls, scheme: Scheme) -> str:
+        return "none: universal corollary" if scheme.statement is None else "a bound that its author states"
+
+    @property
+    def eigenvalue_floor(self) -> float | None:
+        """Of every argument of log_det, public."""
+        floor: float | None = self.scheme.options["eigenvalue_floor"]
+        return floor
+
+    def first_reading(self) -> WeightsReading:
+        numbers = self.resolve(STANDARD)
+        read: WeightsReading = (
+            numbers.reading if numbers is not self else WeightsReading(self, Universe(STANDARD, 6, 3))
+        )
+        return read
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> WeightsReading:
+        universe = Universe(domain, n, p - bool(domain.intercept))
+        declared: WeightsReading = self.reading
+        read, again = (
+            WeightsReading(self, universe),
+            WeightsReading(self, universe),
+        )  # as a function may remember
+        read.refuse_other(again)
+        declared.refuse_other(read)
+        return read
+
+    def _at(self, universe: Universe) -> WeightsReading:
+        """The reading in a universe: that of the program, unless it was read elsewhere."""
+        read: WeightsReading = self.reading
+        if read.universe == universe:
+            return read
+        return self.reading_at(universe.domain, universe.n_samples, universe.n_columns)
 
     def refuse_misread(self) -> None:
-        reading = _reading(self, universe := Universe(STANDARD, 6, 3))
+        reading = self._at(universe := Universe(STANDARD, 6, 3))
+        self.reading_at(STANDARD, 1009, 7)
         if not (reading.curvature > 0.0 or self.strong_convexity(universe) > 0.0):
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
             raise DeclarationError(
@@ -81,24 +109,23 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             )
 
     def own_data(self) -> tuple[str, ...] | None:
-        if type(self).statement is not None:
-            return None
-        return _reading(self.resolve(STANDARD), Universe(STANDARD, 5, 3)).own
+        read: WeightsReading = self.reading
+        return read.own if self.scheme.statement is None else None
 
     def stated_bound(self, universe: Universe) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
-        function, n = type(self).statement, universe.n_samples
+        function, n = self.scheme.statement, universe.n_samples
         if function is None:
             return None
         known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
-        known |= vars(self)
+        known |= {name: self.value(name) for name in self.setting_fields()}
         wanted = inspect.signature(function).parameters
         if unknown := [name for name in wanted if name not in known]:
             raise DeclarationError(
                 f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
             )
         try:
-            bound = self.asked(function, **{name: known[name] for name in wanted})
+            bound = asked(function, **{name: known[name] for name in wanted})
         except DeclarationError as error:
             raise DeclarationError(f"{self.name}: its bound states {error}") from None
         if not isinstance(bound, Bound):
@@ -108,31 +135,30 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return bound
 
     def data(self, records: Records) -> dict[str, Value]:
-        """Data of the parameters, clipped to their public bounds."""
-        reading = _reading(self, Universe(records.domain, records.n_samples, records.n_features))
-        data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
-        for datum in reading.problem.parameters():
-            size = datum.within.largest
-            data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
-        return data
+        read: WeightsReading = self.reading
+        if read.universe.domain != records.domain:
+            read = self._at(Universe(records.domain, records.n_samples, records.n_features))
+        return read.data(records)
 
     def strong_convexity(self, universe: Universe) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
-        reading = _reading(self, universe)
+        reading = self._at(universe)
         return max(reading.curvature, reading.constants.least if reading.constants else 0.0)
 
     def declared_formula(self) -> str:
         """The program in one line."""
         texts = []
         for n in SIZES:
-            reading = _reading(self, Universe(STANDARD, n, 3))
+            reading = WeightsReading(self, Universe(STANDARD, n, 3))
             sets = "".join(f", {printed(constraint)}" for constraint in reading.problem.constraints)
             texts.append(f"w = argmin {printed(reading.objective)}, sum(w) == n, w >= 0{sets}")
         return with_n(*texts)
 
     def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
         """The objective, the box, and the constraints beside it."""
+        read: WeightsReading = self.reading
         problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, parameter=data))
+        read.refuse_other_problem(problem, w.size)
         beside = {f"constraint_{k}": c for k, c in enumerate(problem.constraints) if _end(c, w) is None}
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
@@ -146,11 +172,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         total = {"total": data("ones") @ w == n}
         return Declaration(objective, {"weights": w}, total | box | beside)
 
-    def _bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
         if bound is None:
             return stability.any_weights(n, self.kind.proved, self.relations)
-        reading = _reading(self, universe)
+        reading = self._at(universe)
         public = reading.constants
         if public is not None and public.reason and not reading.kinks:
             # a radius that is not known in advance would have to be read off the data
@@ -167,7 +193,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
         self.box(universe)
-        reading = _reading(self, universe)
+        reading = self._at(universe)
         public = reading.constants
         if public is None or (not public.least > 0 and reading.curvature > 0):
             return None
@@ -178,12 +204,13 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return public.radius / math.sqrt(universe.n_samples)
 
     def instance(self, records: Records) -> Instance:
-        program, n = self.resolve(records.domain), records.n_samples
+        n = records.n_samples
         universe = Universe(records.domain, n, records.n_features)
+        program = self.at(universe)
         (floor, cap), data, reading = (
             program.box(universe),
             program.data(records),
-            _reading(program, universe),
+            program._at(universe),
         )
         public, declared = reading.constants, reading.curvature
         if public is not None and not public.least > 0:
@@ -208,7 +235,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         """
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self.box(universe)
-        data, reading = self.data(kinds), _reading(self, universe)
+        data, reading = self.data(kinds), self._at(universe)
         read = reading.checked(data)
         kind = np.sum(np.arange(n)[:, None] >= np.cumsum(count, axis=1)[:, None, :], axis=2)
         columns = [np.ones((b, 1))]
@@ -233,27 +260,23 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""
-        read = _reading(self, universe).read
+        read = self._at(universe).read
         return read if isinstance(read, str) else None
 
     def box(self, universe: Universe) -> tuple[float, float]:
-        """Floor and cap of the weights by the declared constraints, 0 and n without any.
-
-        Raises CalibrationError where no weights of sum n are between them.
-        """
-        floor, cap = _reading(self, universe).ends
-        if not (0.0 <= floor <= 1.0 <= cap):
-            raise CalibrationError(
-                f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
-                "in [0, 1] and a cap of at least 1"
-            )
-        return floor, min(cap, float(universe.n_samples))
+        """Floor and cap of the weights in a universe; raises as its reading does."""
+        return self._at(universe).box()
 
 
-class _Reading:
-    """The problem as its author states it, and what is read of it, when it is asked for.
+class WeightsReading:
+    """The problem in the weights as its author states it, and what is read of it, when it is asked for.
 
-    ``curvature`` is known by a sum of squares, ``own`` are names of data of the author's own.
+    Parameters
+    ----------
+    program
+        The program at its settings.
+    universe
+        Where it is read: the number of records and of columns, and the public sets of the data.
     """
 
     def __init__(self, program: WeightsProgram, universe: Universe) -> None:
@@ -264,6 +287,50 @@ class _Reading:
         self.problem = records.used(program.called(w, records))
         self.objective, self.own = self.problem.objective.args[0], records.own
         self.curvature, self.ends = weights_curvature(self.problem, w), _ends(self.problem.constraints, w)
+
+    def box(self) -> tuple[float, float]:
+        """Floor and cap of the weights by the declared constraints, 0 and n without any.
+
+        Raises CalibrationError where no weights of sum n are between them.
+        """
+        floor, cap = self.ends
+        if not (0.0 <= floor <= 1.0 <= cap):
+            raise CalibrationError(
+                f"{self.program.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state "
+                "a floor in [0, 1] and a cap of at least 1"
+            )
+        return floor, min(cap, float(self.universe.n_samples))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        """Data of the parameters, clipped to their public bounds."""
+        data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
+        for datum in self.problem.parameters():
+            size = datum.within.largest
+            data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
+        return data
+
+    def refuse_other(self, other: WeightsReading) -> None:
+        """Raise DeclarationError where another reading is not of the same problem, in its units of n."""
+        if self.ends != other.ends:
+            self._refuse(other.problem, other.universe.n_samples, other.universe.n_columns)
+        self.refuse_other_problem(other.problem, other.universe.n_samples, other.universe.n_columns)
+
+    def refuse_other_problem(self, problem: cp.Problem, n: int, p: int | None = None) -> None:
+        """Raise DeclarationError where a problem of n records is another one than was read."""
+        sizes = self.universe.n_samples, n
+        pairs = [(self.objective, problem.objective.args[0])]
+        if len(self.problem.constraints) != len(problem.constraints):
+            self._refuse(problem, n, p)
+        pairs += zip(self.problem.constraints, problem.constraints, strict=True)
+        if any(differing(*pair, *sizes, same_data) for pair in pairs):
+            self._refuse(problem, n, p)
+
+    def _refuse(self, problem: cp.Problem, n: int, p: int | None) -> NoReturn:
+        columns = "" if p is None else f", p = {p}"
+        raise DeclarationError(
+            f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} is "
+            f"declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all"
+        )
 
     @cached_property
     def read(self) -> ReadObjective | str:
@@ -281,7 +348,7 @@ class _Reading:
 
         def examples() -> Iterator[Array]:
             for records in self.universe.examples():
-                data = program.data(records)
+                data = self.data(records)
                 for name, datum in parameters.made.items():
                     datum.value = data[name]
                 loaded.append(read.at(read.vector(data)))
@@ -317,7 +384,7 @@ class _Reading:
             raise CertificateError(str(error)) from None
         rng = np.random.default_rng(self.universe.n_samples)
         for records in self.universe.examples():
-            data = program.data(records)
+            data = self.data(records)
             _clip(data, parameters.made)
             for name, datum in parameters.made.items():
                 datum.value = data[name]
@@ -355,7 +422,7 @@ class _Reading:
             return None
         bounds = {datum.name(): datum.within.largest for datum in self.problem.parameters()}
         bound = self.read.bound_vector({"ones": 1.0, **bounds})
-        return PublicConstants.of(self.read, bound, *self.program.box(self.universe))
+        return PublicConstants.of(self.read, bound, *self.box())
 
     def checked(self, data: dict[str, Value]) -> ReadObjective:
         """The objective, where it is known to be read; data that are declared nonnegative are clipped."""
@@ -369,7 +436,9 @@ class _Reading:
         return read.at(read.vector(data))
 
 
-_reading = lru_cache(maxsize=16)(_Reading)  # each holds its matrices
+def _in_words(problem: cp.Problem) -> str:
+    sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
+    return f"{printed(problem.objective.args[0])}{sets}"
 
 
 def _clip(data: dict[str, Value], parameters: Mapping[str, Any]) -> None:

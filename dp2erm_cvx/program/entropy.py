@@ -25,7 +25,8 @@ from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.program.stage import Kind, RowNeighbors, Setting, declared_choice
+from dp2erm_cvx.program.scheme import Setting
+from dp2erm_cvx.program.stage import Kind, RowNeighbors, declared_choice
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability.balancing import ArmMass
 

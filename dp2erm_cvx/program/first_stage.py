@@ -70,7 +70,7 @@ class FirstStage(Program):
         That of the paper is the smaller of its statement and the universal corollary. Raises
         CalibrationError where no theorem of the family covers the declared program or domain.
         """
-        program = self.resolve(universe.domain)
+        program = self.at(universe)
         if family is BoundFamily.PAPER:
             return stability.usable(universe.n_samples, program.printed_bound(universe))
         return program.bound(universe)

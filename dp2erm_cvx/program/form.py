@@ -7,7 +7,7 @@ after values and gradients of what was read have been compared with CVXPY's own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
-from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices
+from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data
 
 #: Where expressions of one margin are compared.
 _MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
@@ -38,11 +38,19 @@ class MarginTerm:
     tilt: tuple[float, Datum] | None = None
 
     def near(self, other: MarginTerm) -> bool:
-        """True if another term has the same curve, to within rounding."""
-        pairs = zip(self.curve.parts, other.curve.parts, strict=False)
-        return len(self.curve.parts) == len(other.curve.parts) and all(
-            a.atom == b.atom
-            and np.allclose((a.coefficient, a.scale, a.shift), (b.coefficient, b.scale, b.shift), rtol=1e-12)
+        """True if another term has the same curve of the same data, to within rounding."""
+        for which in ("offset", "factor", "tilt"):
+            own, theirs = getattr(self, which), getattr(other, which)
+            if (own is None) is not (theirs is None):
+                return False
+            if own is not None and not (_close([own[0]], [theirs[0]]) and same_data(own[1], theirs[1])):
+                return False
+        parts = self.curve.parts, other.curve.parts
+        if len(parts[0]) != len(parts[1]) or not same_data(self.rows, other.rows):
+            return False
+        pairs = zip(*parts, strict=True)
+        return all(
+            a.atom == b.atom and _close((a.coefficient, a.scale, a.shift), (b.coefficient, b.scale, b.shift))
             for a, b in pairs
         )
 
@@ -100,6 +108,20 @@ class Form:
             )
         return Form(margins[0], ridge, l1, _set(problem.constraints, v))
 
+    def differs(self, other: Form, *, one_column: bool = False) -> str:
+        """What another form of one record has otherwise, in words; empty where it is the same, to rounding.
+
+        Over ``one_column`` a ball, an l1 ball and a box are one and the same set.
+        """
+        same_set = self.feasible == other.feasible
+        if one_column:
+            same_set = self.feasible.norm_bound(1) == other.feasible.norm_bound(1)
+        if not same_set:
+            return "its set of theta"
+        if not self.term.near(other.term) or self.own != other.own:
+            return "its loss"
+        return "" if _close((self.ridge, self.l1), (other.ridge, other.l1)) else "its penalty"
+
     def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
         """Raise DeclarationError where the set that was read is not that of the declared constraints.
 
@@ -121,6 +143,17 @@ class Form:
         tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
         term = replace(self.term, curve=self.term.curve.scaled(factor), tilt=tilt)
         return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
+
+
+def at_size(form: Form, n: int, is_mean: bool) -> Form:
+    """The form of one record of a sum over n records, or of a mean, as it was read of a problem."""
+    if not is_mean:
+        return replace(form, ridge=form.ridge / n, l1=form.l1 / n)
+    return replace(form.scaled(n), ridge=form.ridge, l1=form.l1, is_mean=True)
+
+
+def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
+    return bool(np.allclose(numbers, others, rtol=1e-12, atol=0.0))
 
 
 def _objective(problem: cp.Problem) -> Any:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import FunctionType
 from typing import Any, ClassVar
 
 import cvxpy as cp
@@ -182,7 +184,7 @@ class DeclaredRecords:
 
         within = Ball(math.hypot(bound, value) * (1 + 1e-12))
         self._refuse_other_map("by_arm", _Map(None, within, value))
-        return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept))
+        return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept), constant)
 
     def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:
         """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y centered.
@@ -269,7 +271,7 @@ class DeclaredRecords:
             return within.project(alone(records))
 
         k = None if isinstance(within, Range) else within.vertices or size
-        return self._datum(name, within, made, k)
+        return self._datum(name, within, made, k, make)
 
     def _refuse_other_map(self, name: str, new: _Map) -> None:
         """Raise DeclarationError where another map, or one into another set, has this name already."""
@@ -294,16 +296,54 @@ class DeclaredRecords:
 
         return make
 
-    def _datum(self, name: str, within: Within, make: RecordMap, k: int | None = None) -> Datum:
+    def _datum(
+        self, name: str, within: Within, make: RecordMap, k: int | None = None, source: object = None
+    ) -> Datum:
         nonneg = isinstance(within, Range) and within.low >= 0
         if self.parameter is not None:  # a problem for solvers: its parameters are the data themselves
             return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
             shape = (self.n,) if k is None else (self.n, k)
             self._data[name] = datum = cp.Parameter(shape, name=name, nonneg=nonneg)
-            datum.within, datum.of = within, make
+            datum.within, datum.of, datum.source = within, make, source
             self._held[name] = within, make
         return self._data[name]
+
+
+def same_data(one: Datum, other: Datum) -> bool:
+    """True if two readings of a declaration mean the same data: by name and what makes them.
+
+    The set of an author's own data is part of the declaration; that of the library's follows from the domain.
+    """
+    if one.name() != other.name() or not _same(one.source, other.source):
+        return False
+    return not callable(one.source) or one.within == other.within
+
+
+def _same(one: Any, other: Any, inside: tuple[object, ...] = ()) -> bool:
+    """True if objects of two calls of a function are the same: functions by their code and what they hold.
+
+    ``inside`` are the functions that hold them: a function may hold itself.
+    """
+    if one is other or any(one is outer for outer in inside):
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, FunctionType):
+        return one.__code__ == other.__code__ and _same(_held(one), _held(other), (*inside, one))
+    if isinstance(one, partial):
+        return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords), inside)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(_same(*both, inside) for both in zip(one, other, strict=True))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[name], other[name], inside) for name in one)
+    return isinstance(one, int | float | str | bytes) and one == other
+
+
+def _held(function: FunctionType) -> tuple[Any, ...]:
+    """What a function holds of the call that made it: its defaults and its closure."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return function.__defaults__, function.__kwdefaults__, cells
 
 
 #: Name: least and largest in units of the outcome's bound (infinite for rows), and numbers, or signs of rows;

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
@@ -22,20 +22,48 @@ from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, printed, refuse_misread, with_n
-from dp2erm_cvx.program.form import Form
+from dp2erm_cvx.program.form import Form, at_size
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
-from dp2erm_cvx.program.stage import STANDARD, DeclaredProgram, Function, Instance, declared_choice
+from dp2erm_cvx.program.scheme import STANDARD
+from dp2erm_cvx.program.stage import DeclaredProgram, Instance, declared_choice
 from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
 #: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
+#: Numbers of records and of columns that a declaration is read at where it stands: the same must be read.
+PLACES = ((SIZES[0], 3), (SIZES[1], 4), (1009, 7))
+
+
+def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
+    return tuple(value)
 
 
 @dataclass(frozen=True)
+class LossReading:
+    """What was read of a declared loss, and where.
+
+    Parameters
+    ----------
+    form
+        The sum over records, with its penalties in units of one record.
+    text
+        The declared problem in words.
+    domain
+        The domain that it was read in; None for the standard one, which says nothing of sizes of theta.
+    """
+
+    form: Form
+    text: str
+    domain: Domain | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class SecondStage(DeclaredProgram):
     """Weighted minimization of a declared loss of one margin per record, with objective perturbation.
 
@@ -64,18 +92,12 @@ class SecondStage(DeclaredProgram):
     defaults: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"theta_set": "the set that it declares", "features": "all", "features_bound": "that of the domain"}
     )
-    #: Names of the entries of theta where rows are not the covariates; None: the columns of the design.
-    coordinates: ClassVar[tuple[str, ...] | None] = None
-    #: Covariates of the design, and the norm that they are shrunk to; settings where rows are covariates.
-    features = cast("tuple[str | int, ...] | None", None)
-    features_bound = cast("float | None", None)
-    #: The author's rule: from the effect at a record and its raw covariates (k,) to whether it is treated.
-    treats: ClassVar[Function | None] = None
-
     theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
     regularizer: ElasticNet | UserRegularizer = setting(
         ElasticNet(), declared_choice, kinds=(ElasticNet, UserRegularizer)
     )
+    features: tuple[str | int, ...] | None = setting(None, _feature_list)
+    features_bound: float | None = setting(None, above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,23 +105,112 @@ class SecondStage(DeclaredProgram):
             raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
 
     @property
+    def coordinates(self) -> tuple[str, ...] | None:
+        """Names of the entries of theta where rows are no covariates; None: the columns of the design."""
+        names: tuple[str, ...] | None = self.scheme.options["coordinates"]
+        return names
+
+    @property
     def loss(self) -> Curve:
         """Phi."""
-        return self.form(STANDARD).term.curve
+        read: LossReading = self.reading
+        return read.form.term.curve
 
     def form(self, domain: Domain) -> Form:
         """Form of the declared problem."""
-        return _read_loss(super().resolve(domain), domain)
+        read: LossReading = self.reading
+        return read.form if read.domain == domain else self.resolve(domain).reading.form
+
+    def first_reading(self) -> LossReading:
+        numbers = super().resolve(STANDARD)
+        if numbers is not self:
+            read: LossReading = numbers.reading
+            return read
+        # chosen features change the columns of the design alone
+        plain = self.changed(features=None, features_bound=None, theta_set=None)
+        plain._compare(plain._read(STANDARD).form)
+        return self._read(STANDARD)
 
     def resolve(self, domain: Domain) -> Self:
-        program, form = super().resolve(domain), self.form(domain)
-        if form.term.curve != program.loss:
+        if self.reading.domain == domain:
+            return self
+        program = super().resolve(domain)
+        read = program._read(domain)
+        if read.form.term.curve != program.loss:
             raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
-        design = {} if self.coordinates is not None else {"features": None, "features_bound": None}
-        _compared(replace(program, theta_set=None, regularizer=ElasticNet(), **design))
-        if program.regularizer == ElasticNet():
-            program = replace(program, regularizer=ElasticNet(form.l1, form.ridge))
-        return replace(program, theta_set=program.theta_set or form.feasible)
+        net = program.regularizer
+        if net == ElasticNet():
+            net = ElasticNet(read.form.l1, read.form.ridge)
+        theta_set = program.theta_set or read.form.feasible
+        return program.changed(reading=replace(read, domain=domain), theta_set=theta_set, regularizer=net)
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> LossReading:
+        declared: LossReading = self.reading
+        readings = [self._read_once(domain, n, p) for _ in range(2)]  # twice, as a function may remember
+        for read in readings:
+            form = at_size(read.form, n, declared.form.is_mean)
+            part = declared.form.differs(form, one_column=self._columns(domain, p) == 1)
+            if part:
+                raise DeclarationError(
+                    f"{self.name}: {part} changes with the records: {declared.text} is declared, "
+                    f"{read.text} is read at n = {n}, p = {p}: state one for all"
+                )
+        return replace(declared, domain=domain)
+
+    def _read_once(self, domain: Domain, n: int, p: int) -> LossReading:
+        """What the function returns for n records of p columns, its penalties as they are stated."""
+        records, theta, problem = self.declared_problem(domain, n, self._columns(domain, p))
+        form = replace(Form.of(problem, theta), own=records.own)
+        return LossReading(form, _in_words(problem))
+
+    def _read(self, domain: Domain) -> LossReading:
+        """Form of the declared problem, per record, of a program without open formulas.
+
+        It is read at several numbers of records and columns, of which it must be the same: a loss may be
+        declared as a sum or as a mean, its penalties with it.
+        """
+        readings = [self._read_once(domain, n, p) for n, p in PLACES]
+        first = readings[0]
+        differing: dict[str, LossReading] = {}
+        for is_mean in (False, True):
+            forms = [at_size(read.form, n, is_mean) for (n, _), read in zip(PLACES, readings, strict=True)]
+            parts = [forms[0].differs(form) for form in forms]
+            if not any(parts):
+                return replace(first, form=forms[1])
+            place = next(place for place, part in enumerate(parts) if part)
+            differing.setdefault(parts[place], readings[place])
+        if "its penalty" in differing:
+            raise DeclarationError(
+                f"{self.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
+            )
+        part, other = next(iter(differing.items()))
+        raise DeclarationError(
+            f"{self.name}: {part} changes with the records: {first.text} and {other.text}: state one for all"
+        )
+
+    def _compare(self, form: Form) -> None:
+        """Compare what was read in the standard domain with CVXPY's own. Raises DeclarationError."""
+        n = 7
+        s = np.arange(n)
+        records = STANDARD.records(np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0])), s % 2, np.cos(2.0 * s))
+        read = self.changed(
+            reading=LossReading(form, "", STANDARD), regularizer=ElasticNet(form.l1, form.ridge)
+        )
+        model = read._bound(records, np.ones(n), 0.0, None).model
+        assert model is not None
+        _, theta, problem = read.declared_problem(STANDARD, n, 3)
+        for datum in problem.parameters():
+            datum.value = datum.of(records)
+        scale, l1 = n if form.is_mean else 1.0, model.penalty.l1
+
+        def own(v: Array) -> tuple[float, Array]:
+            value, gradient = model.value(v) + l1 * np.sum(np.abs(v)), model.gradient(v) + l1 * np.sign(v)
+            return value / scale, gradient / scale
+
+        points = 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]])
+        inside = [form.feasible.project(np.resize(point, theta.size)) for point in points]
+        refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
+        form.refuse_other_set(problem, theta)
 
     def feasible(self, domain: Domain) -> ConvexSet:
         """Theta."""
@@ -121,7 +232,8 @@ class SecondStage(DeclaredProgram):
         return RowBounds(within.radius, *numbers, vertices=within.vertices)
 
     def own_data(self) -> tuple[str, ...] | None:
-        return self.form(STANDARD).own
+        read: LossReading = self.reading
+        return read.form.own
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
@@ -129,6 +241,10 @@ class SecondStage(DeclaredProgram):
         records = DeclaredRecords(domain, n, p, *design)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
         return records, theta, records.used(self.called(theta, records))
+
+    def _columns(self, domain: Domain, p: int) -> int:
+        """Columns of the design of records with p columns."""
+        return p if self.features is None else len(self.features) + bool(domain.intercept)
 
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         bound = self.row_norm(domain) if self.coordinates is None else domain.covariate_bound
@@ -155,7 +271,8 @@ class SecondStage(DeclaredProgram):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        text = with_n(*(printed(self.declared_problem(STANDARD, n, 3)[2].objective.args[0]) for n in SIZES))
+        texts = [printed(self.declared_problem(STANDARD, n, 3)[2].objective.args[0]) for n in SIZES]
+        text = with_n(*texts)
         return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
 
     def refuse_misread(self) -> None:
@@ -196,7 +313,7 @@ class SecondStage(DeclaredProgram):
         A rule of the author's own is asked about one record at a time, so that no record moves the choice
         of another.
         """
-        table, rule = np.asarray(X), type(self).treats
+        table, rule = np.asarray(X), self.scheme.options["treats"]
         effect = self.effect(theta, domain, table)
         if rule is None:
             return (effect > 0).astype(np.int64)
@@ -209,7 +326,7 @@ class SecondStage(DeclaredProgram):
             raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
         if self.regularizer != ElasticNet():
             raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
-        return replace(self, theta_set=WholeSpace())
+        return self.changed(theta_set=WholeSpace())
 
     def n_parameters(self, universe: Universe) -> int:
         """Length p of theta."""
@@ -221,7 +338,8 @@ class SecondStage(DeclaredProgram):
 
         The gradient radius may be infinite over an unbounded Theta.
         """
-        program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
+        program = self.at(universe)
+        bounds = program.row_bounds(universe)
         curve, theta_set, p = program.loss, program.feasible(universe.domain), self.n_parameters(universe)
         size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
         radius, largest = bounds.constants(curve, size)
@@ -271,9 +389,10 @@ class SecondStage(DeclaredProgram):
         if isinstance(self.regularizer, UserRegularizer):
             self.regularizer.supported(constants.n_parameters)
             return None
-        program, p = self.resolve(universe.domain), constants.n_parameters
+        program = self.at(universe)
+        p = constants.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + constants.strong_convexity)
-        loss, rows = program.loss, self.row_bounds(universe)
+        loss, rows = program.loss, program.row_bounds(universe)
         squares = program.squared and rows.plain
         if not squares and not math.isfinite(theta_set.norm_bound(p)):
             return None
@@ -288,7 +407,10 @@ class SecondStage(DeclaredProgram):
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
     ) -> Instance:
         """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
-        return self.resolve(records.domain)._bound(records, weights, gamma, noise)
+        domain = records.domain
+        place = domain, records.n_samples, records.n_features + bool(domain.intercept)
+        program = self if self.place == place else self.read_at(*place)
+        return program._bound(records, weights, gamma, noise)
 
     def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
         n, net = records.n_samples, self.regularizer
@@ -355,55 +477,7 @@ class SecondStage(DeclaredProgram):
         return declaration
 
 
-@lru_cache(maxsize=256)
-def _compared(program: SecondStage) -> None:
-    """Compare what was read with CVXPY's own, once for all numbers of settings. Raises DeclarationError."""
-    form, n = program.form(STANDARD), 7
-    s = np.arange(n)
-    records = STANDARD.records(np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0])), s % 2, np.cos(2.0 * s))
-    read = replace(program, regularizer=ElasticNet(form.l1, form.ridge))
-    model = read._bound(records, np.ones(n), 0.0, None).model
-    assert model is not None
-    _, theta, problem = program.declared_problem(STANDARD, n, 3)
-    for datum in problem.parameters():
-        datum.value = datum.of(records)
-    scale, l1 = n if form.is_mean else 1.0, model.penalty.l1
-
-    def own(v: Array) -> tuple[float, Array]:
-        value, gradient = model.value(v) + l1 * np.sum(np.abs(v)), model.gradient(v) + l1 * np.sign(v)
-        return value / scale, gradient / scale
-
-    points = 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]])
-    inside = [form.feasible.project(np.resize(point, theta.size)) for point in points]
-    refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
-    form.refuse_other_set(problem, theta)
-
-
-@lru_cache(maxsize=256)
-def _read_loss(program: SecondStage, domain: Domain) -> Form:
-    """Form of the declared problem of a program without open formulas, per record.
-
-    It is read at two numbers of records and columns, of which it must be the same: a loss may be declared as
-    a sum or as a mean, its penalties with it.
-    """
-    forms = []
-    for n, p in zip(SIZES, (3, 4), strict=True):
-        records, theta, problem = program.declared_problem(domain, n, p)
-        forms.append((n, Form.of(problem, theta)))
-    (few, first), (many, last) = forms
-    if first.feasible != last.feasible:
-        raise DeclarationError(
-            f"{program.name}: its set of theta changes with the records: state one for all"
-        )
-    penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
-    if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):
-        form = replace(last, ridge=last.ridge / many, l1=last.l1 / many)
-    elif np.allclose(penalties[0], penalties[1], rtol=1e-12) and first.scaled(few).term.near(
-        last.scaled(many).term
-    ):
-        form = replace(last.scaled(many), ridge=last.ridge, l1=last.l1, is_mean=True)
-    else:
-        raise DeclarationError(
-            f"{program.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
-        )
-    return replace(form, own=records.own)
+def _in_words(problem: Any) -> str:
+    """The declared problem in one line."""
+    sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
+    return f"{printed(problem.objective.args[0])}{sets}"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
@@ -26,15 +26,8 @@ from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
-from dp2erm_cvx.program.stage import (
-    DeclaredProgram,
-    Function,
-    Instance,
-    Kind,
-    RowNeighbors,
-    Setting,
-    made_class,
-)
+from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_settings
+from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
 from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
@@ -44,6 +37,29 @@ _LARGEST_MARGIN = 12.0
 
 
 @dataclass(frozen=True)
+class MarginReading:
+    """What was read of a declared loss of margins and of its log weight.
+
+    Parameters
+    ----------
+    curve
+        Phi, the loss of the margin s.
+    beside
+        The coefficient of the other margin beside it; 0 without one.
+    log_weight
+        Log f.
+    loss_text, weight_text
+        Loss and log weight in words.
+    """
+
+    curve: Curve
+    beside: float
+    log_weight: LogWeight
+    loss_text: str
+    weight_text: str
+
+
+@dataclass(frozen=True, repr=False)
 class SeparableFirstStage(DeclaredProgram, FirstStage):
     """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
 
@@ -66,37 +82,64 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     by_blocks: ClassVar[bool] = True
     theorem: ClassVar[str] = "Theorems 3, 22 and 23, derived from the declaration"
     first: ClassVar[int] = 1
-    #: Whether ``u_i = (1 - a_i) x_i``: treated records then count alike.
-    at_controls: ClassVar[bool] = False
     #: Margins that the function asks for, and what they are.
     margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
-    #: That with a private coefficient, once there is one; only the class itself holds it.
-    variant: ClassVar[type[Any] | None] = None
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
 
     @property
+    def at_controls(self) -> bool:
+        """Whether ``u_i = (1 - a_i) x_i``: treated records then count alike."""
+        return bool(self.scheme.options["at_controls"])
+
+    @property
+    def declared_margins(self) -> MarginReading:
+        """What was read of the declaration. Raises ProgramError where a setting of its own is still open."""
+        self.own_settings()
+        held: MarginReading = self.reading
+        return held
+
+    @property
     def loss(self) -> Curve:
         """Phi."""
-        return self._parts[0]
+        return self.declared_margins.curve
 
     @property
     def log_weight(self) -> LogWeight:
         """Log f."""
-        return self._parts[2]
+        return self.declared_margins.log_weight
 
-    @property
-    def _parts(self) -> tuple[Curve, float, LogWeight, str, str]:
-        """Phi, the coefficient of the other margin beside it, log f, and the texts of loss and log weight."""
-        return _separable_parts(type(self).function, tuple(self.margins), self.own_settings())
+    def first_reading(self) -> MarginReading | None:
+        try:
+            settings = dict(self.own_settings())
+        except ProgramError:
+            return None
+        first, second = (_margins_read(self.scheme.function, tuple(self.margins), settings) for _ in (1, 2))
+        self._refuse_changed(first, second)
+        return first
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> MarginReading:
+        again = self.first_reading()
+        assert again is not None
+        self._refuse_changed(self.declared_margins, again)
+        return again
+
+    def _refuse_changed(self, declared: MarginReading, read: MarginReading) -> None:
+        """Raise DeclarationError where the function returns another thing than before."""
+        if declared != read:
+            texts = [f"{one.loss_text}, {one.weight_text}" for one in (declared, read)]
+            raise DeclarationError(
+                f"{self.name}: its function returns ({texts[0]}) and, asked again, ({texts[1]}): it must "
+                "depend on its settings alone"
+            )
 
     def refuse_misread(self) -> None:
-        _ = self._parts  # read, compared with CVXPY and refused on the way
+        _ = self.declared_margins  # read, compared with CVXPY and refused on the way
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        *_, loss, weight = self._parts
+        loss, weight = self.declared_margins.loss_text, self.declared_margins.weight_text
         margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
         if self.at_controls:
             weight, margins = re.sub(r"\bs\b", "u", weight), f"{margins}, u = (1 - a) <x, v>"
@@ -104,9 +147,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
-        scheme, known = type(self), {k: value for k, value in vars(self).items() if value is not None}
-        variant = vars(scheme).get("variant") or private(scheme, ridge=0.01, radius=2.0)
-        return variant(**known, share=share)
+        variant = self.scheme.variant or private(self.scheme, ridge=0.01, radius=2.0)
+        values = {name: self.value(name) for name in self.setting_fields()}
+        return variant(**{name: value for name, value in values.items() if value is not None}, share=share)
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
@@ -130,7 +173,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def linear_bound(self, domain: Domain) -> float:
         """Bound on the norm of one row of :meth:`linear_terms`."""
-        return abs(self._parts[1]) * self.row_bound(domain)
+        return abs(self.declared_margins.beside) * self.row_bound(domain)
 
     def varying(self, domain: Domain) -> float | None:
         """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x) g``.
@@ -149,7 +192,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return r
         if self.kind is not Kind.PRIVATE and self.mu > 0:
             # the mean gradient at 0 has at most these norms, that of the other margin in a block of its own
-            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self._parts[1]) * G
+            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self.declared_margins.beside) * G
             r = min(r, steep / self.mu * (1 + 1e-12))
         if not G * r <= _LARGEST_MARGIN:
             raise DeclarationError(
@@ -271,7 +314,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return self.margin_sum(universe).weights(self.log_weight)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrivateFirstStage(SeparableFirstStage):
     """Weights read from a coefficient that is itself private: noise b is one more linear term of its model.
 
@@ -354,7 +397,7 @@ class PrivateFirstStage(SeparableFirstStage):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BalancedProgram(BalancedStage, SeparableFirstStage):
     """A separable scheme at margins of ``g = (constant, balance(x))``: s in its own arm, t in the other one.
 
@@ -380,16 +423,21 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
         return self.in_arm(records, records.a, np.ones(2))
 
     def linear_terms(self, records: Records) -> Array | None:
-        beside = self._parts[1]
+        beside = self.declared_margins.beside
         return self.in_arm(records, 1 - records.a, np.full(2, beside)) if beside else None
 
 
-@lru_cache(maxsize=256)
-def _separable_parts(
-    function: Function, margins: tuple[str, ...], settings: tuple[tuple[str, float], ...]
-) -> tuple[Curve, float, LogWeight, str, str]:
+@dataclass(frozen=True, repr=False)
+class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
+    """A separable scheme at margins of balance functions, whose coefficient is private itself (Theorem 9)."""
+
+
+def _margins_read(
+    function: Function, margins: tuple[str, ...], settings: Mapping[str, float]
+) -> MarginReading:
+    """What a function of margins returns. Raises DeclarationError for what is not read."""
     variables = [cp.Variable(name=name) for name in margins]
-    returned = DeclaredProgram.asked(function, *variables, **dict(settings))
+    returned = asked(function, *variables, **settings)
     kinds = int | float | cp.Expression
     if (
         not isinstance(returned, tuple)
@@ -401,26 +449,27 @@ def _separable_parts(
     curve, beside = read_curve(loss, *variables)
     if curve.is_line:
         raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, beside, read_log_weight(weight, variables[0]), printed(loss), printed(weight)
+    log_weight = read_log_weight(weight, variables[0])
+    return MarginReading(curve, beside, log_weight, printed(loss), printed(weight))
 
 
 def private(
-    program: type[SeparableFirstStage],
+    scheme: Scheme,
     *,
     ridge: Setting,
     radius: Setting,
     share: float = 0.3,
     name: str = "",
     **settings: Any,
-) -> type[Any]:
-    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
+) -> Scheme:
+    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a scheme.
 
     ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
     coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
-    defaults = {**program.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
-    name = name or f"{program.name}_private"
-    own = {"name": name, "__qualname__": name}
-    variant: type[Any] = made_class(program.function, (PrivateFirstStage, program), defaults, own)
-    program.variant = variant
+    family = PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
+    defaults = {**scheme.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
+    made = scheme_settings(family, defaults, base=scheme.settings)
+    variant = Scheme(scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private")
+    vars(scheme)["variant"] = variant
     return variant

@@ -1,6 +1,6 @@
 """Base of both kinds of programs: settings, a program bound to its data, and a record replaced in it.
 
-A decorated function becomes a program class, with the decorator's keywords as its settings. A setting is a
+A program is of a class of the library; those of a scheme hold what was read of its function. A setting is a
 number, or a formula of the public numbers M and outcome_bound such as ``"M**2 / 10"``.
 """
 
@@ -13,8 +13,8 @@ import enum
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -26,10 +26,12 @@ from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
-from dp2erm_cvx.public import check_settings, public_number, setting
+from dp2erm_cvx.program.scheme import Scheme, Setting, asked
+from dp2erm_cvx.program.trust import checked_setting, refuse_other_scheme, refuse_own_class, refuse_patched
+from dp2erm_cvx.public import Named, check_settings
 
-#: A number, or a formula of public numbers such as M and outcome_bound.
-Setting = float | str
+#: What may be registered under a name: a class of the library, or a scheme.
+Registered = type["Program"] | Scheme
 
 
 def declared_choice(
@@ -76,7 +78,8 @@ class Program(abc.ABC):
     """A convex program, declared once. Concrete programs are frozen dataclasses of hyper-parameters.
 
     Classes are the library's; a program of one's own is a function under one of the decorators, so that
-    what sets noise is derived. Raises DeclarationError for an object of another subclass.
+    what sets noise is derived from what was read of it. Raises DeclarationError for an object of another
+    subclass.
     """
 
     name: ClassVar[str]
@@ -94,7 +97,7 @@ class Program(abc.ABC):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        cls.refuse_own_class()
+        refuse_own_class(cls)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -106,15 +109,6 @@ class Program(abc.ABC):
             texts = {k: v for k, v in cls.formulas.items() if isinstance(v, str)}
             words = {k: v.replace("**", "^").replace("*", "") for k, v in texts.items()}
             cls.defaults = {**cls.defaults, **words, **vars(cls).get("defaults", {})}
-
-    @classmethod
-    def refuse_own_class(cls) -> None:
-        """Raise DeclarationError for a class that is neither the library's nor that of a decorator."""
-        if not cls.__module__.startswith("dp2erm_cvx.") and "_made" not in vars(cls):
-            raise DeclarationError(
-                f"{cls.__name__}: classes of programs are the library's: put scheme, scheme.separable, "
-                "scheme.known, scheme.moments or second_stage on a function instead"
-            )
 
     @abc.abstractmethod
     def declare(self, data: Params) -> Declaration:
@@ -129,15 +123,58 @@ class Program(abc.ABC):
 
     def resolve(self, domain: Domain) -> Self:
         """The program with every default that depends on the public domain filled in."""
-        left = [name for name in self.formulas if getattr(self, name) is None]
+        left = [name for name in self.formulas if self.value(name) is None]
         known = self.public_numbers(domain) if left else {}
         numbers = {name: _evaluated(name, self.formulas[name], known) for name in left}
+        return self.with_settings(**numbers) if numbers else self
+
+    def read_at(self, domain: Domain, n: int, p: int) -> Self:
+        """The resolved program, read again at the public sizes that it is used at.
+
+        A fit asks for it before anything is charged, so that what is declared is what is solved.
+
+        Parameters
+        ----------
+        domain
+            The public domain of the records.
+        n
+            Number of records; of persons where they are units.
+        p
+            Number of columns of the records, the intercept included.
+
+        Raises DeclarationError where what is read there is not what was declared, and where something was put
+        on the program after it was made.
+        """
+        refuse_patched(self)
+        return self.resolve(domain)
+
+    def at(self, universe: Universe) -> Self:
+        """The resolved program, read at the public sizes of a universe unless it was already."""
+        return self.read_at(universe.domain, universe.n_samples, universe.n_columns)
+
+    @property
+    def made_by(self) -> Registered:
+        """The class that is registered under its name, or the scheme."""
+        return type(self)
+
+    def setting_fields(self) -> Mapping[str, dataclasses.Field[Any]]:
+        """The fields of its settings, by name and in order."""
         program: Any = self
-        return dataclasses.replace(program, **numbers) if numbers else self
+        return {one.name: one for one in dataclasses.fields(program)}
+
+    def value(self, name: str) -> Any:
+        """The setting of this name."""
+        return vars(self)[name]
+
+    def with_settings(self, **changes: Any) -> Self:
+        """The program with other settings."""
+        program: Any = self
+        changed: Self = dataclasses.replace(program, **changes)
+        return changed
 
     def number(self, name: str) -> float:
         """A setting whose default depends on the domain. Raises ProgramError where it is still open."""
-        value: float | None = getattr(self, name)
+        value: float | None = self.value(name)
         if value is None:
             raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
         return value
@@ -156,109 +193,157 @@ class Program(abc.ABC):
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""
-        return {name: _plain(value) for name, value in vars(self).items()}
+        return {name: _plain(self.value(name)) for name in self.setting_fields()}
 
 
-#: What a decorator is put on.
-Function = Callable[..., Any]
-#: Where declarations are read and compared; what they say does not depend on it.
-STANDARD = Domain(1.0, 1.0)
+class OfScheme:
+    """What a program takes from its scheme: of the class itself nothing is known, or ``otherwise``."""
+
+    def __init__(self, otherwise: Any = "") -> None:
+        self.otherwise = otherwise
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.name = name
+
+    def __get__(self, program: DeclaredProgram | None, owner: type[Any]) -> Any:
+        return self.otherwise if program is None else getattr(program.scheme, self.name)
 
 
-class _Formula:
-    """The formula of a class whose problem is declared, read when it is asked for."""
-
-    def __get__(self, program: Any, owner: Any) -> str:
-        return _formula_of(owner) if hasattr(owner, "function") else ""
-
-
-@lru_cache(maxsize=256)
-def _formula_of(owner: Any) -> str:
-    return str(owner().resolve(STANDARD).declared_formula())
-
-
+@dataclass(frozen=True, repr=False)
 class DeclaredProgram(Program):
-    """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
+    """A program of a scheme: its settings, and what was read of its function. A mixin of the programs below.
 
-    function: ClassVar[Function]
-    formula = _Formula()
+    Parameters
+    ----------
+    scheme
+        What it was declared by.
+    own
+        The author's own settings, by name.
+    reading
+        What was read of the function at these settings, when the program was made; never handed over, so
+        that no copy comes without it or with another one.
+    place
+        The domain, the number of records and that of columns that it was read at again; None until then.
+    """
+
+    name: ClassVar[Any] = OfScheme()
+    citation: ClassVar[Any] = OfScheme()
+    formula: ClassVar[Any] = OfScheme()
+    formulas: ClassVar[Any] = OfScheme(MappingProxyType({}))
     #: Arguments of the function before its settings.
     first: ClassVar[int] = 2
+
+    scheme: Scheme = field(kw_only=True)
+    own: Mapping[str, Any] = field(kw_only=True)
+    reading: Any = field(init=False, default=None, compare=False)
+    place: tuple[Domain, int, int] | None = field(init=False, default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        refuse_other_scheme(self)
+        declared = self.scheme.settings
+        values = {name: checked_setting(name, one, self.value(name)) for name, one in declared.items()}
+        object.__setattr__(self, "own", Named({name: values.pop(name) for name in self.own}))
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "reading", self.first_reading())
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self).get("own", {})
+        if name not in own:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return own[name]
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={self.value(name)!r}" for name in self.setting_fields())
+        return f"{self.name}({settings})"
+
+    def __reduce__(self) -> Any:
+        # a copy is read anew
+        values = {name: self.value(name) for name in self.setting_fields()}
+        return _made_again, (self.scheme, values, self.place)
+
+    @classmethod
+    def theorem_of(cls, scheme: Scheme) -> str:
+        """What proves the bound of a scheme's programs, in words."""
+        return cls.theorem
+
+    @classmethod
+    def kind_of(cls, scheme: Scheme) -> Any:
+        """The form of a scheme's weights; None of a second stage."""
+        return getattr(cls, "kind", None)
+
+    def read_at(self, domain: Domain, n: int, p: int) -> Self:
+        refuse_patched(self)
+        program = self.resolve(domain)
+        return program.changed(reading=program.reading_at(domain, n, p), place=(domain, n, p))
+
+    def at(self, universe: Universe) -> Self:
+        place = universe.domain, universe.n_samples, universe.n_columns
+        return self if self.place == place else self.read_at(*place)
+
+    @property
+    def made_by(self) -> Registered:
+        return self.scheme
+
+    def changed(self, **values: Any) -> Self:
+        """The program with another reading, or settings that none depends on: nothing is read anew."""
+        program = object.__new__(type(self))
+        vars(program).update(vars(self) | values)
+        return program
+
+    @abc.abstractmethod
+    def reading_at(self, domain: Domain, n: int, p: int) -> Any:
+        """What is read of the function of a resolved program at these sizes.
+
+        Raises DeclarationError where that is not what was read when the program was made.
+        """
+
+    @abc.abstractmethod
+    def first_reading(self) -> Any:
+        """What is read of the function at these settings; None while one of its own is open."""
 
     @abc.abstractmethod
     def refuse_misread(self) -> None:
         """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not read."""
 
-    @classmethod
-    def of(
-        cls, function: Function, settings: Mapping[str, Setting], own: Mapping[str, Any], **members: Any
-    ) -> Any:
-        """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
-        name, defaults = function.__name__, {**settings, **own}
-        wanted = list(inspect.signature(function).parameters)[cls.first :]
-        if unknown := [k for k in (*own, *wanted) if k not in defaults or (k in own and k not in wanted)]:
-            raise DeclarationError(
-                f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
-            )
-        made = made_class(function, (cls,), defaults, {"function": staticmethod(function), **members})
-        if not function.__module__.startswith("dp2erm_cvx."):
-            made().resolve(STANDARD).refuse_misread()
-        return made
+    def setting_fields(self) -> Mapping[str, dataclasses.Field[Any]]:
+        return self.scheme.settings
 
-    @staticmethod
-    def asked(function: Function, *arguments: Any, **settings: float) -> Any:
-        """Result of an author's function. Raises DeclarationError with its error in one line."""
-        try:
-            return function(*arguments, **settings)
-        except DeclarationError:
-            raise
-        except Exception as error:
-            text = " ".join(str(error).split())
-            if "ncompatible dimensions" in text:
-                text += "; theta has one entry for every column of records.x, or for each of its coordinates"
-            raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
+    def value(self, name: str) -> Any:
+        return self.own[name] if name in self.own else getattr(self, name)
+
+    def with_settings(self, **changes: Any) -> Self:
+        values = {name: self.value(name) for name in self.setting_fields()}
+        program: Self = self.scheme(**values | changes)
+        return program
 
     def called(self, *arguments: Any) -> Any:
         """Result of the declaration at its settings."""
-        return self.asked(type(self).function, *arguments, **dict(self.own_settings()))
+        return asked(self.scheme.function, *arguments, **dict(self.own_settings()))
 
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
-        wanted = inspect.signature(type(self).function).parameters
-        return tuple((name, self.number(name)) for name in vars(self) if name in wanted)
+        wanted = inspect.signature(self.scheme.function).parameters
+        return tuple((name, self.number(name)) for name in self.setting_fields() if name in wanted)
 
 
-def made_class(
-    function: Function, bases: tuple[Any, ...], settings: Mapping[str, Any], members: Mapping[str, Any]
-) -> Any:
-    """Program class of a decorator, with the name, docstring and module of its function unless stated.
+def family_of(made: Registered) -> type[Program]:
+    """The class of the programs that a scheme makes; a class is its own."""
+    return made.family if isinstance(made, Scheme) else made
 
-    ``settings`` are beside those of its bases, whose checks they keep; formulas stay open until
-    resolved.
-    """
-    doc = inspect.getdoc(function) or "a declaration of its author"
-    known = {field.name: field for base in bases for field in dataclasses.fields(base)}
-    formulas = {k: v for k, v in settings.items() if isinstance(v, str)}
-    fields: list[Any] = []
-    for k, v in settings.items():
-        check, bounds = known[k].metadata["check"] if k in known else (public_number, {"infinite": True})
-        field = setting(None if k in formulas else v, check, **bounds)
-        fields.append((k, Any, v if isinstance(v, dataclasses.Field) else field))
-    namespace: dict[str, Any] = {
-        "name": function.__name__,
-        "citation": doc.splitlines()[0],
-        "__doc__": doc,
-        "__qualname__": function.__qualname__,
-        **({"formulas": formulas} if formulas else {}),
-        **members,
-        "__module__": function.__module__,
-        "_made": True,
-    }
-    cls: Any = dataclasses.make_dataclass(
-        namespace["name"], fields, bases=bases, namespace=namespace, frozen=True
-    )
-    cls.__module__ = function.__module__
-    return cls
+
+def fields_of(made: Registered) -> Mapping[str, dataclasses.Field[Any]]:
+    """The fields of the settings of a class of programs or of a scheme, by name and in order."""
+    if isinstance(made, Scheme):
+        return made.settings
+    known: Any = made
+    return {one.name: one for one in dataclasses.fields(known)}
+
+
+def _made_again(scheme: Scheme, settings: Mapping[str, Any], place: tuple[Domain, int, int] | None) -> Any:
+    """The program of a scheme at these settings, read at the same place."""
+    program = scheme(**settings)
+    return program if place is None else program.read_at(*place)
 
 
 @dataclass(frozen=True, eq=False)

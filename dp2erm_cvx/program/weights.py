@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.reach import reached
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
+from dp2erm_cvx.program.scheme import Function, Scheme, Setting, scheme_settings
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
-from dp2erm_cvx.program.stage import DeclaredProgram, Function, Program, Setting, made_class
+from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.public import public_number, setting
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class KnownWeights(DeclaredProgram, ClosedFormWeights):
     """Weights proportional to a public function of one record at a time, cut off at a public interval.
 
@@ -41,8 +42,14 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
     least: float = setting(1.0, above=0)
     most: float = setting(1.0, above=0)
 
+    def first_reading(self) -> None:
+        return None  # nothing is read of a function of numbers: its values are cut off
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> None:
+        return None
+
     def refuse_misread(self) -> None:
-        reached(self.name, type(self).function)
+        reached(self.name, self.scheme.function)
         if not self.number("least") <= self.number("most"):
             raise DeclarationError(f"{self.name}: least = {self.least:g} is above most = {self.most:g}")
 
@@ -54,7 +61,7 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return ("the weight",)
 
     def log_weights(self, records: Records) -> Array:
-        function, known = type(self).function, dict(self.own_settings())
+        function, known = self.scheme.function, dict(self.own_settings())
         first = 1 if records.domain.intercept else 0
         weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **known), 0)
         with np.errstate(divide="ignore"):  # what is not above 0 is cut off
@@ -62,7 +69,7 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return logs
 
     def bound(self, universe: Universe) -> StabilityBound:
-        function, known = type(self).function, dict(self.own_settings())
+        function, known = self.scheme.function, dict(self.own_settings())
         own, p = (lambda x, a, y: function(x, a, **known)), universe.n_features
         weights = DeclaredRecords.at_zeros(self.name, own, p, 1)
         if np.any(np.isnan(weights)):
@@ -74,7 +81,27 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return math.log(self.number("least")), math.log(self.number("most"))
 
 
-class Scheme:
+@dataclasses.dataclass(frozen=True, repr=False)
+class DeclaredMoments(DeclaredProgram, MomentWeights):
+    """Moment weights of an author's own balance functions."""
+
+    first: ClassVar[int] = 1
+
+    def declared_formula(self) -> str:
+        """The program in one line."""
+        return MomentWeights.formula
+
+    def first_reading(self) -> None:
+        return None  # the function is called for one record at a time, and its values are shrunk
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> None:
+        return None
+
+    def refuse_misread(self) -> None:
+        """Nothing is read: what the weights minimize is the library's."""
+
+
+class Decorators:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
 
     ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
@@ -101,7 +128,8 @@ class Scheme:
             eigenvalue_floor = public_number("eigenvalue_floor", eigenvalue_floor, above=0.0)
 
         def decorate(function: Function) -> Any:
-            return WeightsProgram.of(function, {}, settings, eigenvalue_floor=eigenvalue_floor)
+            floor = eigenvalue_floor
+            return Scheme.declared(function, WeightsProgram, {}, settings, eigenvalue_floor=floor)
 
         return decorate if function is None else decorate(function)
 
@@ -135,9 +163,15 @@ class Scheme:
         known: dict[str, Any] = {"ridge": ridge, "radius": radius}
         if by_arm and at_controls:
             raise DeclarationError("by_arm and at_controls: declare one of them")
+        family: Any = SeparableFirstStage
         if by_arm:
-            return lambda function: BalancedProgram.of(function, {**known, "constant": "G_x"}, settings)
-        return lambda function: SeparableFirstStage.of(function, known, settings, at_controls=at_controls)
+            family = BalancedProgram
+            known["constant"] = "G_x"
+
+        def decorate(function: Function) -> Scheme:
+            return Scheme.declared(function, family, known, settings, at_controls=at_controls)
+
+        return decorate
 
     @staticmethod
     def known(
@@ -155,7 +189,11 @@ class Scheme:
         """
         _refuse_bare("known(least=0.1, most=10.0)", function, least, most)
         known: dict[str, Any] = {"least": least, "most": most}
-        return lambda function: KnownWeights.of(function, known, settings)
+
+        def decorate(function: Function) -> Scheme:
+            return Scheme.declared(function, KnownWeights, known, settings)
+
+        return decorate
 
     @staticmethod
     def moments(
@@ -176,8 +214,12 @@ class Scheme:
 
         def decorate(function: Function) -> Any:
             balance = BalanceFunctions(function, norm_bound, function.__name__)
-            settings = {"balance": balance, "ridge": ridge, "alpha": alpha}
-            return made_class(function, (MomentWeights,), settings, {})
+            known: dict[str, Any] = {"balance": balance, "alpha": alpha}
+            if ridge is not None:
+                known["ridge"] = ridge
+            settings, _ = scheme_settings(DeclaredMoments, known)
+            left = {name: str(text) for name, text in MomentWeights.formulas.items() if name not in known}
+            return Scheme(function, DeclaredMoments, settings, left, {})
 
         return decorate
 
@@ -188,8 +230,8 @@ def _refuse_bare(call: str, function: Function | None, *needed: object) -> None:
         raise DeclarationError(f"scheme.{call.split('(')[0]}: state its settings, as in @scheme.{call}")
 
 
-#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
-scheme = Scheme()
+#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Decorators`.
+scheme = Decorators()
 
 
 def second_stage(
@@ -209,30 +251,23 @@ def second_stage(
     instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
     ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
     """
-    members: dict[str, Any] = {}
     if treats is not None:
         try:
             inspect.signature(treats).bind(0.0, np.zeros(1))
         except TypeError:
             raise DeclarationError("treats: must be a function of an effect and covariates") from None
         reached("treats", treats)
-        members["treats"] = staticmethod(treats)
-    design: dict[str, Any] = {}
-    if coordinates is None:
-        design = {"features": setting(None, _feature_list), "features_bound": setting(None, above=0)}
-    else:
-        members["coordinates"] = tuple(coordinates)
+    names: tuple[str, ...] | None = None
+    hidden: tuple[str, ...] = ()
+    if coordinates is not None:
+        names = tuple(coordinates)
+        hidden = ("features", "features_bound")
 
     def decorate(function: Function) -> Any:
-        return SecondStage.of(function, design, settings, **members)
+        options = {"coordinates": names, "treats": treats}
+        return Scheme.declared(function, SecondStage, {}, settings, hidden=hidden, **options)
 
     return decorate if function is None else decorate(function)
-
-
-def _feature_list(name: str, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, tuple | list) or not value:
-        raise DeclarationError(f"{name} = {value!r}: must be a list of covariates")
-    return tuple(value)
 
 
 def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...]:
@@ -240,7 +275,7 @@ def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...
 
     All of them are public numbers. A theorem that does not cover the program is a row with its reason.
     """
-    return tuple(_rows(program.resolve(universe.domain), universe))
+    return tuple(_rows(program.at(universe), universe))
 
 
 def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,9 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.scheme import Scheme
+from dp2erm_cvx.program.stage import Program, Registered
+from dp2erm_cvx.program.trust import of_library
 from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
@@ -88,7 +90,7 @@ def study_of(release: BaseRelease) -> Pipeline:
         raise DeclarationError(f"declared: is no declaration of a release: {error}") from None
 
 
-def _program(known: Mapping[str, type[Any]], fields: Mapping[str, Any]) -> Any:
+def _program(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
     """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
     name, digest = fields["name"], fields.get("digest")
     if not isinstance(name, str) or name not in known:
@@ -107,12 +109,13 @@ def _program(known: Mapping[str, type[Any]], fields: Mapping[str, Any]) -> Any:
     return registry.build(dict(known), name, **settings)
 
 
-def _digest(program: type[Any]) -> str | None:
+def _digest(made: Registered) -> str | None:
     """SHA-256 of the file of a program of one's own; None for those of this package, and without a file."""
-    if program.__module__.startswith("dp2erm_cvx."):
+    if made.of_library if isinstance(made, Scheme) else of_library(made):
         return None
+    written: Any = made.function if isinstance(made, Scheme) else made
     try:
-        return hashlib.sha256(Path(inspect.getfile(program)).read_bytes()).hexdigest()
+        return hashlib.sha256(Path(inspect.getfile(written)).read_bytes()).hexdigest()
     except (OSError, TypeError):
         return None
 
@@ -134,7 +137,7 @@ def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
 def _plain(value: Any) -> Any:
     """A declared value in plain JSON types."""
     if isinstance(value, Program):
-        digest = _digest(type(value))
+        digest = _digest(value.made_by)
         own = {} if digest is None else {"digest": digest}
         return {"name": value.name, **own, "settings": _plain(value.settings())}
     if isinstance(value, Budget):
@@ -233,7 +236,7 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
     if plan.study.universe.domain.units is not None:
         texts.append("neighbors differ in all records of one person, N is public (Theorem 24)")
     for program in plan.programs:
-        home, own = f"{type(program).__module__}.{type(program).__name__}", program.own_data()
+        home, own = f"{program.made_by.__module__}.{program.made_by.__name__}", program.own_data()
         if own is None:
             texts.append(
                 f"the stated bound of {home} holds, and its own functions see one record: its author's word"

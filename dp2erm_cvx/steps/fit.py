@@ -111,7 +111,7 @@ class Fit(Step):
     def _planned(
         self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]
     ) -> Self:
-        program, n, domain = self.program.resolve(where.domain), where.n_samples, where.domain
+        program, n, domain = self.program.at(where), where.n_samples, where.domain
         weights, loss = self._weights(where, earlier), program.loss_constants(where)
         if self.first is None and self._factored(where):
             loss = loss.factored()

@@ -62,6 +62,7 @@ class WeightsPlan:
         Raises CalibrationError where no theorem covers the program, or no public example has weights.
         """
         n = universe.n_samples
+        program = program.at(universe)
         bound = program.stability(universe, family)
         if bound.V < 2.0:
             raise CalibrationError(

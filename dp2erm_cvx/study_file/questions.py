@@ -22,7 +22,7 @@ from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel, PublicSample
-from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.stage import Registered
 from dp2erm_cvx.program_files import file_of, program_of_file
 
 #: What may be asked, and what answers it.
@@ -97,9 +97,9 @@ class Beside:
 
     folder: Path
     layout: CsvLayout
-    programs: dict[tuple[str, str | None, str], type[Program]] = field(default_factory=dict)
+    programs: dict[tuple[str, str | None, str], Registered] = field(default_factory=dict)
 
-    def program(self, text: str, stage: str) -> type[Program] | None:
+    def program(self, text: str, stage: str) -> Registered | None:
         """The program of ``FILE.py`` or ``FILE.py:NAME``; None where ``text`` names no file."""
         place = file_of(text)
         if place is None:

@@ -22,7 +22,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.shared import sharing_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.stage import Registered
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.steps.step import StepResult
@@ -67,7 +67,7 @@ class StudyFile:
     digest: str
     source: str = "study"
     layout: CsvLayout = PLAIN
-    programs: tuple[type[Program], ...] = ()
+    programs: tuple[Registered, ...] = ()
 
     def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
         """An estimator for every question, by its name, each with its part of the budget.

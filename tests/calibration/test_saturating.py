@@ -25,6 +25,7 @@ from dp2erm_cvx.privacy import Budget, LossConstants, RowBox
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
+from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.suprema import Saturation
 from tests.helpers import BOUNDED_INFLUENCE, bound_of, logistic_diameter
@@ -223,7 +224,7 @@ BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)
 def test_programs_that_are_linear_in_the_covariates_state_their_box():
     universe, stating = Universe(BINARY, 400, 10), []
     for name, program in programs().items():
-        if not issubclass(program, SecondStage | PrivateFirstStage):
+        if not issubclass(family_of(program), SecondStage | PrivateFirstStage):
             continue
         resolved = program().resolve(BINARY)
         if resolved.loss_constants(universe).box is not None:

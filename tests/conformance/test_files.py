@@ -1,6 +1,7 @@
 """Files of programs: templates, what is no program, and what a release by one is covered by."""
 
 import re
+import types
 
 import cvxpy as cp
 import numpy as np
@@ -46,9 +47,8 @@ def test_files_without_a_program_say_why(text, message, tmp_path):
 @pytest.mark.parametrize("base", [overlap, itr, StableBalancing, FirstStage])
 def test_classes_of_ones_own_make_no_program(base):
     """What sets noise is derived: a class could state another thing than it solves."""
-    own = type("Mine", (base,), {"name": "mine", "__module__": __name__})
     with pytest.raises(DeclarationError, match="classes of programs are the library's"):
-        own()
+        types.new_class("Mine", (base,), {}, lambda own: own.update(name="mine", __module__=__name__))()
 
 
 def test_a_file_that_is_edited_is_read_again(tmp_path):

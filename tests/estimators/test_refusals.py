@@ -25,12 +25,14 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import WholeSpace
 from tests.every_release import ARMS, DOMAIN, RELEASES, RISKS, SURVEY, of_registry, table_of
+from tests.helpers import planted
 
 
+@planted
 class Careless(Uniform):
     """Weights with a bound below what any have."""
 
-    name, _made = "careless", True
+    name = "careless"
 
     def bound(self, universe):
         return replace(super().bound(universe), V=1e-3)

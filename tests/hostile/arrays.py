@@ -3,7 +3,6 @@
 Tables by name say how each part is drawn, from a generator, the number of records and that of columns.
 """
 
-import dataclasses
 import datetime
 import decimal
 import fractions
@@ -23,6 +22,8 @@ from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
+from dp2erm_cvx.program.scheme import Scheme
+from dp2erm_cvx.program.stage import fields_of
 from tests.hostile import outcome
 from tests.hostile.outcome import Failure, Outcome, judge, public_refusal, standing, strict_json
 
@@ -154,13 +155,12 @@ def stage(rng: Generator, known: Mapping[str, Any], n: int, columns: int) -> Any
     made = known[name := pick(rng, known)]
     if happens(rng, 0.3):
         return name
-    declared = [field.name for field in dataclasses.fields(made) if field.name in SETTINGS]
+    declared = [field for field in fields_of(made) if field in SETTINGS]
     drawn = [one for one in declared if happens(rng, 0.1 if one == "base_measure" else 0.5)]
     settings = {one: SETTINGS[one](rng, n, columns) for one in drawn}
     if happens(rng, 0.15) and "features" in declared:
-        members = {"treats": staticmethod(pick(rng, RULES)), "name": "of_an_author", "_made": True}
-        own = type("OfAnAuthor", (made,), {"__module__": __name__, **members})
-        made = dataclasses.dataclass(frozen=True)(own)
+        parts = made.function, made.family, made.settings, made.formulas
+        made = Scheme(*parts, {**made.options, "treats": pick(rng, RULES)}, "of_an_author")
     return made(**settings)
 
 

@@ -127,7 +127,7 @@ def test_what_is_derived_is_on_one_screen(program):
     assert rows["minimize"] == program.formula
     assert "Promote" not in rows["minimize"]
     assert inspect.getsource(program.function).count("\n") <= 8  # a scheme is a few lines
-    if issubclass(program, FirstStage):
+    if issubclass(program.family, FirstStage):
         assert "at n = 400" in rows["V"]
     own = program().own_data()
     assumed = f"{', '.join(own)} is made record by record" if own else "nothing"

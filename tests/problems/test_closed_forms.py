@@ -27,7 +27,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
 from tests.audit.stability.reference import reference_program
 from tests.command_line import run as command
-from tests.helpers import declared_solution, make_records, make_weights
+from tests.helpers import declared_solution, make_records, make_weights, planted
 from tests.stability.movement import Pair, movement
 
 PROGRAMS: dict[str, Any] = dict(programs())
@@ -59,8 +59,8 @@ def test_closed_form_weights(name, settings, factors):
 
 
 def test_the_interval_of_log_weights_is_enforced():
+    @planted
     class Narrow(PROGRAMS["ipw_known"]):
-        _made = True
         log_range = lambda self, domain: (0.3, 0.4)  # noqa: E731
 
     weights = solve(Narrow(coefficient=COEFFICIENT).instance(RECORDS)).value

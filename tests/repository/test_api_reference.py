@@ -5,7 +5,6 @@ import inspect
 import pkgutil
 import re
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 import dp2erm_cvx
 from dp2erm_cvx import errors
+from dp2erm_cvx.program.stage import fields_of
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.text import described_settings
 
@@ -112,4 +112,4 @@ def test_pages_are_listed():
 def test_settings_of_programs_are_described(name):
     pytest.importorskip("sphinx")
     texts = described_settings(programs()[name])
-    assert all(texts.get(field.name) for field in fields(programs()[name]))
+    assert all(texts.get(setting) for setting in fields_of(programs()[name]))

@@ -20,13 +20,13 @@ from dp2erm_cvx.audit.movement import Claim
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import FirstStage, Gaussian
+from dp2erm_cvx.program import FirstStage, Gaussian, SeparableFirstStage
 from dp2erm_cvx.program.curves import EXPONENTIAL, INVERSE_PROPENSITY, LOGISTIC
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from dp2erm_cvx.suprema import gradient_diameter
-from tests.helpers import logistic_diameter
+from tests.helpers import logistic_diameter, planted
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")
 HALF = math.sqrt(0.5)
@@ -116,19 +116,16 @@ def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
 
 
 def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
-    class Tilted(first_stages()["overlap"]):
-        name, _made = "tilted", True
-
+    class Tilted(SeparableFirstStage):
         def linear_bound(self, domain):
             return 0.5
 
-    domain = Domain(1.0, 1.0)
-    plain, tilted = (
-        cls(ridge=0.5).movement(Universe(domain, 100, 2)) for cls in (first_stages()["overlap"], Tilted)
-    )
+    domain, of_overlap = Domain(1.0, 1.0), planted(Tilted, first_stages()["overlap"], "tilted")
+    schemes = first_stages()["overlap"], of_overlap
+    plain, tilted = (made(ridge=0.5).movement(Universe(domain, 100, 2)) for made in schemes)
     assert tilted.gradient_diameter >= gradient_diameter(LOGISTIC, tilted.reach) + 1.0
     assert tilted.bound.V > 1.2 * plain.bound.V
-    assert Tilted().gradient_diameter(domain) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
+    assert of_overlap().gradient_diameter(domain) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
 
 
 def test_a_tilting_that_could_overflow_is_refused():

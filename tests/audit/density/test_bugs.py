@@ -18,7 +18,9 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.known_weights import RandomizedTrial
 from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.problems.regression import saturating_regression
-from dp2erm_cvx.program import ClosedFormWeights, second_stage
+from dp2erm_cvx.program import ClosedFormWeights, PrivateFirstStage, SecondStage, second_stage
+from dp2erm_cvx.program.separable import PrivateBalancedProgram
+from dp2erm_cvx.program.stage import DeclaredProgram
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import RuleRows
 from dp2erm_cvx.steps.score import AverageScore
@@ -26,7 +28,7 @@ from dp2erm_cvx.suprema import Saturation
 from tests.audit.bugs import MEAN, loss_at_zero, release, weaker
 from tests.audit.density.released import LEAVING, MOVED, OPPOSED, SAMPLED, effect, rule, weighted, weights
 from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone
-from tests.helpers import BOUNDED_INFLUENCE
+from tests.helpers import BOUNDED_INFLUENCE, planted
 from tests.plan.changed import changed
 
 
@@ -36,25 +38,19 @@ def bound_ignored(plan):
     return weaker(plan, **dict.fromkeys(names, 2 / plan.bound.V))
 
 
-class ThirdOfTheDiameter(overlap_private):
-    name, _made = "third_of_the_diameter", True
-
+class ThirdOfTheDiameter(PrivateFirstStage):
     def gradient_diameter(self, domain):
         return super().gradient_diameter(domain) / 3
 
 
-class LinearTermForgotten(tilting_private):
+class LinearTermForgotten(PrivateBalancedProgram):
     """Of exp(-<b, lam>) alone, at 0: the linear term and the ball are left out."""
-
-    name, _made = "linear_term_forgotten", True
 
     def gradient_diameter(self, domain):
         return self.row_bound(domain)
 
 
-class WeightsTakenForConstants(overlap_private):
-    name, _made = "weights_taken_for_constants", True
-
+class WeightsTakenForConstants(PrivateFirstStage):
     def bound(self, universe):
         return stability.fixed_up_to_scale(universe.n_samples, 1.0, "planted")
 
@@ -65,11 +61,8 @@ def huber_regression(theta, records, slope):
     return cp.Problem(cp.Minimize(cp.sum(cp.huber(records.x @ theta - records.y, slope))))
 
 
-@dataclass(frozen=True)
-class TakenForSaturating(huber_regression):
+class TakenForSaturating(SecondStage):
     """It states what a loss of bounded influence has."""
-
-    name, _made = "taken_for_saturating", True
 
     def loss_constants(self, universe):
         curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
@@ -78,7 +71,8 @@ class TakenForSaturating(huber_regression):
 
 
 def kept_curvature(plan):
-    return release(second=TakenForSaturating(slope=0.4)).plan(plan.study.universe.n_samples, 1)
+    second = planted(TakenForSaturating, huber_regression, "taken_for_saturating")
+    return release(second=second(slope=0.4)).plan(plan.study.universe.n_samples, 1)
 
 
 def narrow_box(plan):
@@ -130,10 +124,8 @@ class SecondMomentAtHalfItsScale(AverageScore):
         return first, 2 * second
 
 
-class DividedByTheArm(saturating_regression):
+class DividedByTheArm(SecondStage):
     """Its losses are summed over the number of treated records, in place of n."""
-
-    _made = True
 
     def instance(self, records, weights, *, gamma, noise=None):
         heavier = weights * (len(weights) / max(int(records.a.sum()), 1))
@@ -164,6 +156,9 @@ class CenteredByTheData(RuleRows):
 
 
 def as_a(kind, one):
+    if isinstance(one, DeclaredProgram):
+        values = {name: one.value(name) for name in one.setting_fields()}
+        return planted(kind, one.scheme, f"planted_in_{one.name}")(**values)
     return kind(**{field.name: getattr(one, field.name) for field in fields(one)})
 
 
@@ -255,12 +250,13 @@ def test_planted_bugs_are_caught_and_nothing_without_them(name):
         assert 0 < kept.loss <= kept.epsilon <= 1.0
 
 
+@planted
 @dataclass(frozen=True)
 class ArmNormalized(ClosedFormWeights):
     """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
 
     floor: int = 5
-    name, _made = "arm_normalized", True
+    name = "arm_normalized"
     citation = "tests"
     theorem = "V = n / floor within an arm"
 

@@ -1,0 +1,311 @@
+"""A scheme: a function that declares a program, with its settings; it makes programs that hold what was read.
+
+What sets noise follows from what is read of the function, by classes of the library alone: a scheme is no
+class, so that nothing can be based on it that states other constants than those of what it solves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.machinery
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.reach import reached
+from dp2erm_cvx.public import public_number, setting
+
+#: What a decorator is put on.
+Function = Callable[..., Any]
+#: A number, or a formula of public numbers such as M and outcome_bound.
+Setting = float | str
+#: Where declarations are read and compared; what they say does not depend on it.
+STANDARD = Domain(1.0, 1.0)
+#: What refuses a class of one's own, and what to do.
+REMEDY = (
+    "classes of programs are the library's: put scheme, scheme.separable, scheme.known, scheme.moments or "
+    "second_stage on a function instead"
+)
+#: Fields of a program that are no settings of its scheme.
+HELD = ("scheme", "own", "reading", "place")
+
+
+class Scheme:
+    """A declared program, called with settings: what a decorator makes of a function.
+
+    Parameters
+    ----------
+    function
+        The author's function, of CVXPY objects or of one record.
+    family
+        The class of the library whose programs it makes.
+    settings
+        Fields of the settings, by name and in order, each with its default and its check.
+    formulas
+        Defaults that depend on the domain: formulas of public numbers, by the name of a setting.
+    options
+        What else the decorator was told, by name.
+    name
+        Name of the programs; by default that of the function.
+    """
+
+    __name__: str
+    __qualname__: str
+    function: Function
+    family: type[Any]
+    settings: Mapping[str, Any]
+    formulas: Mapping[str, str]
+    options: Mapping[str, Any]
+    name: str
+    #: The first line of the function's docstring.
+    citation: str
+    #: That with a private coefficient, once :func:`~dp2erm_cvx.program.private` has declared one.
+    variant: Scheme | None
+    #: The author's function that states a bound, once ``bound`` has been put on one.
+    statement: Function | None
+    #: Settings that the conformance suite tries its programs at.
+    examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    def __init__(
+        self,
+        function: Function,
+        family: type[Any],
+        settings: Mapping[str, Any],
+        formulas: Mapping[str, str],
+        options: Mapping[str, Any],
+        name: str = "",
+    ) -> None:
+        text = inspect.getdoc(function) or "a declaration of its author"
+        vars(self).update(
+            function=function,
+            family=family,
+            settings=MappingProxyType(dict(settings)),
+            formulas=MappingProxyType(dict(formulas)),
+            options=MappingProxyType(dict(options)),
+            name=name or function.__name__,
+            citation=text.splitlines()[0],
+            variant=None,
+            statement=None,
+            __doc__=text,
+            __module__=function.__module__,
+            __name__=name or function.__name__,
+            __qualname__=name or function.__qualname__,
+            __signature__=_signature(settings),
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse a change: what was read of a scheme is what its programs solve."""
+        raise DeclarationError(f"{self.name}.{name} cannot be set: a scheme is its function, as it was read")
+
+    @classmethod
+    def declared(
+        cls,
+        function: Function,
+        family: type[Any],
+        known: Mapping[str, Any],
+        own: Mapping[str, Any],
+        *,
+        hidden: tuple[str, ...] = (),
+        **options: Any,
+    ) -> Scheme:
+        """Scheme of a decorated function; one of an author's is read at once, and refused where it stands.
+
+        Parameters
+        ----------
+        function, family, options
+            As above.
+        known
+            Defaults of settings of the family that the decorator states, by name.
+        own
+            Defaults of the author's own settings, which are arguments of the function.
+        hidden
+            Settings of the family that this scheme does not have.
+        """
+        defaults = {**known, **own}
+        wanted = list(inspect.signature(function).parameters)[family.first :]
+        for name in (*own, *wanted):
+            if name in HELD:
+                raise DeclarationError(
+                    f"{function.__name__}: a setting is called {name!r}: choose another name"
+                )
+            if name not in defaults or (name in own and name not in wanted):
+                raise DeclarationError(
+                    f"{function.__name__}: {name!r} must be a keyword of the decorator and an argument of "
+                    "the function"
+                )
+        scheme = cls(function, family, *scheme_settings(family, defaults, hidden=hidden), options)
+        if not _in_library(function):  # whose programs are read where they are made
+            scheme().resolve(STANDARD).refuse_misread()
+        return scheme
+
+    def __call__(self, *values: Any, **settings: Any) -> Any:
+        """The program at these settings."""
+        bound = vars(self)["__signature__"].bind(*values, **settings)
+        bound.apply_defaults()
+        known = {field.name for field in dataclasses.fields(self.family)}
+        own = {name: value for name, value in bound.arguments.items() if name not in known}
+        shared = {name: value for name, value in bound.arguments.items() if name in known}
+        return self.family(scheme=self, own=own, **shared)
+
+    def bound(self, function: Function) -> Function:
+        """Decorator of a function that states the bound of weights: its author's word, as a release says."""
+        if not hasattr(self.family, "stated_bound"):
+            raise DeclarationError(f"{self.name}: its bound is derived: leave out what states one")
+        reached(f"the bound of {self.name}", function)
+        vars(self)["statement"] = function
+        return function
+
+    @property
+    def of_library(self) -> bool:
+        """True if this very object is found in a module of the package, where its function is written."""
+        module = sys.modules.get(self.__module__)
+        found = getattr(module, self.__qualname__, None) is self
+        return found and _in_library(self.function)
+
+    @property
+    def formula(self) -> str:
+        """The program in one line."""
+        return str(self().resolve(STANDARD).declared_formula())
+
+    @property
+    def theorem(self) -> str:
+        """What proves its bound, in words."""
+        return str(self.family.theorem_of(self))
+
+    @property
+    def kind(self) -> Any:
+        """The form of weights, which decides what can be proved about them."""
+        return self.family.kind_of(self)
+
+    @property
+    def relations(self) -> frozenset[Any]:
+        """The neighboring relations that are covered."""
+        covered: frozenset[Any] = self.family.relations
+        return covered
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Defaults that are left to the domain, in words."""
+        words = {name: text.replace("**", "^").replace("*", "") for name, text in self.formulas.items()}
+        return {**self.family.defaults, **words}
+
+    def __repr__(self) -> str:
+        return f"<scheme {self.__module__}.{self.__qualname__}>"
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
+        """Refuse ``class Mine(scheme)``: a class could state other constants than those of what it solves."""
+        raise DeclarationError(f"a class based on {self.name}: {REMEDY}")
+
+    def __copy__(self) -> Scheme:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Scheme:
+        return self
+
+    def __reduce__(self) -> Any:
+        """By its name where another process can import it, else by what it was made of."""
+        if _importable(self):
+            return self.__qualname__
+        made = self.function, self.family, dict(self.settings), dict(self.formulas), dict(self.options)
+        return _remade, (*made, self.name, self.__qualname__, self.variant, self.statement)
+
+
+def scheme_settings(
+    family: type[Any],
+    defaults: Mapping[str, Any],
+    *,
+    hidden: tuple[str, ...] = (),
+    base: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Fields of the settings of a scheme, and the formulas among their defaults.
+
+    Parameters
+    ----------
+    family
+        The class of the library, whose settings come first and keep their checks.
+    defaults
+        A number, a formula or a field by name: other defaults of these settings, and more settings.
+    hidden
+        Settings of the family that this scheme does not have.
+    base
+        Fields of the scheme that it is a variant of, which come first.
+    """
+    fields = {field.name: field for field in dataclasses.fields(family)}
+    known = {name: field for name, field in fields.items() if name not in (*HELD, *hidden)}
+    known |= base
+    formulas = {name: value for name, value in defaults.items() if isinstance(value, str)}
+    settings: dict[str, Any] = {}
+    for name in dict.fromkeys((*base, *known, *defaults)):
+        if name not in defaults:
+            settings[name] = known[name]
+        elif isinstance(defaults[name], dataclasses.Field):
+            settings[name] = defaults[name]
+        else:
+            default = None if name in formulas else defaults[name]
+            settings[name] = setting(default, public_number, infinite=True)
+            if name in known:
+                check, bounds = known[name].metadata["check"]
+                settings[name] = setting(default, check, **bounds)
+    return settings, formulas
+
+
+def asked(function: Function, *arguments: Any, **settings: float) -> Any:
+    """Result of an author's function. Raises DeclarationError with its error in one line."""
+    try:
+        return function(*arguments, **settings)
+    except DeclarationError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if "ncompatible dimensions" in text:
+            text += "; theta has one entry for every column of records.x, or for each of its coordinates"
+        raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
+
+
+def _signature(settings: Mapping[str, Any]) -> inspect.Signature:
+    """Signature of a call with these settings."""
+    parameters: list[inspect.Parameter] = []
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for name, field in settings.items():
+        default = field.default
+        if default is dataclasses.MISSING:
+            default = inspect.Parameter.empty
+            if parameters:  # no place follows one that may be left out
+                kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default))
+    return inspect.Signature(parameters)
+
+
+def _in_library(function: Function) -> bool:
+    """True if a function is written in a module of the package, whatever module it says it is of."""
+    module = sys.modules.get(function.__module__)
+    written = module is not None and getattr(function, "__globals__", None) is vars(module)
+    return written and function.__module__.startswith("dp2erm_cvx.")
+
+
+def _importable(scheme: Scheme) -> bool:
+    """True if another process finds the scheme under its name in its module."""
+    module = sys.modules.get(scheme.__module__)
+    if getattr(module, scheme.__qualname__, None) is not scheme:
+        return False
+    parent, _, _ = scheme.__module__.rpartition(".")
+    folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
+    return importlib.machinery.PathFinder.find_spec(scheme.__module__, folders) is not None
+
+
+def _remade(
+    function: Function,
+    family: type[Any],
+    settings: Mapping[str, Any],
+    formulas: Mapping[str, str],
+    options: Mapping[str, Any],
+    *named: Any,
+) -> Scheme:
+    name, qualified, variant, statement = named
+    scheme = Scheme(function, family, settings, formulas, options, name)
+    vars(scheme).update(__qualname__=qualified, variant=variant, statement=statement)
+    return scheme
