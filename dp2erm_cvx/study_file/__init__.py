@@ -26,6 +26,7 @@ The questions are composed: planned together, charged together or not at all, an
 
 from dp2erm_cvx.study_file.questions import OUTCOME, QUESTIONS, Question, stage_settings
 from dp2erm_cvx.study_file.reading import read_study
+from dp2erm_cvx.study_file.records import StudyRecords
 from dp2erm_cvx.study_file.study import StudyFile
 from dp2erm_cvx.study_file.writing import study_with, written
 
@@ -34,6 +35,7 @@ __all__ = [
     "QUESTIONS",
     "Question",
     "StudyFile",
+    "StudyRecords",
     "read_study",
     "stage_settings",
     "study_with",
