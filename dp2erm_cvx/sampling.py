@@ -200,7 +200,7 @@ _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampling": (
         lambda book: book.sampling_weights is not None,
         "sampling_weights: not for {what}; leave them out of the domain to estimate for the sample itself, "
-        "or use PrivateEffect or PrivateRule (dp2erm effect, dp2erm rule)",
+        "or use PrivateEffect or PrivateRule ([[effect]] or [[rule]] of a study)",
     ),
     "counts": (
         lambda book: book.unit is not None and book.unit.count > 1,
@@ -209,16 +209,16 @@ _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "arms": (
         lambda book: bool(book.treatment.levels),
         "treatment: levels: {what} knows two arms: declare treated and control, or use PrivateEffect "
-        "(dp2erm effect)",
+        "([[effect]] of a study)",
     ),
     "units": (
         lambda book: book.unit is not None,
         "unit: {what} protects single records, not persons with several; use PrivateEffect or PrivateRule "
-        "(dp2erm effect, dp2erm rule), or make one record of every person",
+        "([[effect]] or [[rule]] of a study), or make one record of every person",
     ),
     "groups": (
         lambda book: book.group is not None,
-        "by: {what} has no groups: use PrivateEffect (dp2erm effect)",
+        "by: {what} has no groups: use PrivateEffect ([[effect]] of a study)",
     ),
 }
 

@@ -21,7 +21,7 @@ import numpy as np
 
 COVARIATES = 20
 _CHUNK = 500_000
-_DOMAIN = 'outcome_bound = 4.0\n[treatment]\ncolumn = "a"\n[ranges]\n'
+_DOMAIN = 'outcome_bound = 4.0\noutcome_column = "y"\n[treatment]\ncolumn = "a"\n[ranges]\n'
 #: Two workers against one, of one thread each.
 _CLUSTER = """
 import json, os, sys, time
@@ -89,11 +89,10 @@ def measured(words: list[str]) -> dict[str, Any]:
     }
 
 
-def effect(path: Path, domain: Path, *more: str) -> dict[str, Any]:
+def effect(path: Path, study: Path, *more: str) -> dict[str, Any]:
     """The default effect of the command line."""
     command = "import sys; from dp2erm_cvx.cli import main; main(sys.argv[1:])"
-    words = ["effect", str(path), "--treatment", "a", "--outcome", "y", "--domain", str(domain)]
-    words += ["--epsilon", "1", "--residual-scale", "0.5", "--seed", "1", "--json", *more]
+    words = ["run", str(study), str(path), "--seed", "1", "--json", "--force", *more]
     return measured([sys.executable, "-c", command, *words])
 
 
@@ -111,15 +110,16 @@ def main() -> None:
     many = args.records or (args.few if args.cluster else 20_000_000)
     sizes = [many] if args.cluster else [args.few, many]
     paths = [args.folder / f"records_{n}.parquet" for n in sizes]
-    domain = args.folder / "records.toml"
-    domain.write_text(_DOMAIN + "".join(f"x{k + 1} = [-1.0, 1.0]\n" for k in range(COVARIATES)))
+    study = args.folder / "records.toml"
+    ranges = "".join(f"x{k + 1} = [-1.0, 1.0]\n" for k in range(COVARIATES))
+    study.write_text(f"{_DOMAIN}{ranges}[budget]\nepsilon = 1\n[[effect]]\nresidual_scale = 0.5\n")
     try:
         for path, n in zip(paths, sizes, strict=True):
             if not path.exists():
                 write_records(path, n)
         if args.cluster:
             for workers in (1, 2, 1, 2):
-                run = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(domain), str(workers)])
+                run = measured([sys.executable, "-c", _CLUSTER, str(paths[0]), str(study), str(workers)])
                 print(
                     json.dumps(
                         {"workers": workers, **json.loads(run["out"].splitlines()[-1]), "load": run["load"]}
@@ -130,7 +130,7 @@ def main() -> None:
         few, many = ((path, n, "always") for path, n in zip(paths, sizes, strict=True))
         runs = [few, few, many, few, few]  # the speed of a machine drifts while many are read
         for path, n, blocks in [(paths[0], args.few, "never"), *runs]:
-            run = effect(path, domain, "--blocks", blocks)
+            run = effect(path, study, "--blocks", blocks)
             del run["out"]
             print(
                 json.dumps({"n": n, "blocks": blocks, **run, "per million": run["processor"] / n * 1e6}),
@@ -138,7 +138,7 @@ def main() -> None:
             )
     finally:
         if not args.stay:
-            for path in [*paths, domain]:
+            for path in [*paths, study]:
                 path.unlink(missing_ok=True)
 
 

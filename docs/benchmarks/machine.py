@@ -29,6 +29,17 @@ def memory_rate() -> float:
     return 2.0 * source.nbytes / _least(lambda: np.copyto(target, source))
 
 
+#: Two stages at their defaults.
+_STUDY = """treatment = "a"
+outcome_column = "y"
+covariate_bound = 1.5
+outcome_bound = 2
+ranges = { x1 = [-1, 1], x2 = [-1, 1] }
+budget = { epsilon = 1 }
+[[two_stage]]
+"""
+
+
 def startup(rounds: int) -> dict[str, float]:
     """CPU seconds of whole processes, medians, in turns: two imports, and commands on 200 records."""
     command = str(Path(sys.executable).with_name("dp2erm"))
@@ -37,14 +48,14 @@ def startup(rounds: int) -> dict[str, float]:
         rng = np.random.default_rng(0)
         rows = [f"{int(x > 0)},{x + z:.3f},{x:.3f},{z:.3f}" for x, z in rng.uniform(-1, 1, (200, 2))]
         Path(data).write_text("\n".join(["a,y,x1,x2", *rows]) + "\n", encoding="utf-8")
-        ranges = ["--range", "x1=-1:1", "--range", "x2=-1:1", "--covariate-bound", "1.5"]
-        ranges += ["--outcome-bound", "2", "--treatment", "a", "--outcome", "y"]
-        fit = [command, "fit", data, *ranges, "--epsilon", "1", "--output", release, "--force"]
+        study = Path(folder) / "study.toml"
+        study.write_text(_STUDY, encoding="utf-8")
+        run = [command, "run", str(study), data, "--output", release, "--force"]
         words = {
             "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
             "python -c 'import cvxpy'": [sys.executable, "-c", "import cvxpy"],
             "dp2erm --help": [command, "--help"],
-            "dp2erm fit, 200 records": fit,
+            "dp2erm run, 200 records": run,
             "dp2erm show": [command, "show", release],
             "dp2erm report": [command, "report", release, "--output", page, "--force"],
         }

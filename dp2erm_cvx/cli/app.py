@@ -12,11 +12,13 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli import audit, demo, programs, release, released, run, settings, study
+from dp2erm_cvx.cli import audit, demo, programs, released, run, settings, study
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
+#: Words that stand for a question, and the table of a study that asks it.
+ASKED_BY_A_STUDY = {"effect": "effect", "rule": "rule", "fit": "two_stage"}
 
 
 class Guarded(click.Group):
@@ -30,7 +32,16 @@ class Guarded(click.Group):
         return context
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command that is run; an empty text is no value of any of its parameters."""
+        """The command that is run; an empty text is no value of any of its parameters.
+
+        Raises DeclarationError for what only a study asks.
+        """
+        if args[0] in ASKED_BY_A_STUDY:
+            table = f"[[{ASKED_BY_A_STUDY[args[0]]}]]"
+            raise DeclarationError(
+                f"dp2erm {args[0]}: is no command: ask {table} in a study, which dp2erm check DATA --draft "
+                "study.toml writes, and dp2erm run study.toml DATA answers"
+            )
         name, command, rest = super().resolve_command(ctx, args)
         for one in () if command is None else command.params:
             one.callback = one.callback or _filled
@@ -95,39 +106,32 @@ def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> A
 #: The lines of every command's example, which click does not fill.
 EXAMPLES = {
     "run": ("run study.toml --plan 6000", "run study.toml trial.csv --output-dir releases"),
-    "effect": (
-        "effect trial.csv --treatment a --outcome y --domain domain.toml \\",
-        "    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json",
-    ),
-    "rule": (
-        "rule trial.csv --treatment a --outcome y --domain domain.toml \\",
-        "    --outcome-scale 8 --epsilon 1 --output rule.json",
-        "predict rule.json patients.csv",
-    ),
-    "fit": (
-        "fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:45 \\",
-        "    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1",
-    ),
     "check": (
         "check trial.csv --treatment arm --outcome score --draft study.toml",
-        "check trial.csv --domain study.toml",
+        "check trial.csv --study study.toml",
     ),
     "design": (
         "design study.toml --n 3000 --confounding weak --effect 2 --output chosen.toml",
         "run chosen.toml --plan 3000",
     ),
     "show": ("show releases/average.json",),
-    "report": ("report effect.json", "report releases/*.json --output answers.csv"),
-    "verify": ("verify releases/average.json --study study.toml", "verify fit.json --program matching.py"),
+    "report": ("report releases/average.json", "report releases/*.json --output answers.csv"),
+    "verify": ("verify releases/average.json --study study.toml", "verify own.json --program matching.py"),
     "predict": ("predict rule.json patients.csv --output treatments.csv",),
     "ledger": (
         "ledger budget.db --dataset trial --declare-epsilon 3",
-        "fit trial.csv ... --epsilon 1 --ledger budget.db --dataset trial",
+        "run study.toml trial.csv",
         "ledger budget.db",
     ),
-    "audit": ("audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1",),
-    "bounds": ("bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1",),
-    "certify": ("certify --program entropy_balancing --ridge 0.1 --solver newton --solver clarabel",),
+    "audit": (
+        "audit --study study.toml",
+        "audit --program ipw_logistic --set ridge=0.1 --set radius=1 --set covariate_bound=1",
+    ),
+    "bounds": (
+        "bounds --study study.toml --n 400",
+        "bounds --program ipw_logistic --set ridge=0.1 --set covariate_bound=1",
+    ),
+    "certify": ("certify --program entropy_balancing --set ridge=0.1 --solver newton --solver clarabel",),
     "programs": ("programs", "programs ipw_logistic --n 1000"),
     "settings": ("settings effect", "settings effect residual_scale", "settings matching.py"),
     "new-program": ("new-program matching --kind exponential", "check-program matching.py"),
@@ -135,7 +139,7 @@ EXAMPLES = {
     "demo": ("demo --output-dir output",),
 }
 
-for module in (audit, demo, programs, release, released, run, settings, study):
+for module in (audit, demo, programs, released, run, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
     from dp2erm_cvx.compare import BoundRow, CertificateRow
+    from dp2erm_cvx.program import FirstStage, SecondStage
+    from dp2erm_cvx.study_file import RecordsFile
 
+_NO_PROGRAM = "--program is missing: name the first stage, or a --study that asks a [[two_stage]] question"
 _size_option = opt.field_option(
     "domain.universe:Universe.n_samples",
     "--n",
@@ -39,11 +42,16 @@ _solver_seconds_option = opt.field_option(
 )
 
 
-@click.command("audit", cls=opt.Command, short_help="Search for neighbors that violate a stability bound.")
+@click.command(
+    "audit",
+    cls=opt.Command,
+    first=("program", "study", "changes", "n_samples", "seconds", "solves", "plant", "replay"),
+    short_help="Search for neighbors that violate a stability bound.",
+)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@opt.program_option(show_default="the sums of an effect are audited")
-@opt.setting_options
-@opt.data_options
+@opt.program_option(show_default="that of the study, else the sums of an effect")
+@opt.study_option
+@opt.changes_option
 @_size_option
 @opt.field_option(
     "domain.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
@@ -76,13 +84,16 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     plant = None if options["plant"] is None else public_number("--plant", options["plant"], above=1)
     command = shlex.join(["dp2erm", *context.meta[opt.WORDS]])
     *pages, facts = _paths(data, options)
-    if program is None and (data is not None or plant is not None):
-        raise DeclarationError("--program is missing: name the first stage")
-    if data is None:
-        _refuse_data(options, ("treatment", "outcome", "separator", "encoding", "decimal"))
-    elif (options["n_samples"], options["n_features"]) != (None, None):
+    if data is not None and (options["n_samples"], options["n_features"]) != (None, None):
         raise DeclarationError("--n and --n-features are for audits without data: leave them out")
-    audit: Any = _of_sums(options) if program is None else _searched(data, program, options)
+    examined = programs.read_examined(options, program, {} if data else {"outcome_bound": 1.0})
+    audit: Any
+    if examined.first is None:
+        if data is not None or plant is not None:
+            raise DeclarationError(_NO_PROGRAM)
+        audit = _of_sums(examined.records.domain, options)
+    else:
+        audit = _searched(data, examined.first, examined.records, options)
     if options["save"] is not None:
         audit.save(options["save"])
     if data is not None:
@@ -98,7 +109,10 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
         screen.print_json(audit_facts([audit])["audits"][0] | planted)
         return code
-    screen.console().print(str(audit)) if program is None else _show_verdicts(audit)
+    if examined.first is None:
+        screen.console().print(str(audit))
+    else:
+        _show_verdicts(audit)
     if plant is not None:
         refuted = "refuted" if caught else "NOT refuted: search for longer"
         click.echo(f"planted: V / {plant:g}: {refuted}")
@@ -113,7 +127,7 @@ def _paths(data: str | None, options: dict[str, Any]) -> list[Path]:
         from dp2erm_cvx.report import check_installed
 
         check_installed()
-    folder, used = screen.made_folder(options["output_dir"]), [data, options["domain"]]
+    folder, used = screen.made_folder(options["output_dir"]), [data, options["study"]]
     paths = [folder / "audit.html"] * page + [folder / "audit.json"]
     screen.writable(options["checkpoint"], *used)
     saved = [f"{save}.{ending}" for ending in ("npz", "json")] if save else []
@@ -124,30 +138,23 @@ def _paths(data: str | None, options: dict[str, Any]) -> list[Path]:
     return paths
 
 
-def _refuse_data(options: dict[str, Any], names: Sequence[str]) -> None:
-    for name in names:
-        if options[name]:
-            flag = "--" + name.replace("_", "-")
-            raise DeclarationError(f"{flag} describes data: name the data file as well")
-
-
-def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
+def _searched(
+    data: str | None, first: FirstStage, about: RecordsFile, options: dict[str, Any]
+) -> StabilityAudit:
+    """The worst neighbors of a first stage that were found, beside every bound of it."""
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import audit_stability
         from dp2erm_cvx.sampling import refuse
 
-        domain = reading.read_domain(options, {} if data else {"outcome_bound": 1.0})
+        domain = about.domain
         refuse(domain.codebook, "an audit of weights", "arms", "units")
-        first, search = programs.first_stage(name, options), _search(options)
+        search = _search(options)
         records = universe = None
         if data is not None:
-            table = reading.raw_table(data, reading.read_layout(options), domain)
-            records = reading.coded_data(table, domain, opt.names(options["covariates"]))
-        else:  # the covariates of the ranges, or 2
-            n, columns = (options[name] for name in ("n_samples", "n_features"))
-            n, columns = 400 if n is None else n, len(domain.ranges or "ab") if columns is None else columns
-            columns = whole_number("--n-features", columns, at_least=1)
-            universe = library.Universe(domain, whole_number("--n", n, at_least=2), columns)
+            table = reading.raw_table(data, about.layout, domain)
+            records = reading.coded_data(table, domain, about.covariates)
+        else:
+            universe = _universe(domain, about.covariates, options)
         (task,) = bar.task_ids
 
         def update(share: float, evaluations: int, ratio: float) -> None:
@@ -159,14 +166,27 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
     return dataclasses.replace(result, title=result.program.name)
 
 
-def _of_sums(options: dict[str, Any]) -> Finding:
+def _universe(
+    domain: library.Domain, covariates: Sequence[str] | None, options: dict[str, Any]
+) -> library.Universe:
+    """The records that a search without data is about: 400, with the covariates that are named, or 2."""
+    n = options["n_samples"]
+    columns = options["n_features"]
+    if n is None:
+        n = 400
+    if columns is None:
+        columns = len(domain.ranges or covariates or "ab")
+    columns = whole_number("--n-features", columns, at_least=1)
+    return library.Universe(domain, whole_number("--n", n, at_least=2), columns)
+
+
+def _of_sums(domain: library.Domain, options: dict[str, Any]) -> Finding:
     """The worst neighbors of the sums of an effect at its default settings, its fits taken as given."""
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
 
-        domain = reading.read_domain(options, {"outcome_bound": 1.0})
         if domain.units is None and len(domain.arms) == 2:
-            raise DeclarationError("--program is missing: name the first stage")
+            raise DeclarationError(_NO_PROGRAM)
         (task,) = bar.task_ids
         limited = options["solves"] is not None or options["seconds"] is not None
         search = _search(options) if limited else SearchPlan(1000, seed=options["seed"])
@@ -238,16 +258,11 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     return code
 
 
-@click.command(
-    "bounds",
-    cls=opt.Command,
-    first=("program", "n_samples", "first_settings", "second_stage", "epsilon", "plot"),
-    short_help="Every stability bound of a first stage, side by side.",
-)
-@opt.program_option(required=True)
+@click.command("bounds", short_help="Every stability bound of a first stage, side by side.")
+@opt.program_option(show_default="that of the study")
 @opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
-@opt.setting_options
-@opt.domain_options
+@opt.study_option
+@opt.changes_option
 @opt.field_option(
     f"{opt.WEIGHTED}.second_stage",
     show_default="a loss of gradient radius 1",
@@ -258,7 +273,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 @opt.delta_option
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
 @opt.json_option
-def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any) -> None:
+def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
     W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma are the
@@ -269,26 +284,27 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
         from dp2erm_cvx.compare import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
-        from dp2erm_cvx.program import PrivateFirstStage
         from dp2erm_cvx.sampling import refuse
 
         n = whole_number("--n", options["n_samples"], at_least=2)
-        columns, budget = options["n_features"], library.Budget(options["epsilon"], options["delta"])
-        if columns is not None:
-            columns = whole_number("--n-features", columns, at_least=1, at_most=programs.MOST)
-        named = options["second_stage"]
-        domain = reading.read_domain(options, {} if named else {"outcome_bound": 1.0})
+        budget = library.Budget(options["epsilon"], options["delta"])
+        if options["n_features"] is not None:
+            whole_number("--n-features", options["n_features"], at_least=1, at_most=programs.MOST)
+        asked = options["second_stage"]
+        examined = programs.read_examined(options, program, {} if asked else {"outcome_bound": 1.0})
+        domain, first = examined.records.domain, examined.first
+        if first is None:
+            raise DeclarationError(_NO_PROGRAM)
         refuse(domain.codebook, "a first stage", "arms")
-        first, loss = programs.first_stage(program, options), UNIT_LOSS
-        universe = library.Universe(domain, n, 1)  # of covariates no bound depends, only a loss
-        if named:
-            second = programs.second_stage_of(named, domain).resolve(domain)
-            named, columns = second.name, columns or len(domain.ranges or ())
-            if not columns:  # 1, where it does not matter
-                one, two = (second.loss_constants(library.Universe(domain, n, number)) for number in (1, 2))
-                if one != two or isinstance(first, PrivateFirstStage):
-                    raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
-            universe = library.Universe(domain, n, columns or 1)
+        second = examined.second
+        if asked is not None:
+            second = programs.second_stage_of(asked).resolve(domain)
+        if second is None:
+            named, loss = "a unit loss", UNIT_LOSS
+            universe = library.Universe(domain, n, 1)  # of covariates no bound depends, only a loss
+        else:
+            named = second.name
+            universe = _universe_of_loss(examined, second, n, options["n_features"])
             loss = second.constants(universe)
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
@@ -304,10 +320,7 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         return
     console = screen.console()
     console.print(f"Stability of {first.name} with {n} records", style="bold")
-    console.print(
-        f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, "
-        f"{named or 'a unit loss'}"
-    )
+    console.print(f"neighbors: {domain.relation.value}; noise: {noise.value}, {law_text(budget)}, {named}")
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
     theorems, refusals = [], []
     for row in rows:
@@ -325,20 +338,36 @@ def bounds_command(program: str, as_json: bool, plot: str | None, **options: Any
         console.print(f"V against n and against the ridge: {plot}")
 
 
+def _universe_of_loss(
+    examined: programs.Examined, second: SecondStage, n: int, n_features: Any
+) -> library.Universe:
+    """The records that the constants of a loss are about: with covariates as declared, or as ``n_features``.
+
+    Raises DeclarationError where nobody declares their number, and it matters.
+    """
+    from dp2erm_cvx.program import PrivateFirstStage
+
+    domain = examined.records.domain
+    columns = len(domain.ranges or examined.records.covariates or ())
+    if n_features is not None:
+        columns = whole_number("--n-features", n_features, at_least=1, at_most=programs.MOST)
+    if not columns:
+        one, two = (second.loss_constants(library.Universe(domain, n, number)) for number in (1, 2))
+        if one != two or isinstance(examined.first, PrivateFirstStage):
+            raise DeclarationError("covariates are not declared: give their --n-features, or ranges")
+    return library.Universe(domain, n, columns or 1)
+
+
 def _facts(row: BoundRow) -> dict[str, Any]:
     bound = {name: getattr(row.bound, name, None) for name in ("theorem", "assumptions", "W1", "W2", "V")}
     noise = {name: getattr(row.calibration, name, None) for name in ("scale", "gamma")}
     return {"family": row.family, **bound, **noise, "ratio": row.ratio, "refusal": row.refusal}
 
 
-@click.command(
-    "certify",
-    cls=opt.Command,
-    first=("n_samples", "chosen", "first_settings", "solvers"),
-    short_help="Solvers against programs, and what is proved.",
-)
+@click.command("certify", short_help="Solvers against programs, and what is proved.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@opt.data_options
+@opt.study_option
+@opt.changes_option
 @_size_option
 @click.option(
     "--program",
@@ -346,7 +375,6 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     multiple=True,
     help="Only this program, or FILE.py[:NAME]; repeatable [all registered].",
 )
-@opt.setting_options
 @click.option(
     "--solver",
     "solvers",
@@ -422,19 +450,24 @@ def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -
     from dp2erm_cvx import registry
     from dp2erm_cvx.compare import default_programs, simulated
     from dp2erm_cvx.sampling import refuse
+    from dp2erm_cvx.study_file import declared_records
 
+    own, settings_of_program = programs.split_changes(options["changes"])
+    records: RecordsFile | None = None
     if data is None:
-        _refuse_data(options, ("treatment", "outcome", "covariates", "domain", *opt.REQUIRED, "ranges"))
+        if options["study"] is not None or own:
+            raise DeclarationError("without data the records are simulated: name the data file as well")
         n = 400 if options["n_samples"] is None else options["n_samples"]
         dataset, domain = simulated(whole_number("--n", n, at_least=2, at_most=programs.MOST))
     elif options["n_samples"] is not None:
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
     else:
-        domain = reading.read_domain(options)
+        records = declared_records(options["study"], own)
+        domain = records.domain
         refuse(domain.codebook, "a certificate of a program", "arms", "units")
-        table = reading.raw_table(data, reading.read_layout(options), domain)
-        dataset = reading.coded_data(table, domain, opt.names(options["covariates"]))
-    settings = programs.read_settings(options)
+        table = reading.raw_table(data, records.layout, domain)
+        dataset = reading.coded_data(table, domain, records.covariates)
+    settings = programs.read_settings(settings_of_program, records)
     if settings and len(chosen) != 1:
         raise DeclarationError("settings belong to one program: name exactly one --program")
     built = default_programs(len(dataset.columns) + (1 if domain.intercept else 0))

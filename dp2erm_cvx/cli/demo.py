@@ -90,14 +90,14 @@ def demo_command(
         "6. Every solution is checked by a bound that does not rely on the solver (for the data holder)",
         "raw: error of the solver's own point; final: after Newton steps; both are proved.",
     )
-    for program in ("entropy_balancing --ridge 3", "ipw_logistic --ridge 0.1 --trim 4"):
-        run(f"certify {{data}} --domain {{study}} --solver newton --solver clarabel --program {program}")
+    for program in ("entropy_balancing --set ridge=3", "ipw_logistic --set ridge=0.1 --set trim=4"):
+        run(f"certify {{data}} --study {{study}} --solver newton --solver clarabel --program {program}")
     if audit_seconds > 0:
         step(
             "7. Does the bound behind the noise of weights hold? A search for neighbors that violate it",
             "V: how far all weights move where one record is replaced. A search, no proof; no data are read.",
         )
-        words = "audit --program entropy_balancing --domain {rule} --n 400"
+        words = "audit --program entropy_balancing --study {rule} --n 400"
         words += " --workers -1 --output-dir {folder}" + " --no-page" * bool(missing())
         run(f"{words} --seconds {audit_seconds:g}")
 

@@ -7,7 +7,8 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ import click
 
 import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
-from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import console, print_json, progress, writing
 from dp2erm_cvx.display import pairs
 from dp2erm_cvx.errors import DeclarationError
@@ -24,75 +24,134 @@ from dp2erm_cvx.public import whole_number
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
     from dp2erm_cvx.program import FirstStage, SecondStage
-    from dp2erm_cvx.program.kernels import PublicSample
     from dp2erm_cvx.program.stage import Registered
     from dp2erm_cvx.solve import Solver
+    from dp2erm_cvx.study_file import Question, RecordsFile, StudyFile
 
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
 
 
-def read_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the first stage from ``--set`` and its short forms."""
-    flags = {name: options[name] for name in opt.SETTING_FLAGS if options[name] is not None}
-    settings = opt.once("setting", options["first_settings"], **flags)
-    if "degree" in settings:
-        if "balance" in settings:
-            raise DeclarationError("setting 'balance' is given twice: give --degree only")
-        settings["balance"] = settings.pop("degree")
-    if "target" in settings:
-        settings["target"] = public_sample(str(settings["target"]), options)
-    from dp2erm_cvx.study_file import stage_settings
+@dataclass(frozen=True)
+class Examined:
+    """What a command examines.
 
+    Parameters
+    ----------
+    records
+        What is public about records.
+    first
+        The first stage that is named, or that of the study's question; None where neither is.
+    second
+        The second stage of that question, if it is asked about.
+    """
+
+    records: RecordsFile
+    first: FirstStage | None
+    second: SecondStage | None = None
+
+
+def read_examined(
+    options: Mapping[str, Any], program: str | None, assumed: Mapping[str, float] | None = None
+) -> Examined:
+    """The records and the first stage that ``--study``, ``--set`` and ``--program`` declare.
+
+    Parameters
+    ----------
+    options
+        Of the command: ``study`` and ``changes``.
+    program
+        The first stage by its name or file; None for that of the only two-stage question of the study.
+    assumed
+        What is taken of records where nothing declares it.
+
+    Raises DeclarationError in one line.
+    """
+    from dp2erm_cvx.study_file import RecordsFile, declared_records
+
+    path, changes = options["study"], options["changes"]
+    if program is None and path is not None:
+        study, question = _two_stage_question(path, changes)
+        if study is not None and question is not None:
+            model = study.models()[question.name]
+            assert isinstance(model, library.PrivateTwoStageERM)
+            assert isinstance(question.domain, library.Domain)  # only an effect releases ranges
+            records = RecordsFile(question.domain, study.layout, question.covariates)
+            return Examined(records, model.resolved_first_stage(), model.resolved_second_stage())
+    if program is None:
+        return Examined(declared_records(path, changes, assumed), None)
+    own, settings = split_changes(changes)
+    records = declared_records(path, own, assumed)
+    return Examined(records, first_stage(program, settings, records))
+
+
+def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Changes of what is declared of records, and the settings of a program."""
+    from dp2erm_cvx.study_file import is_about_records
+
+    own = [text for text in changes if is_about_records(text)]
+    return own, [text for text in changes if text not in own]
+
+
+def _two_stage_question(path: str, changes: Sequence[str]) -> tuple[StudyFile | None, Question | None]:
+    """The study of a file and its only two-stage question; None where it asks none.
+
+    Raises DeclarationError where it asks several.
+    """
+    from dp2erm_cvx.domain_file import tables_of_file
+    from dp2erm_cvx.registry import known_meanwhile
+    from dp2erm_cvx.study_file import read_study
+
+    if "two_stage" not in tables_of_file(path):
+        return None, None
+    study = read_study(path, changes)
+    for program in study.programs:
+        click.get_current_context().with_resource(known_meanwhile(program))
+    asked = [question for question in study.questions if question.kind == "two_stage"]
+    if len(asked) > 1:
+        names = ", ".join(question.name for question in asked)
+        raise DeclarationError(f"{path}: asks {len(asked)} two-stage questions ({names}): give --program")
+    return study, asked[0]
+
+
+def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[str, Any]:
+    """Settings of a program from the texts of ``--set``; a ``target`` is a CSV file with these covariates.
+
+    Raises DeclarationError.
+    """
+    from dp2erm_cvx.study_file import parsed_change, public_sample, stage_settings
+
+    settings: dict[str, Any] = {}
+    for text in changes:
+        keys, value = parsed_change(text)
+        name = keys[-1].replace("-", "_")
+        if len(keys) > 2 or (len(keys) == 2 and keys[0] != "program"):
+            raise DeclarationError(f"{text!r}: must be NAME=VALUE or program.NAME=VALUE")
+        settings[name] = value
+    if isinstance(settings.get("target"), str):
+        if records is None:
+            raise DeclarationError("target: needs a --study or named ranges, whose covariates it has")
+        columns = records.domain.columns or records.covariates
+        settings["target"] = public_sample(settings["target"], records.layout, records.domain, columns)
     return stage_settings(settings)
 
 
-def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
-    """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
-    import numpy as np
-
-    from dp2erm_cvx.data import covariate_table
-    from dp2erm_cvx.files import read_table
-    from dp2erm_cvx.program.kernels import PublicSample
-
-    declared = options.get("domain") is not None or options.get("ranges")
-    domain = read_domain(options) if declared else None
-    chosen = (domain.columns if domain else None) or opt.names(options.get("covariates"))
-    if chosen is None:
-        raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
-    table = read_table(path, read_layout(options))
-    if domain is not None and domain.codebook is not None:
-        return PublicSample(covariate_table(domain, table, chosen))
-    return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
-
-
-def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
-    """The first stage of that name, or in that file, with the settings given as flags."""
+def first_stage(text: str, changes: Sequence[str], records: RecordsFile | None) -> FirstStage:
+    """The first stage of that name, or in that file, with these settings."""
     from dp2erm_cvx import registry
 
     name = known_name(text, "first")
-    program: FirstStage = registry.build(registry.first_stages(), name, **read_settings(options))
+    program: FirstStage = registry.build(registry.first_stages(), name, **read_settings(changes, records))
     return program
 
 
-def second_stage_of(
-    text: str, domain: library.Domain, texts: Sequence[str] = (), columns: Sequence[str] | None = None
-) -> SecondStage:
-    """The second stage of that name, or in that file, with the settings of ``--second-set``."""
+def second_stage_of(text: str) -> SecondStage:
+    """The second stage of that name, or in that file, with its default settings."""
     from dp2erm_cvx import registry
-    from dp2erm_cvx.study_file import stage_settings
 
-    name = known_name(text, "second")
-    settings = opt.once("--second-set", texts)
-    if "features" in settings:
-        chosen = settings["features"]
-        features = chosen if isinstance(chosen, tuple) else (chosen,)
-        features = domain.codebook.expanded(features) if domain.codebook else features
-        # without named ranges the domain knows columns by number only
-        numbered = {} if domain.columns else {column: place for place, column in enumerate(columns or ())}
-        settings["features"] = tuple(numbered.get(feature, feature) for feature in features)
-    program: SecondStage = registry.build(registry.second_stages(), name, **stage_settings(settings))
+    name = known_name(text, "second")  # a file is read, and known until the command ends
+    program: SecondStage = registry.build(registry.second_stages(), name)
     return program
 
 
@@ -200,7 +259,7 @@ def programs_command(
         "g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its target, "
         "m_c: mean of kernel features in arm c, mu: ridge, R: radius, F: trim, b: noise"
     )
-    screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
+    screen.print("What each setting is, and what it accepts: dp2erm settings NAME")
 
 
 def _program_facts(made: Registered) -> dict[str, Any]:
@@ -266,6 +325,7 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
         file.write(text)
     click.echo(f"{place}: {TEMPLATES[kind]}")
     click.echo(f"Next: edit it, then dp2erm check-program {place}")
+    click.echo(f"and dp2erm check DATA --draft study.toml --program {place}")
 
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import glob
 import importlib.util
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import dp2erm_cvx as library
-from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, apply, names
+from dp2erm_cvx.cli.options import apply
 from dp2erm_cvx.cli.screen import stages
-from dp2erm_cvx.errors import DeclarationError, placed
-from dp2erm_cvx.text import number_or_text
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -33,92 +30,6 @@ NO_RANGES = (
     "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
     "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
 )
-
-
-def read_layout(options: Mapping[str, Any], layout: CsvLayout | None = None) -> CsvLayout:
-    """How CSV files are written: the flags, put over the table ``[csv]`` of the domain file."""
-    from dp2erm_cvx.domain_file import declared_layout
-    from dp2erm_cvx.files import PLAIN
-
-    path = options.get("domain")
-    layout = declared_layout(path) if path is not None else layout or PLAIN
-    chosen = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
-    return replace(layout, **{name: value for name, value in chosen.items() if value is not None})
-
-
-def read_domain(options: Mapping[str, Any], assumed: Mapping[str, float] | None = None) -> library.Domain:
-    """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its columns.
-
-    ``assumed`` fills in what nothing declares.
-    """
-    from dp2erm_cvx.domain_file import check_names, domain_of, read_declared
-
-    declared: dict[str, Any] = dict(assumed or {})
-    if (path := options["domain"]) is not None:
-        own = read_declared(path)
-        beside = _with_flags(declared, options)  # by which a file is judged that leaves a bound to flags
-        whole = {name: beside[name] for name in REQUIRED if name in beside} | own
-        with placed(path):
-            check_names(own)
-            if not _missing(whole):
-                domain_of(whole)
-        declared |= own
-    declared = _with_flags(declared, options)
-    if options["ranges"]:
-        known = declared.get("ranges") or {}
-        if not isinstance(known, dict):
-            raise DeclarationError("--range names a column, but the ranges of the domain file have no names")
-        declared["ranges"] = {**known, **dict(map(_range, options["ranges"]))}
-    for name in _missing(declared):
-        flag = "--" + name.replace("_", "-")
-        raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
-    chosen = names(options.get("covariates"))
-    if chosen is not None:
-        declared["covariates"] = list(chosen)
-    return domain_of(declared)
-
-
-def _missing(declared: Mapping[str, Any]) -> list[str]:
-    """Bounds that have to be declared: ranges and levels have a norm of their own."""
-    bounded = declared.get("ranges") or declared.get("levels")
-    return [one for one in REQUIRED if one not in declared and not (bounded and one == "covariate_bound")]
-
-
-def _with_flags(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Declarations with every flag put over them that names a field, the treatment or the outcome."""
-    flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
-    if options.get("treatment"):
-        known = declared.get("treatment")
-        flags["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
-    if options.get("outcome"):
-        flags["outcome_column"] = options["outcome"]
-    return {**declared, **flags}
-
-
-def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
-    """``COLUMN=LOW:HIGH``. Raises DeclarationError."""
-    column, separator, ends = text.rpartition("=")
-    low, _, high = ends.partition(":")
-    pair = number_or_text(low.strip()), number_or_text(high.strip())
-    numeric = all(isinstance(end, int | float) and not math.isnan(end) for end in pair)
-    if not (separator and column.strip() and numeric):
-        raise DeclarationError(f"--range {text!r}: must look like COLUMN=LOW:HIGH, for instance age=25:74")
-    return column.strip(), pair
-
-
-def read_ranges(options: Mapping[str, Any]) -> library.PrivateRanges:
-    """The public ranges of ``--domain`` and of flags; other covariates of ``--covariates`` have none."""
-    from dp2erm_cvx.domain_file import private_ranges_of, read_declared
-
-    fields: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
-    declared = _with_flags(fields, options)
-    if options["ranges"]:
-        known = declared.get("ranges")
-        declared["ranges"] = (known if isinstance(known, dict) else {}) | dict(map(_range, options["ranges"]))
-    chosen = names(options.get("covariates"))
-    if chosen is not None:
-        declared["covariates"] = list(chosen)
-    return private_ranges_of(declared, options["private_ranges"])
 
 
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:

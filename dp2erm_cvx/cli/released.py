@@ -15,7 +15,6 @@ import click
 import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import read_programs
-from dp2erm_cvx.cli.reading import read_domain, read_layout
 from dp2erm_cvx.cli.screen import check_new, console, print_json, progress, show, writable, write_text
 from dp2erm_cvx.display import digits_of, grid
 from dp2erm_cvx.errors import DeclarationError
@@ -103,7 +102,7 @@ def predict_command(
     Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
     the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
-    from dp2erm_cvx.files import read_table
+    from dp2erm_cvx.files import CsvLayout, read_table
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
 
@@ -115,7 +114,8 @@ def predict_command(
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
         if isinstance(published, library.Release):
             rule_of(published)  # a damaged release is named before the data are read
-        values = effects(published, read_table(data, read_layout(options)))
+        layout = CsvLayout(**{name: value for name, value in options.items() if value is not None})
+        values = effects(published, read_table(data, layout))
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))
@@ -146,7 +146,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
     expected = None
     read_programs(programs)
     if about is not None:
-        expected = read_domain({**dict.fromkeys(opt.DOMAIN_FIELDS), "ranges": (), "domain": about})
+        expected = library.load_domain(about)
     with progress("verifying"):
         declared = read_release_file(release, check=False)
         digest, beside = study, []
@@ -188,7 +188,7 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
 def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.
 
-    A total is declared once and never changed. dp2erm fit --ledger charges a release before its noise is
+    A total is declared once and never changed. dp2erm run charges a study that names it before any noise is
     drawn, and refuses what does not fit.
     """
     book = library.Ledger(file)

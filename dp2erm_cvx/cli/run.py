@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.study_file import StudyFile
     from dp2erm_cvx.study_file.records import StudyRecords
 
-SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
+_SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
 #: What the data holder may look at beside the release.
 holder_options = opt.apply(
     click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private."),
@@ -82,8 +82,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
 
     The file declares all that is public: see dp2erm settings, and dp2erm check --draft, which writes one.
     """
-    options |= {"domain": study}
-    check_files(data, options)
+    _check_words(data, study, options)
     with screen.progress("reading the data", total=2) as bar:
         from dp2erm_cvx.registry import known_meanwhile
         from dp2erm_cvx.study_file import read_study
@@ -94,7 +93,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
         if options["planned"] is not None:
             plans = declared.plans(models, opt.number_of_records(options["planned"]))
-            show_plans(plans, as_json=options["as_json"])
+            _show_plans(plans, as_json=options["as_json"])
             _show_shares(declared, plans, stderr=options["as_json"])
             return
         files = _files(declared, data, options)
@@ -104,7 +103,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             _refuse_blocks(records)
         counts = _counts(declared, records)
         plans = declared.plans_for(models, records)
-        announce(counts, models.values(), yes=options["yes"])
+        _announce(counts, models.values(), yes=options["yes"])
         answered = _answered(declared, models, plans, records, places, options, bar)
     releases = {name: one.release for name, one in answered.items()}
     _tell_notes(declared, releases)
@@ -199,7 +198,7 @@ def _answered(
     seeded = options["seed"] is not None
     book = None if study.account is None else str(study.account[0])
     if seeded and book is not None:
-        click.echo(SEEDED, err=True)
+        click.echo(_SEEDED, err=True)
     tell = screen.stages(bar)
     answered: dict[str, Answered] = {}
 
@@ -217,12 +216,12 @@ def _answered(
         for name, one in answered.items():
             title = name if len(models) > 1 else ""
             own = {option: by_name[name] for option, by_name in places.figures.items()}
-            tell_holder(one, own, balance=options["balance"], title=title)
+            _tell_holder(one, own, balance=options["balance"], title=title)
 
     if options["output"] is None:
         screen.made_folder(Path(options["output_dir"]))
     options = {**options, "ledger": book}
-    write_releases(answers(), places.releases, options, charge=charge, after=after)
+    _write_releases(answers(), places.releases, options, charge=charge, after=after)
     return answered
 
 
@@ -270,7 +269,7 @@ def _show_releases(
         click.echo(f"written: {', '.join(files.values())}")
 
 
-def tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = "") -> None:
+def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: bool, title: str = "") -> None:
     """Messages about the records: solutions without a certificate, and the balance that was asked for.
 
     Parameters
@@ -327,25 +326,17 @@ def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bo
     click.echo(f"study {study.digest}", err=stderr)
 
 
-def check_files(data: str | None, options: dict[str, Any], *files: str | None) -> None:
-    """Refuse what could not be written or charged before anything is imported or read.
-
-    ``files`` are those that the command writes besides.
-    """
+def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
+    """Refuse what cannot be run or written before anything is imported or read."""
     if data is None and options["planned"] is None:
         raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
-    book, output = options.get("ledger"), options.get("output")
-    if (book is None) != (options.get("dataset") is None):
-        raise DeclarationError("--ledger and --dataset go together: give both or neither")
-    screen.check_new(output, options["force"], data, options["domain"], book)
-    for other in files:
-        screen.check_new(other, options["force"], data, options["domain"], output, book)
+    screen.check_new(options["output"], options["force"], data, study)
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
 
 
-def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
+def _announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
     Raises DataError where these counts are ``wrong``, or one of the ``models`` advises so, unless ``yes``.
@@ -359,7 +350,7 @@ def announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: b
         click.echo(str(counts), err=True)
 
 
-def write_releases(
+def _write_releases(
     answers: Iterator[tuple[str, BaseRelease]],
     files: Mapping[str, str | None],
     options: dict[str, Any],
@@ -426,7 +417,7 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
     click.echo(text, err=True)
 
 
-def show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
+def _show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
     """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.plan.predict import plan_blocks, predicted_of

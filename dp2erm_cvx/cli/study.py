@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from importlib import resources
 from operator import add
+from pathlib import Path
 from string import Template
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.errors import DeclarationError, known_names, placed
+from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.text import described
 
 if TYPE_CHECKING:
@@ -32,71 +34,148 @@ if TYPE_CHECKING:
     from dp2erm_cvx.tables import Table
 
 
-@click.command("check", short_help="What a raw table holds: for the data holder.")
+#: Share of epsilon for ranges that are to be released: a report of the table spends nothing.
+_ANY_SHARE = 0.1
+
+
+@click.command("check", short_help="What a raw table holds: for the data holder; the draft of a study.")
 @click.argument("data", metavar="DATA.csv|.parquet")
-@opt.data_options
+@opt.study_option
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="In place of what the study declares, or in a gap of the draft, such as csv.separator=; or "
+    "outcome_bound=8. Repeatable.",
+)
+@opt.field_option("cells:Treatment.column", "--treatment", metavar="COLUMN")
+@opt.field_option("codebook:Codebook.outcome", metavar="COLUMN")
 @click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
-def check_command(data: str, draft: str | None, **options: Any) -> None:
+@click.option(
+    "--program",
+    metavar="FILE.py|NAME",
+    help="Of the draft: it asks a [[two_stage]] question with this program, in place of an [[effect]].",
+)
+def check_command(data: str, draft: str | None, program: str | None, **options: Any) -> None:
     """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
 
     The report is NOT private, and nothing is spent. Use it to find mistakes in the file and in its
     declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from elsewhere.
     """
+    if program is not None and draft is None:
+        raise DeclarationError("--program is for the question of a --draft: name the draft as well")
     if draft is not None:
-        screen.writable(draft, data, options["domain"])
-        if os.path.lexists(draft) or options["domain"] is not None:
-            raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
+        screen.writable(draft, data, options["study"])
+        if os.path.lexists(draft) or options["study"] is not None:
+            raise DeclarationError(f"--draft {draft}: must be a new file, and --study left out")
+    question = _drafted_question(program, draft)
     with screen.progress("reading the data") as bar:
         from dp2erm_cvx.diagnostics.columns import TableCells
-        from dp2erm_cvx.files import guessed_layout, table_parts
+        from dp2erm_cvx.domain_file import covariates_of
+        from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, table_parts
+        from dp2erm_cvx.study_file import filled, is_about_records, records_declared
 
-        declared = options["domain"] is not None or bool(options["ranges"])
-        public = _public(options) if declared else None
-        layout = reading.read_layout(options, None if declared else guessed_layout(data))
-        book = library.Codebook(library.Treatment(options["treatment"] or None), options["outcome"] or None)
+        changes = options["changes"]
+        if draft is not None:  # the others are about what the draft will ask and spend
+            changes = [text for text in changes if is_about_records(text)]
+        declared = _with_columns(records_declared(options["study"], changes), options)
+        csv = declared.pop("csv", None)
+        bounded = any(name in declared for name in ("ranges", "levels", "covariate_bound"))
+        about_records = draft is None and (bounded or options["study"] is not None)
+        with placed(options["study"] or "--set"):
+            public = _public(declared) if about_records else None
+        layout = guessed_layout(data) if csv is None and options["study"] is None else PLAIN
+        layout = declared_by_name(CsvLayout, "csv", {**vars(layout), **(csv or {})})
+        treatment, outcome = _columns(declared)
+        book = library.Codebook(library.Treatment(treatment), outcome)
         units = (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
         update, parts = screen.stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
         update("parts of the table", 0, len(parts))
         for number, read in enumerate(parts, 1):  # of which one alone is in memory
             table = read()
-            for name in filter(None, (options["treatment"], options["outcome"])):
+            for name in filter(None, (treatment, outcome)):
                 table.cells(name)
             cells = [reduce(add, [*cells, TableCells.of(table, *units)])]
             if public is not None and public.codebook is not None:
-                own = _record_sums(table, public, options["covariates"])
+                own = _record_sums(table, public, covariates_of(declared))
                 sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
             update("parts of the table", number, len(parts))
         records = [] if public is None else list(_records(sums, public))
+        text = ""
+        if draft is not None:
+            text = filled(_drafted(cells[0], layout, (treatment, outcome), question), options["changes"])
     screen.show((*_column_blocks(cells[0].report()), *cells[0].notes(), *records))
     if draft is not None:
-        screen.write_text(draft, _drafted(cells[0], layout, options["treatment"], options["outcome"]))
+        screen.write_text(draft, text)
         rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
         click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
 
 
-def _public(options: dict[str, Any]) -> library.Domain | library.PrivateRanges:
-    """The domain, or the ranges where the file leaves some of them to be released."""
-    from dp2erm_cvx.domain_file import leaves_ranges, read_declared
+def _with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Declarations with the columns of ``--treatment`` and ``--outcome`` put over them."""
+    whole = dict(declared)
+    if options["treatment"]:
+        known = whole.get("treatment")
+        whole["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
+    if options["outcome"]:
+        whole["outcome_column"] = options["outcome"]
+    return whole
 
-    declared = {} if options["domain"] is None else read_declared(options["domain"])
+
+def _columns(declared: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The columns of the treatment and of the outcome; None where one is not declared."""
+    treatment = declared.get("treatment")
+    column = treatment.get("column") if isinstance(treatment, Mapping) else treatment
+    return column, declared.get("outcome_column")
+
+
+def _public(declared: Mapping[str, Any]) -> library.Domain | library.PrivateRanges:
+    """The domain, or the ranges where the file leaves some of them to be released."""
+    from dp2erm_cvx.domain_file import domain_of, leaves_ranges, private_ranges_of
+
     if leaves_ranges(declared):
-        return reading.read_ranges(options | {"private_ranges": 0.1})
-    return reading.read_domain(options)
+        return private_ranges_of(declared, _ANY_SHARE)
+    return domain_of(declared)
+
+
+def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str] | None:
+    """The stage of the program that a draft asks about, and how its file is called from there.
+
+    None where it asks about an effect. Raises ProgramError where there is no such program.
+    """
+    if program is None:
+        return None
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.cli.programs import known_name
+    from dp2erm_cvx.program_files import file_of, stage_of
+
+    registered = known_name(program)
+    known = registry.available()
+    if registered not in known:
+        raise DeclarationError(f"--program {program!r}: {known_names(registered, known)}")
+    called = registered
+    place = file_of(program)
+    if place is not None:
+        path, chosen = place
+        beside = os.path.relpath(path, os.path.dirname(draft or "") or ".")
+        called = Path(beside).as_posix() + ("" if chosen is None else f":{chosen}")
+    return f"{stage_of(known[registered])}_stage", called
 
 
 def _outcomes(options: dict[str, Any]) -> list[str]:
     """Outcomes of their own that the questions of a study have."""
     from dp2erm_cvx.domain_file import STUDY, read_tables
 
-    tables = {} if options["domain"] is None else read_tables(options["domain"])
+    tables = {} if options["study"] is None else read_tables(options["study"])
     several = [own if isinstance(own, list) else [own] for own in map(tables.get, STUDY)]
     questions = [one for own in several for one in own if isinstance(one, dict)]
     return [str(one["outcome_column"]) for one in questions if "outcome_column" in one]
 
 
 def _record_sums(
-    table: Table, public: library.Domain | library.PrivateRanges, covariates: str | None
+    table: Table, public: library.Domain | library.PrivateRanges, covariates: Sequence[str] | None
 ) -> tuple[RecordCounts, Array]:
     """Sums of what becomes of the records of a table, or of a part of it.
 
@@ -109,7 +188,7 @@ def _record_sums(
     from dp2erm_cvx.study_file.records import data_columns
 
     a, y = (table.cells(name) for name in data_columns(public))
-    data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or opt.names(covariates)), 0
+    data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or covariates), 0
     if isinstance(public, library.Domain):
         inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         length = np.linalg.norm(inside.records(data.X, data.a, data.y).X, axis=1)
@@ -165,8 +244,22 @@ _LATER = re.compile(
 )
 
 
-def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
+def _drafted(
+    cells: TableCells,
+    layout: CsvLayout,
+    columns: tuple[str | None, str | None],
+    question: tuple[str, str] | None,
+) -> str:
     """The text of a study file for this table, with a gap for every declaration.
+
+    Parameters
+    ----------
+    cells, layout
+        What the columns of the table hold, and how its file is written.
+    columns
+        Those of the treatment and of the outcome; None for a gap.
+    question
+        The stage of a program and its name or file; None for an effect.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
@@ -176,7 +269,9 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
     from dp2erm_cvx.domain_file import EDIT
     from dp2erm_cvx.sampling import SamplingWeights, Unit
 
-    kinds = library.Budget, library.Codebook, library.Domain, library.PrivateEffect, library.Treatment
+    treatment, outcome = columns
+    estimators = library.PrivateEffect, library.PrivateTwoStageERM
+    kinds = library.Budget, library.Codebook, library.Domain, *estimators, library.Treatment
     said = {
         f"{kind.__name__}_{name}": fill(opt.sentence(text), 110, initial_indent="# ", subsequent_indent="# ")
         for kind in (*kinds, SamplingWeights, Unit)
@@ -213,7 +308,18 @@ def _drafted(cells: TableCells, layout: CsvLayout, treatment: str | None, outcom
         most=MOST_LEVELS,
         labels=Template(parts[labels]).substitute(said).rstrip("\n"),
         unit=unit,
+        question=_question_text(parts, said, question),
     )
+
+
+def _question_text(
+    parts: Mapping[str, str], said: Mapping[str, str], question: tuple[str, str] | None
+) -> str:
+    """The table of the question of a draft."""
+    if question is None:
+        return Template(parts["effect"]).substitute(said)
+    stage, name = question
+    return Template(parts[stage]).substitute(said, program=json.dumps(name, ensure_ascii=False))
 
 
 @click.command(
@@ -322,5 +428,7 @@ def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> 
         return None
     if options["source"] is None:
         raise DeclarationError("--source is missing: say where the public records come from")
-    table = reading.raw_table(options["public"], reading.read_layout({"domain": path}), domain)
+    from dp2erm_cvx.domain_file import declared_layout
+
+    table = reading.raw_table(options["public"], declared_layout(path), domain)
     return library.PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])

@@ -24,19 +24,32 @@ more tables::
 The questions are composed: planned together, charged together or not at all, and answered in their order.
 """
 
-from dp2erm_cvx.study_file.questions import OUTCOME, QUESTIONS, Question, stage_settings
-from dp2erm_cvx.study_file.reading import read_study
+from dp2erm_cvx.study_file.about_records import (
+    RecordsFile,
+    declared_records,
+    is_about_records,
+    records_declared,
+)
+from dp2erm_cvx.study_file.questions import OUTCOME, QUESTIONS, Question, public_sample, stage_settings
+from dp2erm_cvx.study_file.reading import parsed_change, read_study
 from dp2erm_cvx.study_file.records import StudyRecords
 from dp2erm_cvx.study_file.study import StudyFile
-from dp2erm_cvx.study_file.writing import study_with, written
+from dp2erm_cvx.study_file.writing import filled, study_with, written
 
 __all__ = [
     "OUTCOME",
     "QUESTIONS",
     "Question",
+    "RecordsFile",
     "StudyFile",
     "StudyRecords",
+    "declared_records",
+    "filled",
+    "is_about_records",
+    "parsed_change",
+    "public_sample",
     "read_study",
+    "records_declared",
     "stage_settings",
     "study_with",
     "written",

@@ -113,12 +113,29 @@ class Beside:
         self, path: str, domain: Domain | PrivateRanges, columns: Sequence[str] | None
     ) -> PublicSample:
         """The public rows of a file, with the covariates that the study declares."""
-        if columns is None:
-            raise DeclarationError(f"target = {path!r}: name its columns by covariates, or by named ranges")
-        table = read_table(str(self.folder / path), self.layout)
-        if domain.codebook is not None:
-            return PublicSample(covariate_table(domain, table, columns))
-        return PublicSample(np.column_stack([table.numbers(name) for name in columns]))
+        return public_sample(self.folder / path, self.layout, domain, columns)
+
+
+def public_sample(
+    path: str | Path, layout: CsvLayout, domain: Domain | PrivateRanges, columns: Sequence[str] | None
+) -> PublicSample:
+    """The public rows of a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path, layout
+        The file, and how it is written.
+    domain
+        Whose codebook reads its cells.
+    columns
+        The covariates. Raises DeclarationError where nobody names them.
+    """
+    if columns is None:
+        raise DeclarationError(f"target = {str(path)!r}: name its columns by covariates, or by named ranges")
+    table = read_table(str(path), layout)
+    if domain.codebook is not None:
+        return PublicSample(covariate_table(domain, table, columns))
+    return PublicSample(np.column_stack([table.numbers(name) for name in columns]))
 
 
 def files_of(questions: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, str]:

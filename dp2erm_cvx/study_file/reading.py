@@ -36,7 +36,7 @@ from dp2erm_cvx.study_file.questions import (
 from dp2erm_cvx.study_file.study import StudyFile
 
 #: Tables and values of a file beside its questions.
-_PLACES = RECORDS | {"outcome", "budget", "ledger", "csv"}
+PLACES = RECORDS | {"outcome", "budget", "ledger", "csv"}
 #: What a text in these places stands for, where ``--set`` puts a value beside it.
 _SHORT = {"first_stage": "name", "second_stage": "name", "treatment": "column"}
 
@@ -65,7 +65,7 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
     named = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
     questions = list(question_tables(named))
     for text in changes:
-        _change(declared, questions, text)
+        put_over(declared, questions, text)
     refuse_gaps(declared)
     for own in questions:
         with placed(own["name"]):
@@ -91,7 +91,7 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
     asked = _shared(questions, declared, outcomes, beside)
     plain_domain = not leaves_ranges(declared) and all(isinstance(one.domain, Domain) for one in asked)
     return StudyFile(
-        domain=domain_of(_without(declared, outcomes)) if plain_domain else asked[0].domain,
+        domain=domain_of(without_outcomes(declared, outcomes)) if plain_domain else asked[0].domain,
         budget=_budget(_table("budget", spent)),
         questions=asked,
         account=None if account is None else _account(_table("ledger", account), path.parent),
@@ -112,7 +112,7 @@ def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
             if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
                 raise DeclarationError(f"{kind}: name = {brief(name)}: letters, digits, - and _ alone")
-            if name.lower() in names or name in _PLACES:
+            if name.lower() in names or name in PLACES:
                 raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
             if "kind" in own:
                 raise DeclarationError(f"{name}: kind: is said by the table [[{kind}]]")
@@ -155,7 +155,7 @@ def _public(table: Mapping[str, Any], own: Mapping[str, Any]) -> Domain | Privat
     return private_ranges_of(own, table["private_ranges"])
 
 
-def _without(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
+def without_outcomes(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
     """A declaration less the missing values of ``outcomes`` that are not the declared one."""
     missing = declared.get("missing")
     if not isinstance(missing, Mapping):
@@ -175,7 +175,7 @@ def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[st
         declared = {name: value for name, value in declared.items() if name not in OUTCOME}
     if "covariates" in table:
         own["covariates"] = table["covariates"]
-    return _without({**declared, **own}, outcomes)
+    return without_outcomes({**declared, **own}, outcomes)
 
 
 def _budget(table: Mapping[str, Any]) -> Budget:
@@ -200,20 +200,20 @@ def _account(table: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
     return folder / file, one_line("dataset", dataset)
 
 
-def _change(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text: str) -> None:
+def put_over(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text: str) -> None:
     """Put ``NAME=VALUE`` or ``TABLE.NAME=VALUE``, as TOML writes them, over what the file says."""
-    keys, value = _parsed(text)
+    keys, value = parsed_change(text)
     tables = {own["name"]: own for own in questions}
     first, *inside = keys
     if first in tables and inside:
         if inside[0] in ("name", "kind"):
             raise DeclarationError(f"{text!r}: what a question is called is declared in the file alone")
         table = tables[first]
-    elif first in _PLACES and first not in tables:
+    elif first in PLACES and first not in tables:
         table = declared
         inside = keys
     else:
-        raise DeclarationError(f"{text!r}: {known_names(first, sorted({*tables, *_PLACES}))}")
+        raise DeclarationError(f"{text!r}: {known_names(first, sorted({*tables, *PLACES}))}")
     *outer, name = inside
     for key in outer:
         known = table.get(key, {})
@@ -226,7 +226,7 @@ def _change(declared: dict[str, Any], questions: Sequence[dict[str, Any]], text:
     table[name] = value
 
 
-def _parsed(text: str) -> tuple[list[str], Any]:
+def parsed_change(text: str) -> tuple[list[str], Any]:
     """The names, from the outermost, and the value of ``TABLE.NAME=VALUE``; what is no TOML is a text."""
     place, separator, written = text.partition("=")
     wanted = f"{text!r}: must look like TABLE.NAME=VALUE, for instance budget.epsilon=2"

@@ -21,14 +21,18 @@ Public = Domain | PrivateRanges
 Records = Dataset | BlockedDataset
 
 
+#: How a file declares the columns of the treatment and of the outcome.
+_COLUMNS = {"treatment": 'treatment = "COLUMN"', "outcome": 'outcome_column = "COLUMN"'}
+
+
 def data_columns(public: Public) -> tuple[str, str]:
     """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
     book = public.codebook
     columns = (None, None) if book is None else (book.treatment.column, book.outcome)
     for name, column in zip(("treatment", "outcome"), columns, strict=True):
         if not column:
-            text = f"name the column of the {name}, by it or in the file of the domain"
-            raise DeclarationError(f"--{name} is missing: {text}")
+            wanted = f"give {_COLUMNS[name]} in the file, or by --set"
+            raise DeclarationError(f"the column of the {name} is not declared: {wanted}")
     return str(columns[0]), str(columns[1])
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.study_file.questions import QUESTIONS
-from dp2erm_cvx.study_file.reading import question_tables
+from dp2erm_cvx.study_file.reading import parsed_change, put_over, question_tables
 
 
 def study_with(
@@ -42,6 +42,43 @@ def study_with(
         if not isinstance(file.setdefault(kind, tomlkit.aot()), list):
             raise DeclarationError(f"{path}: [{kind}]: write [[{kind}]], so that another one can be added")
         file[kind].append(table)
+    return tomlkit.dumps(file)
+
+
+def filled(text: str, changes: Sequence[str]) -> str:
+    """The text of a study file with these changes put into it, its remarks and all other lines as they are.
+
+    Parameters
+    ----------
+    text
+        The file, in which a gap is left for what is not declared.
+    changes
+        As of :func:`~dp2erm_cvx.study_file.read_study`, such as ``"outcome_bound=8"``.
+
+    Raises DeclarationError where a change names nothing that a study declares.
+    """
+    import tomlkit
+
+    file = tomlkit.parse(text)
+    plain = file.unwrap()
+    kinds = {kind: plain.pop(kind) for kind in QUESTIONS if kind in plain}
+    questions = list(question_tables(kinds))
+    for change in changes:
+        put_over(plain, questions, change)
+        first, *inside = keys = parsed_change(change)[0]
+        asked = [own for own in questions if own["name"] == first and inside]
+        table: Any = file
+        if asked:
+            table = file[asked[0]["kind"]]
+            table = table[0] if isinstance(table, list) else table
+            keys = inside
+        value: Any = asked[0] if asked else plain
+        for key in keys[:-1]:
+            value = value[key]
+            if not isinstance(table.get(key), dict):
+                table[key] = tomlkit.table()
+            table = table[key]
+        table[keys[-1]] = written(value[keys[-1]])
     return tomlkit.dumps(file)
 
 

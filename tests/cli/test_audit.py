@@ -9,11 +9,11 @@ import pytest
 
 from dp2erm_cvx.sampling import Unit
 from tests.audit.bugs import whole
-from tests.command_line import done, facts, refused, run, shown
+from tests.command_line import done, facts, refused, run, sets, shown
 
-MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
-MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
-IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound", "1", "--n", "40"]
+MMD = ["audit", "--program", "mmd", *sets("cap=4", "ridge=100", "covariate_bound=1", "arm_floor=25")]
+MMD += ["--n", "100", "--solves", "1500"]
+IPW = ["audit", "--program", "ipw_logistic", *sets("ridge=1", "covariate_bound=1"), "--n", "40"]
 
 
 def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
@@ -58,8 +58,8 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
 
 
 def test_data_are_read_and_it_says_so(folder):
-    words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "100"]
-    result = done(*words, "--treatment", "a", "--outcome", "y", "--json")
+    words = ["audit", "data.csv", "--program", "ipw_logistic", "--study", "domain.toml", "--solves", "100"]
+    result = done(*words, "--json")
     assert "NOT PRIVATE" in result.stderr
     plain = json.loads(result.stdout)
     assert (plain["private"], plain["n_samples"], plain["n_features"]) == (False, 200, 3)
@@ -70,7 +70,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
         'outcome_column = "y"\noutcome_bound = 2\n[treatment]\ncolumn = "arm"\n[unit]\ncolumn = "id"\n'
         "number = 8\n[ranges]\nx = [-1, 1]\n"
     )
-    words = ("audit", "--domain", "persons.toml", "--solves", "120")
+    words = ("audit", "--study", "persons.toml", "--solves", "120")
     assert "no violation found, which is no proof" in shown(*words, "--save", "pair")
     assert re.search("(first|second) only", Path("output/audit.html").read_text())
     with np.load("pair.npz") as held:
@@ -84,7 +84,7 @@ def test_sums_over_whole_persons_are_audited_without_a_program(folder, monkeypat
 
 
 def test_a_planted_error_says_what_a_search_is_worth(folder):
-    words = ("audit", "--program", "overlap", "--covariate-bound", "1", "--n", "40", "--solves", "300")
+    words = ("audit", "--program", "overlap", *sets("covariate_bound=1"), "--n", "40", "--solves", "300")
     words = (*words, "--no-page")
     caught = done(*words, "--plant", "2").stdout
     assert "planted: V / 2: refuted" in caught

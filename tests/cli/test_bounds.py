@@ -11,13 +11,15 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.stability import paper_ipw_logistic
-from tests.command_line import done, facts, run, shown
+from tests.command_line import done, facts, refused, run, sets, shown, study_of
 from tests.helpers import logistic_propensity
 
-IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
-SCALED = ["bounds", "--program", "entropy_balancing", "--set", "scaling=paper", "--arm-mass", "proportional"]
-SCALED += ["--ridge", "1", "--radius", "1", "--covariate-bound", "1", "--arm-floor", "100"]
-MMD = ["bounds", "--program", "mmd", "--covariate-bound", "1"]
+IPW = ["bounds", "--program", "ipw_logistic", *sets("ridge=0.1", "radius=1", "covariate_bound=1")]
+SCALED = ["bounds", "--program", "entropy_balancing", *sets("scaling=paper", "arm_mass=proportional")]
+SCALED += sets("ridge=1", "radius=1", "covariate_bound=1", "arm_floor=100")
+MMD = ["bounds", "--program", "mmd", *sets("covariate_bound=1")]
+FLOOR = sets("arm_floor=50")
+HARD = ["bounds", "--program", "entropy_balancing_hard", *sets("covariate_bound=1")]
 FIRST = ipw_logistic(ridge=0.1, radius=1.0)
 
 
@@ -51,7 +53,7 @@ def test_noise_follows_the_formulas_of_each_family():
     gaussian = table(*IPW, "--n", "400", "--epsilon", "2", "--delta", "1e-6")
     assert gaussian[SHARP]["scale"] > rows[SHARP]["scale"]
     plan = PrivateTwoStageERM(Domain(1.0, 3.0), Budget(1.0), FIRST, "arm_means").plan(500, 1)
-    row = table(*IPW, "--second-stage", "arm_means", "--outcome-bound", "3", "--n", "500")[SHARP]
+    row = table(*IPW, "--second-stage", "arm_means", *sets("outcome_bound=3"), "--n", "500")[SHARP]
     # the estimator counts the error of its arithmetic on top, half a percent of epsilon
     assert row["scale"] == pytest.approx(plan.main.calibration.scale, rel=1e-2)
     assert row["gamma"] == pytest.approx(plan.main.calibration.gamma, rel=1e-2)
@@ -61,11 +63,11 @@ def test_noise_follows_the_formulas_of_each_family():
 @pytest.mark.parametrize(
     ("words", "family", "reason"),
     [
-        ([*IPW, "--trim", "4"], USABLE, "untrimmed"),
-        ([*MMD, "--arm-floor", "50"], USABLE, "0.7205"),
+        ([*IPW, *sets("trim=4")], USABLE, "untrimmed"),
+        ([*MMD, *FLOOR], USABLE, "0.7205"),
         (MMD, SHARP, "arm_floor"),
-        ([*MMD, "--arm-floor", "50", "--set", "cap=1.1"], SHARP, "weight_cap"),
-        (["bounds", "--program", "entropy_balancing_hard", "--covariate-bound", "1"], UNIVERSAL, "no stab"),
+        ([*MMD, *FLOOR, *sets("cap=1.1")], SHARP, "weight_cap"),
+        (HARD, UNIVERSAL, "no stab"),
     ],
 )
 def test_refusals_come_with_their_reason(words, family, reason):
@@ -77,7 +79,7 @@ def test_refusals_come_with_their_reason(words, family, reason):
 
 def test_what_an_author_states_is_not_called_sharp():
     file = str(Path(__file__).parents[1] / "plugins" / "robust.py")
-    rows = table("bounds", "--program", file, "--n", "100", "--covariate-bound", "1")
+    rows = table("bounds", "--program", file, "--n", "100", *sets("covariate_bound=1"))
     assert SHARP not in rows
     assert rows["stated"]["V"] < rows[UNIVERSAL]["V"]
     assert rows["stated"]["scale"] > rows["stated"]["V"] / 2
@@ -97,5 +99,36 @@ def test_curves_agree_with_the_bounds():
 def test_the_same_command_draws_the_same_picture(tmp_path):
     pictures = [tmp_path / name for name in ("a.svg", "b.svg")]
     for picture in pictures:
-        done("bounds", "--program", "uniform", "--covariate-bound", "1", "--plot", picture)
+        done("bounds", "--program", "uniform", *sets("covariate_bound=1"), "--plot", picture)
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
+
+
+def test_a_study_says_which_first_stage_and_which_loss_are_bounded(folder):
+    asked = (
+        '[[two_stage]]\nfirst_stage = { name = "ipw_logistic", ridge = 0.5 }\nsecond_stage = "arm_means"\n'
+    )
+    Path("study.toml").write_text(study_of(asked))
+    own = table("bounds", "--study", "study.toml", "--n", "200")
+    named = ["bounds", "--study", "domain.toml", "--program", "ipw_logistic", "--second-stage", "arm_means"]
+    assert own == table(*named, *sets("ridge=0.5"), "--n", "200")
+    wider = table("bounds", "--study", "study.toml", "--n", "200", *sets("two_stage.first_stage.ridge=0.2"))
+    assert wider[SHARP]["V"] > own[SHARP]["V"]
+    assert "asks 2 two-stage questions (one, two): give --program" in refused(
+        *("bounds", "--study", two_questions(asked))
+    )
+    assert "--program is missing" in refused("bounds", "--study", "effect.toml")
+
+
+def two_questions(asked):
+    named = (asked.replace("[[two_stage]]", f'[[two_stage]]\nname = "{name}"') for name in ("one", "two"))
+    Path("both.toml").write_text(study_of("".join(named)))
+    return "both.toml"
+
+
+def test_a_name_of_the_domain_is_put_over_the_file_and_any_other_is_the_programs(folder):
+    words = ["bounds", "--study", "domain.toml", "--program", "ipw_logistic", "--n", "400"]
+    plain = table(*words, *sets("ridge=0.1"))
+    assert table(*words, *sets("program.ridge=0.1")) == plain
+    assert table(*words, *sets("ridge=0.1", "covariate_bound=1.5"))[SHARP]["V"] < plain[SHARP]["V"]
+    assert "ipw_logistic has no setting 'ridg'" in refused(*words, *sets("ridg=0.1"))
+    assert "must be NAME=VALUE or program.NAME=VALUE" in refused(*words, *sets("other.ridge=0.1"))

@@ -16,10 +16,11 @@ from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.tables import numbers_or_nan, read_frame
-from tests.command_line import done, facts, refused, run, shown
+from tests.command_line import done, facts, refused, run, sets, shown, study_of
 
 LEVELS = ("Nord", "Süd", "Ost", "West", "other")
-COMMON = ["registry.csv", "--domain", "study.toml", "--epsilon", "4", "--seed", "1"]
+COMMON = ["run", "study.toml", "registry.csv", "--seed", "1", "--force"]
+CHECK = ["check", "registry.csv", "--study", "study.toml"]
 FILLED = {
     'outcome_center = "EDIT"': "outcome_center = 50",
     'outcome_bound = "EDIT"': "outcome_bound = 25",
@@ -64,47 +65,46 @@ def test_a_messy_table_is_read_by_every_command_as_its_draft_says(folder):
     study = Path("study.toml").read_text(encoding="utf-8")
     # of the data it holds no number, no level and no label
     assert not any(word in study for word in ("Nord", "behandelt", "ja", "30", "80", "2023"))
-    assert refused("effect", *COMMON).startswith('error: study.toml: outcome_center still says "EDIT"')
+    assert refused(*COMMON).startswith('error: study.toml: outcome_center still says "EDIT"')
     for gap, filled in FILLED.items():
         assert gap in study, gap
         study = study.replace(gap, filled)
     Path("study.toml").write_text(study, encoding="utf-8")
-    check = ["check", *COMMON[:3]]
-    told = shown(*check)
+    told = shown(*CHECK)
     assert "'Malmö'" in told
     assert "without outcome do not count in an effect or a rule." in told
     assert not re.search("shrunk|clipped", told)
-    narrow = shown(*check, "--covariate-bound", "1.5", "--outcome-bound", "5")
+    narrow = shown(*CHECK, *sets("covariate_bound=1.5", "outcome_bound=5"))
     assert "shrunk to the covariate bound." in narrow
     assert "with an outcome that is clipped." in narrow
-    told = shown("effect", *COMMON, "--output", "effect.json")
+    told = shown(*COMMON, "--output", "effect.json")
     assert re.search(r"on Punkte: [+-][\d.]+ points \(95 % CI", told)
     assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in told
     # what was declared is in the release, and no count of what was met
     release = Path("effect.json").read_text(encoding="utf-8")
     assert json.loads(release)["domain"]["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
     assert "Malm" not in release
-    done("rule", *COMMON, "--output", "rule.json")
-    chosen = ["--second-set", "features=Region,Alter", "--program", "uniform", "--output", "fit.json"]
+    asked = study[: study.index("[[effect]]")]
+    Path("rule.toml").write_text(f"{asked}[[rule]]\n", encoding="utf-8")
+    done("run", "rule.toml", *COMMON[2:], "--output", "rule.json")
+    stages = 'first_stage = "uniform"\nsecond_stage = { name = "itr", features = ["Region", "Alter"] }\n'
+    Path("fit.toml").write_text(f"{asked}[[two_stage]]\n{stages}", encoding="utf-8")
+    fitted = facts("run", "fit.toml", *COMMON[2:], "--output", "fit.json")
     regions = [f"Region={level}" for level in LEVELS]
-    assert [name for name in facts("fit", *COMMON, *chosen)["parameters"] if "=" in name] == regions
+    assert [name for name in fitted["parameters"] if "=" in name] == regions
     for release in ("rule.json", "fit.json"):
         layout = ["--separator", ";", "--encoding", "latin-1", "--decimal", ","]
         assert len(done("predict", release, "registry.csv", *layout).stdout.splitlines()) == 301
-    some = facts("effect", *COMMON, "--covariates", "Region,Schwere", "--prognostic", "Region")
-    assert some["columns"] == regions
-    done("fit", *COMMON[1:5], "--plan", "300", "--second-stage", "arm_means")
+    chosen = sets('covariates=["Region", "Schwere"]', 'effect.prognostic=["Region"]')
+    assert facts(*COMMON, *chosen)["columns"] == regions
+    done("run", "fit.toml", "--plan", "300", *sets("two_stage.second_stage=arm_means"))
     lines = Path("registry.csv").read_text(encoding="latin-1").splitlines()
-    Path("study.toml").write_text(study.replace("Alter = [30, 80]", 'Alter = "private"'), encoding="utf-8")
-    done(*check)
-    ranged = facts("effect", *COMMON, "--private-ranges", "0.4")
-    assert ranged["columns"][:3] == ["Alter", "Schwere", "Schwere=missing"]
+    done(*CHECK, *sets("ranges.Alter=private"))
     # no row is refused, or moves another
-    Path("study.toml").write_text(study, encoding="utf-8")
     answers = []
     for row in ("40,5;x", "nan;nan;1e999;-1e999;Nord;ja;inf;inf", ";;55;5;Nord;ja;keiner;60"):
         Path("registry.csv").write_text("\n".join([*lines[:7], row, *lines[8:]]), encoding="latin-1")
-        answers.append(facts("effect", *COMMON))
+        answers.append(facts(*COMMON))
     assert answers[0] == answers[1] == answers[2]
 
 
@@ -123,22 +123,27 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
         '[sampling_weights]\ncolumn = "wt"\nlargest = 2\n'
         '[csv]\nseparator = ";"\nencoding = "latin-1"\ndecimal = ","\n'
     )
-    told = shown("check", "survey.csv", "--domain", "study.toml", env={"COLUMNS": "140"})
+    told = shown("check", "survey.csv", "--study", "study.toml", env={"COLUMNS": "140"})
     for phrase in ("wt sampling weight numbers and text 15 15 30", "wt: 'keine' (15): no number: counts as 0",
                    "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2.",
                    "60 records without treatment do not count in an effect or a rule."):  # fmt: skip
         assert phrase in told
-    survey = ["survey.csv", "--domain", "study.toml", "--epsilon", "4"]
-    told = shown("effect", *survey, "--residual-scale", "2", "--output", "effect.json")
+    records = Path("study.toml").read_text(encoding="utf-8")
+    for name, question in ASKED.items():
+        Path(f"{name}.toml").write_text(study_of(question, records, 4), encoding="utf-8")
+    told = shown(
+        *("run", "effect.toml", "survey.csv", "--output", "effect.json"), *sets("effect.residual_scale=2")
+    )
     assert "stand for by the weights in wt" in told
     assert "keine" not in told
     estimate = EffectRelease.from_json(Path("effect.json").read_text(encoding="utf-8")).estimate
     assert abs(estimate - 3.0) < 0.9  # half of the population gains 6, a fifth of the records
     assert shown("verify", "effect.json", "--domain", "study.toml").startswith("Verified")
-    done("rule", *survey)
-    for words in (survey, [*survey[1:], "--plan", "3000"]):
-        told = refused("fit", *words)
-        assert told.startswith("error: sampling_weights: not for a fit with the weights of a first stage")
+    done("run", "rule.toml", "survey.csv")
+    for words in (["survey.csv"], ["--plan", "3000"]):
+        told = run("run", "fit.toml", *words, "--output", "fit.json").stderr.splitlines()[-1]
+        assert "sampling_weights: not for a fit with the weights of a first stage" in told
+    assert not Path("fit.json").exists()
 
 
 def test_a_file_is_guessed_for_its_holder_alone(folder):
@@ -152,7 +157,7 @@ def test_a_file_is_guessed_for_its_holder_alone(folder):
     Path("a.csv").write_text("x;y\n1.234,5;ja\n1.5;nein\n2,5;\n")
     held = [one["holds"] for one in TableCells.of(read_csv("a.csv", german)).report()]
     assert held == ["numbers and text", "2 texts"]  # a point separates thousands there
-    told = shown("check", "b.csv", "--separator", "\t", "--range", "x=0:1", "--outcome-bound", "1")
+    told = shown("check", "b.csv", *sets('csv.separator="\\t"', "ranges.x=[0, 1]", "outcome_bound=1"))
     assert "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding." in told
 
 
@@ -211,7 +216,7 @@ def test_a_decimal_sign_that_is_not_read_and_a_further_spelling_are_no_levels(fo
     layout = 'control = "a"\n[ranges]\nu = [0, 9]\nbmi = [0, 30]\n[csv]\nseparator = ";"\n'
     Path("mixed.toml").write_text(domain + layout)
     sign = "a separator of thousands, that [csv] does not declare; it holds for all columns: rewrite these"
-    for flags in (["--domain", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]):
+    for flags in (["--study", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]):
         report = " ".join(shown("check", "mixed.csv", *flags).split())
         assert sign in report
         assert "[cells] bmi" not in report
@@ -221,11 +226,12 @@ def test_a_decimal_sign_that_is_not_read_and_a_further_spelling_are_no_levels(fo
 
 def test_a_warning_says_what_raw_columns_become(folder):
     Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n1,9,0,0\n" * 20)
-    words = ["effect", "r.csv", "--treatment", "a", "--outcome", "y", "--epsilon", "1"]
-    words += ["--outcome-bound", "2"]
-    result = done(*words, "--covariate-bound", "2")
+    records = 'treatment = "a"\noutcome_column = "y"\noutcome_bound = 2\n'
+    Path("r.toml").write_text(study_of("[[effect]]\n", records))
+    words = ["run", "r.toml", "r.csv", "--force"]
+    result = done(*words, *sets("covariate_bound=2"))
     assert "\nwarning: no ranges are declared: raw columns are shrunk together" in result.stderr
-    ranged = done(*words, "--range", "x=0:1", "--range", "income=0:50000", "--json")
+    ranged = done(*words, *sets("ranges.x=[0, 1]", "ranges.income=[0, 50000]"), "--json")
     assert "warning" not in ranged.stderr
     assert EffectRelease.from_json(ranged.stdout).domain["covariate_bound"] == pytest.approx(2**0.5)
 
@@ -244,8 +250,13 @@ ward = ["North", "South"]
 """
 #: Labels as they are declared.
 DRUG, WARD = ["Vasopressor", "none"] * 200, ["North", "North", "South", "South"] * 100
-WARDS = ["wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
-BLOCKS = ["wards.parquet", *WARDS[1:], "--blocks", "always"]
+WARDS = ["effect_wards.toml", "wards.csv", "--force"]
+BLOCKS = ["effect_wards.toml", "wards.parquet", "--force", "--blocks", "always"]
+ASKED = {
+    "effect": "[[effect]]\n",
+    "rule": "[[rule]]\n",
+    "fit": '[[two_stage]]\nfirst_stage = "uniform"\n',
+}
 
 
 def write_wards(study=LABELS, **columns):
@@ -255,21 +266,21 @@ def write_wards(study=LABELS, **columns):
     pd.DataFrame(told).to_csv("wards.csv", index=False)
     pd.DataFrame(told).to_parquet("wards.parquet", row_group_size=100)
     Path("wards.toml").write_text(study)
+    for name, question in ASKED.items():
+        Path(f"{name}_wards.toml").write_text(study_of(question, study))
 
 
 OTHERS = {"drug": ["vasopressor", "none"] * 200, "ward": ["north", "South", "South", "South"] * 100}
 
 
-@pytest.mark.parametrize(
-    "words", [["effect", *WARDS], ["rule", *BLOCKS], ["fit", *WARDS, "--program", "uniform"]]
-)
+@pytest.mark.parametrize("words", [WARDS, ["rule_wards.toml", *BLOCKS[1:]], ["fit_wards.toml", *WARDS[1:]]])
 def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, words):
     write_wards(**OTHERS)
-    checked = shown("check", words[1], "--domain", "wards.toml")
+    checked = shown("check", words[1], "--study", "wards.toml")
     assert "'Vasopressor' is declared: did you mean 'vasopressor'?" in checked
     assert "'North' is declared: did you mean 'north'?" in checked
     done("ledger", "b.db", "--dataset", "wards", "--declare-epsilon", "3")
-    release = [*words, "--output", "out.json", "--ledger", "b.db", "--dataset", "wards"]
+    release = ["run", *words, "--output", "out.json", *sets("ledger.file=b.db", "ledger.dataset=wards")]
     line = refused(*release)
     assert "treated; drug: 'Vasopressor' is declared: did you mean 'vasopressor'?" in line
     assert "nothing was charged; --yes releases all the same" in line
@@ -281,7 +292,7 @@ def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, words):
 
 def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder):
     write_wards(drug=np.repeat(["Vasopressor", "none", "none", ""], 100), ward=OTHERS["ward"])
-    told = [done("effect", *words, "--json", "--yes") for words in (WARDS, BLOCKS)]
+    told = [done("run", *words, "--json", "--yes") for words in (WARDS, BLOCKS)]
     for result in told:
         assert result.stderr.splitlines()[0].startswith(
             "NOT PRIVATE, for the data holder only: 400 records: 100 treated, 200 controls, "
@@ -311,9 +322,9 @@ UNREADABLE = (
 def test_a_column_that_is_mostly_unreadable_stops_a_release(folder, study, column, cells, told):
     write_wards(study, **{column: cells})
     if told is None:
-        done("effect", *WARDS)
+        done("run", *WARDS)
     else:
-        assert refused("effect", *WARDS).startswith(f"error: {column}: {told}")
+        assert refused("run", *WARDS).startswith(f"error: {column}: {told}")
     if column == "pressure":
         public, table = load_domain("wards.toml"), pd.read_csv("wards.csv", dtype=str, keep_default_na=False)
         half = "drug or pressure: 201 of 400 cells hold nothing declared"
@@ -327,21 +338,20 @@ def test_an_event_that_is_not_declared_stops_an_effect(folder, words):
     study = LABELS.replace("outcome_center = 90", "outcome_center = 0.5").replace("bound = 50", "bound = 0.5")
     write_wards(study, pressure=rng.permutation([0, 1] * 200), days=rng.uniform(0, 20, 400).round(1))
     message = "error: the outcome is 0 or 1, nothing else: declare binary_outcome = true"
-    assert refused("effect", *words).startswith(message)
-    done("effect", *words, "--estimand", "risks")
-    done("effect", *words, "--yes")
-    done("rule", *words)  # a rule has no use for it
+    assert refused("run", *words).startswith(message)
+    done("run", *words, *sets("effect.estimand=risks"))
+    done("run", *words, "--yes")
+    done("run", "rule_wards.toml", *words[1:])  # a rule has no use for it
     days = "[[effect]]\nname = 'days'\noutcome_column = 'days'\noutcome_center = 10.0\noutcome_bound = 10.0\n"
     both = f"[budget]\nepsilon = 2\n[[effect]]\nname = 'event'\n{days}"
-    asked = ["run", "wards.toml", words[0], *words[5:]]
+    asked = ["run", "wards.toml", *words[1:]]
     Path("wards.toml").write_text(study + both)
     assert "the outcome is 0 or 1" in run(*asked).stderr
     Path("wards.toml").write_text("binary_outcome = true\n" + study + both)
     done(*asked)  # the other outcome is of more values
-    done("effect", *words)
     for text in (both, "[budget]\nepsilon = 2\n" + days.replace("[[effect]]", "[effect]")):
         Path("wards.toml").write_text(study + text)
-        assert re.search(r"^days +outcome ", done("check", words[0], "--domain", "wards.toml").stdout, re.M)
+        assert re.search(r"^days +outcome ", done("check", words[1], "--study", "wards.toml").stdout, re.M)
 
 
 def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
@@ -349,22 +359,23 @@ def test_an_event_of_two_texts_is_read_as_the_hint_says(folder):
     write_wards(bare, pressure=np.random.default_rng(3).choice(["yes", "no"], 400, p=[0.3, 0.7]))
     # an event is 0 or 1: neither center nor bound is asked for
     assert load_domain("wards.toml").outcome_bound == load_domain("wards.toml").outcome_center == 0.5
-    assert TEXTS in shown("check", "wards.csv", "--domain", "wards.toml")
-    assert "hold nothing declared" in refused("effect", *WARDS)
+    assert TEXTS in shown("check", "wards.csv", "--study", "wards.toml")
+    assert "hold nothing declared" in refused("run", *WARDS)
     table = TEXTS.removesuffix(" reads texts as numbers").replace("[cells]", "[cells]\n")
     table = table.replace("[...]", '["yes"]', 1).replace("[...]", '["no"]')
-    Path("wards.toml").write_text(f"{bare}\n{table}")
-    done("effect", *WARDS)
+    Path(WARDS[0]).write_text(study_of(ASKED["effect"], f"{bare}\n{table}\n"))
+    done("run", *WARDS)
 
 
 def test_a_check_holds_one_part_of_a_table_at_a_time(folder, monkeypatch):
     write_wards(**OTHERS)
-    whole, tables, part = shown("check", *WARDS[:3]), [], files._part
+    about = ["--study", "wards.toml"]
+    whole, tables, part = shown("check", "wards.csv", *about), [], files._part
     monkeypatch.setattr(files, "PART", 1000)
     monkeypatch.setattr(files, "_part", lambda *known: tables.append(part(*known)) or tables[-1])
     monkeypatch.setattr(files, "read_csv", None)  # nothing reads all of it
     for name in ("wards.csv", "wards.parquet"):  # in four row groups
-        assert shown("check", name, *WARDS[1:3]) == whole
+        assert shown("check", name, *about) == whole
     sizes = [len(table.cells("age")) for table in tables]
     assert (sum(sizes), max(sizes) < 60) == (400, True)
 

@@ -10,73 +10,85 @@ import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
 from dp2erm_cvx.cli import main
-from tests.command_line import EFFECT, done, facts, run, shown
+from tests.command_line import EFFECT, FIT, RULE, done, facts, refused, run, sets, shown
 
-RULE, FIT = ["rule", *EFFECT[1:]], ["fit", *EFFECT[1:]]
 #: Where the covariates lie, released first where there are records enough, and what a rule is worth.
 CORRECTED = ["mean", "spread", "center", "propensity", "rule"]
 WORTH = ["sides", "arms", "value"]
+SETTING = "rule.settings"
+ATT = sets("effect.estimand=att")
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        [],
-        ["--estimand", "att"],
-        ["--set", "propensity=0.5"],
-        ["--epsilon", "0.01"],
-        ["--noise", "gaussian", "--delta", "1e-6", "--treatment-cost", "1"],
+        (),
+        ("effect.estimand=att",),
+        ("effect.settings.propensity=0.5",),
+        ("budget.epsilon=0.01",),
+        ("effect.noise=gaussian", "budget.delta=1e-6", "treatment_cost=1"),
     ],
 )
 def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
-    text = shown(*EFFECT, *more, "--seed", "1")
+    text = shown(*EFFECT, *sets(*more), "--seed", "1")
     # of 200 records the noise of that epsilon leaves nothing, their number included
-    trial, treated = "propensity=0.5" in more, "att" in more
-    widths = ("An end is unbounded",) if "0.01" in more else ("privacy noise alone", "sampling ±")
+    trial, treated = "effect.settings.propensity=0.5" in more, "effect.estimand=att" in more
+    widths = (
+        ("An end is unbounded",) if "budget.epsilon=0.01" in more else ("privacy noise alone", "sampling ±")
+    )
     about = f"The interval is for the effect{' among the treated' if treated else ''}."
     rests = "whatever the covariates" if trial else "rests on outcomes"
     for phrase in (*widths, about, rests, "95 % CI", "200 records", "Not covered"):
         assert phrase in text, phrase
-    assert ("net of the treatment cost of 1" in text) == ("--treatment-cost" in more)
-    assert ("public probability 0.5" in text) == ("propensity=0.5" in more)
+    assert ("net of the treatment cost of 1" in text) == ("treatment_cost=1" in more)
+    assert ("public probability 0.5" in text) == trial
     assert ("a bias of up to" in text) is not trial
 
 
 @pytest.mark.parametrize(
     ("more", "said", "steps"),
     [
-        (["--epsilon", "0.5"], "half of the records are treated", ["rule"]),
-        (["--epsilon", "1"], "of the outcome on covariates", ["center", "rule"]),
-        (["--epsilon", "50"], "or the released propensity, is right", CORRECTED),
-        (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
-        (["--epsilon", "0.5", "--expected", "main effect"], "regression of the outcome", ["center", "rule"]),
-        (["--set", "center_share=none"], "half of the records", ["rule"]),
-        (["--set", "propensity=0.5", "--set", "value_share=0.2"], "cut of so few records", ["rule", *WORTH]),
-        (["--epsilon", "50", "--set", "value_share=0.2"], "treating everybody", [*CORRECTED, *WORTH]),
-        (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "is right", ["center", "rule"]),
-        (["--noise", "box", "--outcome-scale", "3"], "outcome regression", ["center", "rule"]),
+        (["budget.epsilon=0.5"], "half of the records are treated", ["rule"]),
+        (["budget.epsilon=1"], "of the outcome on covariates", ["center", "rule"]),
+        (["budget.epsilon=50"], "or the released propensity, is right", CORRECTED),
+        ([f"{SETTING}.propensity=0.5", "treatment_cost=1"], "public probability", ["center", "rule"]),
+        (
+            ["budget.epsilon=0.5", 'rule.expected=["main effect"]'],
+            *("regression of the outcome", ["center", "rule"]),
+        ),
+        ([f"{SETTING}.center_share=none"], "half of the records", ["rule"]),
+        (
+            [f"{SETTING}.propensity=0.5", f"{SETTING}.value_share=0.2"],
+            *("cut of so few records", ["rule", *WORTH]),
+        ),
+        (["budget.epsilon=50", f"{SETTING}.value_share=0.2"], "treating everybody", [*CORRECTED, *WORTH]),
+        (
+            ["rule.noise=gaussian", "budget.delta=1e-6", "rule.outcome_scale=3"],
+            *("is right", ["center", "rule"]),
+        ),
+        (["rule.noise=box", "rule.outcome_scale=3"], "outcome regression", ["center", "rule"]),
     ],
 )
 def test_the_text_says_what_the_rule_is_and_is_not(folder, monkeypatch, more, said, steps):
     monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
-    text = shown(*RULE, *more, "--seed", "1", "--output", "rule.json")
+    text = shown(*RULE, *sets(*more), "--seed", "1", "--output", "rule.json")
     release = json.loads(Path("rule.json").read_bytes())
     assert [step["step"] for step in release["steps"]] == steps
     for phrase in ("Treat where", "200 records", "is an assumption", "opposite directions", said):
         assert phrase in text, phrase
-    assert ("net of the treatment cost of 1" in text) == ("--treatment-cost" in more)
+    assert ("net of the treatment cost of 1" in text) == ("treatment_cost=1" in more)
     assert ("The noise dominates" in text) == (release["flipped_share"] >= 0.25)
 
 
 def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
-    words = ["--epsilon", "11", "--noise", "gaussian", "--delta", "0.006", "--output", "weak.json"]
-    text = shown(*FIT, *words)
+    changes = ("budget.epsilon=11", "budget.delta=0.006", "two_stage.noise=gaussian")
+    text = shown(*FIT, *sets(*changes), "--output", "weak.json")
     assert "epsilon = 11, above 10, hardly limits what is learned of a record" in text
     assert "delta = 0.006, above 1/n = 0.005, would allow to publish a whole record" in text
     assert json.loads(Path("weak.json").read_text())["caveats"][:2] == ["weak-epsilon", "weak-delta"]
     done("verify", "weak.json")
     for command, epsilon, weak in ((EFFECT, 10, False), (RULE, 10.5, True), (FIT, 10, False)):
-        words = [*command, "--epsilon", epsilon]
+        words = [*command, *sets(f"budget.epsilon={epsilon}")]
         assert ("A weak guarantee: " in shown(*words, "--plan", "300")) is weak
         assert ("weak-epsilon" in facts(*words)["caveats"]) is weak
 
@@ -84,41 +96,50 @@ def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
 def test_the_ledger_names_treatment_outcome_estimand_and_file(folder):
     book = Ledger("book.db")
     book.declare("trial", Budget(5.0))
-    common = ["--ledger", "book.db", "--dataset", "trial", "--output", "out.json", "--force"]
-    for words in ([*EFFECT, *common], [*RULE, *common], [*FIT, *common],
-                  [*EFFECT, *common[:4], "--estimand", "overlap"]):  # fmt: skip
-        done(*words)
-    assert [one.note for one in book.account("trial").receipts] == [
-        "effect (ate) of a on y, to out.json",
-        "treatment rule of a on y, to out.json",
-        "entropy_balancing, then itr of a on y, to out.json",
+    charged = sets("ledger.file=book.db", "ledger.dataset=trial")
+    for words in (EFFECT, RULE, FIT, [*EFFECT, *sets("effect.estimand=overlap")]):
+        done(*words, *charged)
+    notes = [one.note.partition(", study ") for one in book.account("trial").receipts]
+    assert [note for note, _, _ in notes] == [
+        "effect (ate) of a on y",
+        "rule of a on y",
+        "two_stage (weighted) of a on y",
         "effect (overlap) of a on y",
     ]
+    assert len({digest for _, _, digest in notes}) == 4
 
 
 def test_a_help_fits_a_screen_and_all_of_it_is_there_on_request():
     for command in main.commands:
         text = run(command, "--help").stdout
-        assert len(text.splitlines()) <= 56, command
+        assert len(text.splitlines()) <= 42, command
         assert "\n  Example:\n  dp2erm " in text, command
-    for command in ("effect", "rule", "fit"):
+    for command in ("run", "audit", "design"):
         short, whole = (run(command, word).stdout for word in ("--help", "--help-all"))
         assert len(short.splitlines()) < len(whole.splitlines())
-        assert short.count("--numerical-share") == whole.count("--numerical-share NUMBER") == 1
-        assert "--epsilon NUMBER" in short
+        assert short.count("--json") == whole.count("--json ") == 1
+
+
+def test_words_that_were_commands_say_where_their_question_is_asked(folder):
+    for word, table in (("effect", "effect"), ("rule", "rule"), ("fit", "two_stage")):
+        assert word not in main.commands
+        for more in ([], ["data.csv", "--epsilon", "1"]):
+            told = refused(word, *more)
+            assert f"[[{table}]]" in told
+            assert "dp2erm check DATA --draft study.toml" in told
 
 
 @pytest.mark.parametrize(
     ("change", "more"),
     [
         (lambda k, row: {"a": 1}, []),
-        (lambda k, row: {"a": 0}, ["--estimand", "att"]),
+        (lambda k, row: {"a": 0}, ATT),
         (lambda k, row: {"a": int(k > 0)}, []),
-        (lambda k, row: {"a": int(k == 0)}, ["--estimand", "att"]),
+        (lambda k, row: {"a": int(k == 0)}, ATT),
         (lambda k, row: {"y": 3.0}, []),
-        (lambda k, row: {"y": 1e300 * (-1) ** k}, ["--estimand", "att"]),
+        (lambda k, row: {"y": 1e300 * (-1) ** k}, ATT),
         (lambda k, row: {"x1": 0.0, "x2": 0.0, "x3": 0.0}, []),
-        (lambda k, row: {"x1": 1e308, "a": int(float(row["x1"]) > 0)}, ["--estimand", "att"]),
+        (lambda k, row: {"x1": 1e308, "a": int(float(row["x1"]) > 0)}, ATT),
     ],
     ids=["all treated", "none treated", "all but one treated", "one treated", "constant outcome", "outliers",
          "constant covariates", "separable"],
@@ -132,18 +153,18 @@ def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
     assert EffectRelease.from_json(told).standing == standing
 
 
-def test_groups_are_asked_for_by_flags(folder):
+def test_groups_are_asked_for_by_a_question(folder):
     Path("groups.toml").write_text(
         'outcome_bound = 40.0\noutcome_column = "y"\n[treatment]\ncolumn = "a"\n[ranges]\nx = [-3, 3]\n'
-        '[levels]\nward = ["A", "B"]\nsex = ["F", "M"]\n'
+        '[levels]\nward = ["A", "B"]\nsex = ["F", "M"]\n[budget]\nepsilon = 4\n'
+        '[[effect]]\nresidual_scale = 1\nby = "ward"\nwhere = { sex = "F" }\n'
     )
     rng, n = np.random.default_rng(4), 1500
     frame = pd.DataFrame({"x": rng.normal(size=n), "ward": rng.choice(["A", "B"], n)})
     frame = frame.assign(sex=rng.choice(["F", "M"], n), a=rng.integers(0, 2, n))
     frame["y"] = frame["x"] + 3 * frame["a"] * (frame["ward"] == "B") + rng.normal(size=n)
     frame.to_csv("groups.csv", index=False)
-    words = ["effect", "groups.csv", "--domain", "groups.toml", "--epsilon", "4", "--residual-scale", "1"]
-    words += ["--by", "ward", "--where", "sex=F", "--seed", "1", "--output", "groups.json"]
+    words = ["run", "groups.toml", "groups.csv", "--seed", "1", "--output", "groups.json"]
     assert "Private average effect by ward" in shown(*words)
     release = EffectRelease.from_json(Path("groups.json").read_bytes())
     assert [one.group for one in release.groups] == ["A", "B"]

@@ -23,7 +23,7 @@ def test_unexpected_errors_show_no_values(folder, monkeypatch, raised, code, tol
 
     monkeypatch.setattr(PrivateTwoStageERM, "plan", fail)
     result = run(*FIT)
-    assert (result.exit_code, result.stderr) == (code, f"{told}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", f"{told}\n")
     assert ("secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr) is (code == 70)
 
 

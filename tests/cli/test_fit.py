@@ -1,3 +1,5 @@
+"""Two-stage releases on the command line: what is declared, how noise is calibrated, what is shown."""
+
 import json
 import re
 from pathlib import Path
@@ -8,25 +10,35 @@ import pytest
 
 from dp2erm_cvx import Release, registry
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from tests.command_line import EFFECT, FIT, done, facts, refused, run, shown
+from tests.command_line import FIT, QUESTIONS, RECORDS, done, facts, refused, run, sets, shown, study_of
 
-BARE = "--covariate-bound 1.5 --outcome-bound 8 --covariates"
-MMD = "--program mmd --arm-floor 20 --ridge 5 --set cap=50 --set alpha=1 --set kernel="
-#: A command with its data, flags behind it, and what the release then states, by place.
+BARE = ("covariate_bound=1.5", "outcome_bound=8")
+FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
+MMD = (f"{FIRST}=mmd", "arm_floor=20", f"{FIRST}.ridge=5", f"{FIRST}.cap=50", f"{FIRST}.alpha=1")
+#: Records without ranges, and records whose ranges have no names.
+PLAIN = 'covariate_bound = 2.0\noutcome_bound = 8.0\ntreatment = "a"\noutcome_column = "y"\n'
+FLAT = PLAIN + "ranges = [[-1, 1], [-1, 1]]\n"
+#: A kind of question, its records, changes, and what the release then states, by place.
 STATED = [
     (
-        FIT,
-        "--outcome-bound 4 --range x2=-2:2 --relation replace-one-keep-treatment",
+        *("fit", RECORDS),
+        ("outcome_bound=4", "ranges.x2=[-2, 2]", "relation=replace-one-keep-treatment"),
         {"outcome_bound": 4.0, "covariate_bound": 2.0, "relation": "replace-one-keep-treatment"}
         | {"ranges.x1": [-1.0, 1.0], "ranges.x2": [-2.0, 2.0], "ranges.x3": [-1.0, 1.0]},
     ),
-    (FIT, "--covariates x3,x1", {"columns": ["x3", "x1"]}),
-    (FIT[:6], f"{BARE} x2,x3 --second-set features=x3", {"columns": ["x2", "x3"], "parameters": ["x3"]}),
+    ("fit", RECORDS, ('covariates=["x3", "x1"]',), {"columns": ["x3", "x1"]}),
     (
-        FIT,
-        "--program ipw_logistic --ridge 2 --set trim=4 --set radius=inf --noise gaussian --delta 1e-6"
-        " --split 0.5 --second-set theta_set=l2:3 --second-set l1=0.1 --second-set l2=0.2"
-        " --second-set features=x2 --second-set features_bound=0.5",
+        *("fit", PLAIN, (*BARE, 'covariates=["x2", "x3"]', f'{SECOND}.features=["x3"]')),
+        {"columns": ["x2", "x3"], "parameters": ["x3"]},
+    ),
+    (
+        *("fit", RECORDS),
+        (
+            *(f"{FIRST}=ipw_logistic", f"{FIRST}.ridge=2", f"{FIRST}.trim=4", f"{FIRST}.radius=inf"),
+            *("two_stage.noise=gaussian", "budget.delta=1e-6", "two_stage.split=0.5"),
+            *(f"{SECOND}.theta_set=l2:3", f"{SECOND}.l1=0.1", f"{SECOND}.l2=0.2"),
+            *(f'{SECOND}.features=["x2"]', f"{SECOND}.features_bound=0.5"),
+        ),
         {
             "declared.first.name": "ipw_logistic",
             "declared.first.settings": {"ridge": 2.0, "radius": "inf", "trim": 4.0},
@@ -40,18 +52,33 @@ STATED = [
             "guarantee.delta": 1e-6,
         },
     ),
-    (FIT, f"{MMD}laplace:0.5", {"declared.first.settings.kernel": {"Laplace": {"bandwidth": 0.5}}}),
-    (FIT, f"{MMD}gaussian", {"declared.first.settings.kernel": {"Gaussian": {"bandwidth": 1.0}}}),
-    (FIT, f"{MMD}linear", {"declared.first.settings.alpha": 1, "declared.first.settings.cap": 50}),
-    (EFFECT[:6], f"{BARE} x1,x2,x3 --prognostic x3,x1", {"columns": ["x3", "x1"]}),
-    (EFFECT[:6], "--domain flat.toml --covariates x1,x2 --prognostic x2", {"columns": ["x2"]}),
+    (
+        *("fit", RECORDS, (*MMD, f"{FIRST}.kernel=laplace:0.5")),
+        {"declared.first.settings.kernel": {"Laplace": {"bandwidth": 0.5}}},
+    ),
+    (
+        *("fit", RECORDS, (*MMD, f"{FIRST}.kernel=gaussian")),
+        {"declared.first.settings.kernel": {"Gaussian": {"bandwidth": 1.0}}},
+    ),
+    (
+        *("fit", RECORDS, (*MMD, f"{FIRST}.kernel=linear")),
+        {"declared.first.settings.alpha": 1, "declared.first.settings.cap": 50},
+    ),
+    (
+        *("effect", PLAIN, (*BARE, 'covariates=["x1", "x2", "x3"]', 'effect.prognostic=["x3", "x1"]')),
+        {"columns": ["x3", "x1"]},
+    ),
+    (
+        *("effect", FLAT, ('covariates=["x1", "x2"]', 'effect.prognostic=["x2"]')),
+        {"columns": ["x2"]},
+    ),
 ]
 
 
-@pytest.mark.parametrize(("command", "flags", "wanted"), STATED)
-def test_what_flags_declare_is_in_the_release(folder, command, flags, wanted):
-    Path("flat.toml").write_text("covariate_bound = 2\noutcome_bound = 8\nranges = [[-1, 1], [-1, 1]]\n")
-    release = facts(*command, "--epsilon", "1", *flags.split(), "--yes")
+@pytest.mark.parametrize(("kind", "records", "changes", "wanted"), STATED)
+def test_what_is_declared_is_in_the_release(folder, kind, records, changes, wanted):
+    Path("study.toml").write_text(study_of(QUESTIONS[kind], records))
+    release = facts("run", "study.toml", "data.csv", "--yes", *sets(*changes))
     for place, value in wanted.items():
         stated = release | release["domain"]
         for name in place.split("."):
@@ -59,33 +86,36 @@ def test_what_flags_declare_is_in_the_release(folder, command, flags, wanted):
         assert stated == value, place
 
 
-#: A calibration with its flags, and what is told of it.
+IPW = (f"{FIRST}=ipw_logistic", f"{FIRST}.radius=1")
+SCALAR = (f"{SECOND}=plug_in_ate",)
+#: A calibration with changes beside it, and what is told of it.
 CALIBRATIONS = {
-    "renyi --delta 1e-6": ("Theorem 7", "projected afterwards", "was declared"),
-    "output --second-stage plug_in_ate": ("Theorem 8", "Laplace"),
-    "auto --second-stage plug_in_ate": ("Theorem 8", "predicted error"),
-    "paper --program ipw_logistic --radius 1": ("universal corollary", "DP_guarnatee (i)"),
-    "paper-corrected --program ipw_logistic --radius 1 --noise gaussian --delta 1e-6": ("(ii), corrected",),
-    "sharp --delta 1e-6": ("private",),
+    "renyi": (("budget.delta=1e-6",), ("Theorem 7", "projected afterwards", "was declared")),
+    "output": (SCALAR, ("Theorem 8", "Laplace")),
+    "auto": (SCALAR, ("Theorem 8", "predicted error")),
+    "paper": (IPW, ("universal corollary", "DP_guarnatee (i)")),
+    "paper-corrected": ((*IPW, "two_stage.noise=gaussian", "budget.delta=1e-6"), ("(ii), corrected",)),
+    "sharp": (("budget.delta=1e-6",), ("private",)),
 }
 
 
-@pytest.mark.parametrize("flags", CALIBRATIONS)
-def test_calibrations_are_named_with_their_reason(folder, flags):
-    result = done(*FIT, "--calibration", *flags.split())
+@pytest.mark.parametrize("name", CALIBRATIONS)
+def test_calibrations_are_named_with_their_reason(folder, name):
+    changes, phrases = CALIBRATIONS[name]
+    result = done(*FIT, *sets(f"two_stage.calibration={name}", *changes))
     text = " ".join(result.stdout.split())
-    for phrase in CALIBRATIONS[flags]:
+    for phrase in phrases:
         assert phrase in text
-    assert ("--delta is not used" in result.stderr) is flags.startswith("sharp")
+    assert ("delta is not used" in result.stderr) is (name == "sharp")
 
 
-def test_a_flag_supplies_what_the_domain_file_lacks(folder):
-    whole = Path("domain.toml").read_text()
-    Path("domain.toml").write_text(whole.replace("outcome_bound = 8.0\n", ""))
-    assert "outcome_bound is not declared" in refused(*FIT)
-    assert facts(*FIT, "--outcome-bound", "8")["domain"]["outcome_bound"] == 8.0
-    Path("domain.toml").write_text(whole.replace("8.0", "-1"))
-    assert refused(*FIT).startswith("error: domain.toml: outcome_bound = -1")
+def test_a_change_supplies_what_the_file_lacks(folder):
+    whole = Path("fit.toml").read_text()
+    Path("fit.toml").write_text(whole.replace("outcome_bound = 8.0\n", ""))
+    assert "outcome_bound is missing" in refused(*FIT)
+    assert facts(*FIT, "--set", "outcome_bound=8")["domain"]["outcome_bound"] == 8.0
+    Path("fit.toml").write_text(whole.replace("8.0", "-1"))
+    assert refused(*FIT).startswith("error: fit.toml: outcome_bound = -1")
 
 
 def test_a_damaged_release_is_refused(folder):
@@ -147,7 +177,7 @@ def test_certify_covers_solvers_and_programs():
 
 @pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
 def test_certify_says_why_no_weights_exist(folder, name):
-    words = ["certify", "arms.csv", *FIT[2:8], "--program", name, "--covariates", "x1,x2,x3"]
+    words = ["certify", "arms.csv", "--study", "domain.toml", "--program", name]
     words += [word for solver in ("newton", "clarabel", "scs") for word in ("--solver", solver)]
     frame = pd.read_csv("data.csv")
     frame.assign(a=1 * (frame["x1"] > 0.5)).to_csv("arms.csv", index=False)

@@ -15,9 +15,10 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.cli import screen
 from dp2erm_cvx.conformance import Subject, program_template
 from dp2erm_cvx.registry import available, programs
-from tests.command_line import FIT, done, facts, run, shown
+from tests.command_line import FIT, done, facts, refused, run, sets, shown
 
-OWN = ("--program", "weights.py", "--covariate-bound", "2")
+OWN = ("--program", "weights.py", *sets("covariate_bound=2"))
+FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +31,8 @@ def files(folder):
 
 
 def test_a_release_by_programs_of_two_files(tmp_path):
-    words = [*FIT, "--program", "weights.py", "--set", "radius=2", "--ridge", "0.3"]
-    written = done(*words, "--second-stage", "loss.py", "--json", "--output", "release.json").stdout
+    stages = sets(f"{FIRST}=weights.py", f"{FIRST}.radius=2", f"{FIRST}.ridge=0.3", f"{SECOND}=loss.py")
+    written = done(*FIT, *stages, "--json", "--output", "release.json").stdout
     release = json.loads(written)
     assert release["private"]
     first = release["declared"]["first"]
@@ -73,19 +74,24 @@ def test_a_release_by_programs_of_two_files(tmp_path):
 
 
 def test_a_plan_and_the_bounds_of_a_file():
-    words = (*OWN, "--outcome-bound", "2", "--second-stage", "loss.py")
-    more = ("--plan", "100", "--covariates", "x1,x2", "--epsilon", "1")
-    tight, wide = (facts("fit", *words, "--ridge", r, *more)["predicted"]["V"] for r in (0.5, 1))
+    Path("study.toml").write_text(
+        'covariate_bound = 2\noutcome_bound = 2\ncovariates = ["x1", "x2"]\n[budget]\nepsilon = 1\n'
+        '[[two_stage]]\nfirst_stage = { name = "weights.py", ridge = 0.5 }\nsecond_stage = "loss.py"\n'
+    )
+    words = ("run", "study.toml", "--plan", "100")
+    tight, wide = (facts(*words, *sets(f"{FIRST}.ridge={r}"))["predicted"]["V"] for r in (0.5, 1))
     assert tight > wide
-    sharp, *_ = facts("bounds", *words, "--n-features", "2", "--n", "100", "--ridge", "0.5")
-    assert sharp["V"] == pytest.approx(tight, rel=1e-3)
-    chosen = shown("bounds", "--program", "two.py:another", "--covariate-bound", "1")
+    asked = facts("bounds", "--study", "study.toml", "--n", "100")
+    named = ("--second-stage", "loss.py", *sets("outcome_bound=2", "ridge=0.5"))
+    assert asked == facts("bounds", *OWN, *named, "--n-features", "2", "--n", "100")
+    assert asked[0]["V"] == pytest.approx(tight, rel=1e-3)
+    chosen = shown("bounds", "--program", "two.py:another", *sets("covariate_bound=1"))
     assert "Stability of another" in chosen
     assert available() == programs()
 
 
 def test_an_audit_of_a_file_and_its_worst_pair():
-    done("audit", *OWN, "--ridge", "0.2", "--n", "40", "--solves", "100", "--no-page", "--save", "pair",
+    done("audit", *OWN, *sets("ridge=0.2"), "--n", "40", "--solves", "100", "--no-page", "--save", "pair",
          "--workers", "2")  # fmt: skip
     assert "unknown program 'my_weights'" in run("audit", "--replay", "pair").stderr
     assert "not violated" in shown("audit", "--replay", "pair", "--program", "weights.py")
@@ -109,9 +115,9 @@ def installed(monkeypatch):
 def test_a_broken_distribution_does_not_stop_the_others(installed):
     entries = [*entry_points(group=registry.GROUP), EntryPoint("absent", "absent_module", registry.GROUP)]
     installed.setattr(registry, "entry_points", lambda group: entries)
-    fine = done(*FIT, "--program", "uniform")
+    fine = done(*FIT, *sets(f"{FIRST}=uniform"))
     assert fine.stderr.startswith("warning: left out: entry point absent = absent_module")
-    for words in (["programs"], ["check-program", "uniform"], [*FIT, "--program", "absent"]):
+    for words in (["programs"], ["check-program", "uniform"], [*FIT, *sets(f"{FIRST}=absent")]):
         result = run(*words)
         assert result.exit_code == 2
         assert "entry point absent = absent_module cannot be imported" in result.stderr
@@ -126,7 +132,7 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
     installed.syspath_prepend(tmp_path / "site")
     installed.setitem(sys.modules, "matching_weights", None)  # which is forgotten afterwards
     del sys.modules["matching_weights"]
-    options = ["--program", "matching_plugin", "--ridge", "0.1", "--covariate-bound", "1"]
+    options = ["--program", "matching_plugin", *sets("ridge=0.1", "covariate_bound=1")]
     listed = {row["name"]: row for row in facts("programs")}
     assert listed["matching_plugin"]["stage"] == "first"
     assert shown("check-program", "matching_plugin", "--solves", "20").count("all checks passed") == 1
@@ -156,3 +162,47 @@ def test_checks_are_counted_on_a_terminal(monkeypatch):
     monkeypatch.setattr(screen, "console", lambda stderr=False: terminal)
     done("check-program", "uniform", "--solves", "20")
     assert "uniform: " in stream.getvalue()
+
+
+def test_a_scheme_is_a_release_after_two_commands():
+    declared = sets(
+        *("outcome_bound=8", "outcome_center=0", "budget.epsilon=1", "treatment.treated=1"),
+        *("treatment.control=0", *(f"ranges.{name}=[-1, 1]" for name in ("x1", "x2", "x3"))),
+        *('levels.who=["ann"]', "two_stage.second_stage=loss.py"),
+    )
+    columns = ("--treatment", "a", "--outcome", "y")
+    drafted = ("check", "data.csv", *columns, "--draft", "study.toml", "--program", "weights.py")
+    assert "study.toml: written" in shown(*drafted)
+    draft = Path("study.toml").read_text(encoding="utf-8")
+    assert 'first_stage = { name = "weights.py" }' in draft
+    assert 'still says "EDIT"' in refused("run", "study.toml", "data.csv")
+    release = facts("run", "study.toml", "data.csv", *declared, "--seed", "1")
+    assert release["declared"]["first"]["name"] == "my_weights"
+    assert release["declared"]["second"]["name"] == "my_loss"
+    assert (release["domain"]["outcome_bound"], release["guarantee"]["epsilon"]) == (8.0, 1.0)
+    # what is set when the draft is made stands in the file, whose remarks stay
+    Path("study.toml").unlink()
+    done(*drafted, *declared)
+    filled = Path("study.toml").read_text(encoding="utf-8")
+    assert "# Program of the weights" in filled
+    assert "EDIT" not in filled.partition("\n\n")[2]
+    assert facts("run", "study.toml", "data.csv", "--seed", "1", "--force") | {"study": ""} == release | {
+        "study": ""
+    }
+
+
+def test_a_draft_asks_with_a_program_that_is_found_from_its_folder(folder):
+    (folder / "studies").mkdir()
+    words = ("check", "data.csv", "--draft", "studies/study.toml")
+    done(*words, "--program", "two.py:another")
+    assert '"../two.py:another"' in Path("studies/study.toml").read_text(encoding="utf-8")
+    done("check", "data.csv", "--draft", "loss.toml", "--program", "loss.py")
+    assert 'second_stage = { name = "loss.py" }' in Path("loss.toml").read_text(encoding="utf-8")
+    done("check", "data.csv", "--draft", "known.toml", "--program", "ipw_logistic")
+    assert 'first_stage = { name = "ipw_logistic" }' in Path("known.toml").read_text(encoding="utf-8")
+    new = ("check", "data.csv", "--draft", "new.toml")
+    assert "name the draft as well" in refused("check", "data.csv", "--program", "weights.py")
+    assert "choose one of two.py:another" in refused(*new, "--program", "two.py")
+    assert "--program 'nobody': known: arm_means" in refused(*new, "--program", "nobody")
+    assert "outcome_bund" in refused(*new, *sets("outcome_bund=1"))
+    assert not Path("new.toml").exists()

@@ -7,14 +7,23 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.registry import second_stages
-from tests.command_line import COLUMNS, EFFECT, FIT, facts, refused, shown
+from tests.command_line import COLUMNS, EFFECT, FIT, facts, refused, sets, shown
 
-DECLARED = ["--covariate-bound", "2", "--outcome-bound", "10", "--covariates", "x1", "--epsilon", "2"]
+FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"
 
 
-def test_a_plan_is_what_the_estimator_plans():
-    words = ["--program", "ipw_logistic", "--second-stage", "arm_means", "--plan", "900", "--ridge", "0.5"]
-    told = facts("fit", *DECLARED, *words)
+@pytest.fixture
+def bare(folder):
+    """A study of one covariate without ranges."""
+    (folder / "bare.toml").write_text(
+        'covariate_bound = 2\noutcome_bound = 10\ncovariates = ["x1"]\n[budget]\nepsilon = 2\n[[two_stage]]\n'
+    )
+    return ["run", "bare.toml"]
+
+
+def test_a_plan_is_what_the_estimator_plans(bare):
+    changes = sets(f"{FIRST}=ipw_logistic", f"{FIRST}.ridge=0.5", f"{SECOND}=arm_means")
+    told = facts(*bare, "--plan", "900", *changes)
     domain = Domain(2.0, 10.0)
     plan = PrivateTwoStageERM(domain, Budget(2.0), ipw_logistic(ridge=0.5), "arm_means").plan(900, 1)
     assert (told["n_samples"], told["predicted"]["V"]) == (900, plan.bound.V)
@@ -29,22 +38,21 @@ def test_an_effect_is_planned_with_its_half_width(folder):
     widths = []
     for n in (5000, 500):
         plan = PrivateEffect(domain, Budget(1.0), residual_scale=1.0).plan(n, 3)
-        told = facts("effect", *EFFECT[6:], "--residual-scale", "1", "--plan", n)
+        told = facts(*EFFECT[:2], *sets("effect.residual_scale=1"), "--plan", n)
         widths.append(told["predicted"]["half_width"])
         assert widths[-1] ** 2 == pytest.approx(1.96**2 * plan.study.predicted_error)
     assert widths[0] < widths[1]
 
 
 def test_no_data_are_read_and_nothing_is_written(folder):
-    words = ["absent.csv" if word == "data.csv" else word for word in FIT]
-    told = shown(*words, "--plan", "200", "--output", "release.json")
+    told = shown(*FIT[:2], "absent.csv", "--plan", "200", "--output", "release.json")
     assert "No data were read; nothing is spent." in told
     assert not (folder / "release.json").exists()
 
 
-def test_a_plan_for_any_number_of_records_stores_none_of_them():
+def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
     for program in ("entropy_balancing", "ipw_logistic", "overlap", "uniform"):
-        told = facts("fit", *DECLARED, "--program", program, "--plan", 10**18)
+        told = facts(*bare, *sets(f"{FIRST}={program}"), "--plan", 10**18)
         assert 2 <= told["predicted"]["V"] <= 2e18, program
-    whole = refused("fit", *DECLARED, "--program", "stable_balancing", "--plan", 10**18)
+    whole = refused(*bare, *sets(f"{FIRST}=stable_balancing"), "--plan", 10**18)
     assert "a matrix of 2 features with its working copies needs" in whole

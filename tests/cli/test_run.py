@@ -119,7 +119,8 @@ def test_a_release_of_another_study_is_refuted_even_with_this_digest(folder):
     done(*RUN, "--seed", "5")
     for name in ("average", "rule"):
         done("verify", f"releases/{name}.json", "--study", "study.toml")
-    other = facts("effect", "data.csv", "--domain", "study.toml", "--epsilon", "9", "--seed", "5")
+    Path("alone.toml").write_text(f"{DOMAIN}[budget]\nepsilon = 9\n[[effect]]\n")
+    other = facts("run", "alone.toml", "data.csv", "--seed", "5", "--output", "alone.json")
     digest = read_study("study.toml").digest
     Path("other.json").write_text(json.dumps(other | {"study": digest}))
     done("verify", "other.json", "--study", digest)

@@ -13,7 +13,7 @@ from dp2erm_cvx.public import setting, wanted, whole_number
 from dp2erm_cvx.registry import available
 from dp2erm_cvx.study_file import QUESTIONS
 from dp2erm_cvx.text import as_plain, described_settings
-from tests.command_line import facts, refused, shown
+from tests.command_line import facts, refused, sets, shown
 
 
 def by_name(*words):
@@ -67,7 +67,7 @@ def test_unknown_names_are_refused_in_one_line(folder):
     assert "residual_scale" in refused("settings", "effect", "residual_scal")
     assert "known: effect, rule" in refused("settings", "nothing")
     assert "base_measure = 3: must have one entry per record" in refused(
-        *("bounds", "--program", "entropy_balancing", "--covariate-bound", "1", "--set", "base_measure=3")
+        *("bounds", "--program", "entropy_balancing", *sets("covariate_bound=1", "base_measure=3"))
     )
 
 

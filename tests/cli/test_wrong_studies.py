@@ -89,7 +89,7 @@ WRONG = [
     ("[budget]\nepsilon = 1.0", "", "no [budget] is declared"),
     ("epsilon = 1.0", 'epsilon = "EDIT"', 'budget: epsilon still says "EDIT"'),
     ("residual_scale = 1.0", 'residual_scale = "EDIT"', 'average: residual_scale still says "EDIT"'),
-    ("outcome_column = \"y\"", "", "--outcome is missing"),
+    ("outcome_column = \"y\"", "", "the column of the outcome is not declared: give outcome_column"),
 ]  # fmt: skip
 
 

@@ -10,23 +10,24 @@ from tests.hostile.releases import good
 _ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
 _DOMAIN = "covariate_bound = 1.5\noutcome_bound = 2\n"
 _RANGES = "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\n"
-_QUESTIONS = f"""{_DOMAIN}treatment = "a"
-outcome_column = "y"
-{_RANGES}[budget]
+_RECORDS = f'{_DOMAIN}treatment = "a"\noutcome_column = "y"\n{_RANGES}'
+_SPENT = """[budget]
 epsilon = 1
 [ledger]
 file = "book.db"
 dataset = "trial"
-[[effect]]
-share = 0.5
-[[rule]]
 """
+_QUESTIONS = f"{_RECORDS}{_SPENT}[[effect]]\nshare = 0.5\n[[rule]]\n"
+_STAGES = '[[two_stage]]\nfirst_stage = "entropy_balancing"\nsecond_stage = "itr"\n'
 _OWN = program_template("mine", "direct")
 
 GOOD = {
     "data.csv": f"x1,x2,a,y\n{_ROWS}".encode(),
-    "domain.toml": (_DOMAIN + _RANGES).encode(),
+    "domain.toml": _RECORDS.encode(),
     "study.toml": _QUESTIONS.encode(),
+    "effect.toml": f"{_RECORDS}{_SPENT}[[effect]]\n".encode(),
+    "rule.toml": f"{_RECORDS}{_SPENT}[[rule]]\n".encode(),
+    "fit.toml": f"{_RECORDS}{_SPENT}{_STAGES}".encode(),
     "own.py": _OWN.encode(),
     "release.json": json.dumps(good(0)).encode(),
     **FILES,
@@ -83,15 +84,17 @@ _PYTHON = (
 
 WRONG: dict[str, tuple[bytes, ...]] = {
     "domain.toml": (*(one.encode() for one in _TOML), b"\xff\xfe", b"name = '\xe9'"),
+    # a study of what is wrong in a domain, and of what is wrong with a file
+    "effect.toml": tuple(f"{one}\n{_SPENT}[[effect]]\n".encode() for one in _TOML),
     "study.toml": tuple(
         _QUESTIONS.replace(old, new).encode()
         for old, new in (
             ("[[rule]]", "[[rule]]\nnoise = 'laplace'"),
-            ("[[rule]]", "[[weights]]\nfirst_stage = 3"),
-            ("[[rule]]", "[[weights]]\nfirst_stage = { ridge = 1 }"),
-            ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'nobody' }"),
-            ("[[rule]]", "[[weights]]\nfirst_stage = { name = 'overlap', ridge = -1 }"),
-            ("[[rule]]", "[[weights]]\nsecond_stage = 'nobody'"),
+            ("[[rule]]", "[[two_stage]]\nfirst_stage = 3"),
+            ("[[rule]]", "[[two_stage]]\nfirst_stage = { ridge = 1 }"),
+            ("[[rule]]", "[[two_stage]]\nfirst_stage = { name = 'nobody' }"),
+            ("[[rule]]", "[[two_stage]]\nfirst_stage = { name = 'overlap', ridge = -1 }"),
+            ("[[rule]]", "[[two_stage]]\nsecond_stage = 'nobody'"),
             ("share = 0.5", "where = 'x1'"),
             ("share = 0.5", "prognostic = ['nobody']"),
             ("share = 0.5", "settings = { cap = 1 }"),

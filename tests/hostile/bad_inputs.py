@@ -15,19 +15,19 @@ from dp2erm_cvx.ledger import Ledger
 from tests.hostile import bad_files
 from tests.hostile.refused import REFUSED
 
-_DECLARED = "data.csv --treatment a --outcome y --domain domain.toml"
-_BUDGET = "--epsilon 1 --ledger book.db --dataset trial"
+_DECLARED = "data.csv --study domain.toml"
+#: By kind of question a line that runs the study that asks it.
+STUDIES = {name: f"run {name}.toml data.csv --output new.json" for name in ("effect", "rule", "fit")}
 
 #: By command a line that works at once, from which a bad one is made by one change.
 GOOD = {
-    "check": _DECLARED, "effect": f"{_DECLARED} {_BUDGET} --output new.json",
-    "rule": f"{_DECLARED} {_BUDGET} --output new.json", "fit": f"{_DECLARED} {_BUDGET} --output new.json",
+    "check": _DECLARED, "settings": "effect",
     "run": "study.toml data.csv --output-dir new", "show": "release.json", "verify": "release.json",
     "predict": "release.json data.csv --output new.csv",
-    "bounds": "--program ipw_logistic --domain domain.toml --n 50", "programs": "",
+    "bounds": "--program ipw_logistic --study domain.toml --n 50", "programs": "",
     "new-program": "mine --kind loss", "check-program": "own.py --solves 10",
     "certify": f"{_DECLARED} --program uniform --solver newton",
-    "audit": "--program ipw_logistic --domain domain.toml --n 20 --solves 20 --no-page",
+    "audit": "--program ipw_logistic --study domain.toml --n 20 --solves 20 --no-page",
     "ledger": "book.db --dataset other --declare-epsilon 1", "demo": "--audit-seconds 0",
     "report": "release.json --output new.html",
     "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
@@ -37,23 +37,13 @@ _ENDLESS = ("--radius", "--trim", "--seconds")
 _NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")
 #: What no text option takes, whatever it is.
 _TEXTS = {
-    "--relation": ("add-remove", "", "7"), "--noise": ("laplace", "", "GAMMA "),
-    "--arithmetic": ("exact", ""), "--solver": ("gurobi", ""), "--calibration": ("best",),
-    "--estimand": ("late", "", "ATE "),
-    "--prognostic": ("nobody", ",", "x1,x1"), "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
-    "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
-    "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"), "--expected": ("rain", ""),
+    "--solver": ("gurobi", ""), "--output-dir": ("data.csv", "data.csv/where", "x" * 5000),
+    "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap=", "outcome_bound=none", "covariate_bound=-1"),
     "--program": ("nobody", "", "own.py:Nobody", "no.py"),
     "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
-    "--second-set": (
-        *("threshold", "nobody=1", "l1=-1", "features_bound=nan"),
-        *(f"theta_set={text}" for text in ("ball:1", "l1:", "l1:-1", "box:many", "l1:1:2")),
-        *(f"features={text}" for text in ("nobody", ",", "x1,x1")),
-    ),
-    "--arm-mass": ("half", "0"), "--range": ("x1", "x1=1:0", "x1=nan:1", "=0:1", "x1=0:inf", "x1=0:1:2"),
-    "--treatment": ("nobody", "", "y"), "--outcome": ("nobody", "", "a"),
-    "--covariates": ("nobody", ",", "x1,x1", "a,y"), "--separator": ("", ";;", '"', "\n"),
-    "--encoding": ("nobody", "", "base64"), "--decimal": (";", "", "point"),
+    "question": ("nobody", "", "no.py", "own.py:Nobody"), "name": ("nobody", ""),
+    "--treatment": ("nobody", ""), "--outcome": ("nobody", ""), "--separator": ("", ";;", '"', "\n"),
+    "--encoding": ("nobody", "", "base64"), "--decimal": (";", "", "point"), "--relation": ("add", "", "7"),
     "--n": ("0", "-5", "1.5", "nan", "1e400", "many"), "--composition": ("sum", "renyi"),
     "--kind": ("cubic", ""), "--cell": ("nobody=1", "x"), "--variant": ("nobody",),
     "--declare-delta": ("1", "-1"), "--delta": ("1", "-0.1"), "--goal": ("gain", ""),
@@ -63,7 +53,14 @@ _TEXTS = {
     "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
 }  # fmt: skip
 #: Files that a command reads or writes, and what else may stand in their place.
-_READ = {"--domain": ".toml", "study": ".toml", "data": ".csv", "release": ".json", "file": ".db"}
+_READ = {
+    "--domain": ".toml",
+    "--study": ".toml",
+    "study": ".toml",
+    "data": ".csv",
+    "release": ".json",
+    "file": ".db",
+}
 _READ |= {"program": ".py"}
 _WRITTEN = ("--output", "--love-plot", "--plot", "--draft")
 
@@ -126,33 +123,52 @@ def words() -> Iterator[Bad]:
             yield Bad((command,))
         if len(line) > 2 and line[-2].startswith("--"):
             yield Bad(line[:-1])
-    for text in ("nobody", "--nobody", "Fit data.csv", "effect --help=1"):
+    for text in (
+        "nobody",
+        "--nobody",
+        "Run data.csv",
+        "run --help=1",
+        "effect",
+        "rule data.csv",
+        "fit --help",
+    ):
         yield Bad(tuple(text.split()))
 
 
 def contents() -> Iterator[Bad]:
     """Files of every kind with wrong contents, to every command that reads one."""
     readers = {
-        "domain.toml": ("effect", "fit", "check", "bounds", "audit", "rule"),
+        "domain.toml": ("check", "bounds", "audit"),
         "study.toml": ("run",),
+        "effect.toml": ("effect",),
         "data.csv": ("run", "effect", "fit", "check", "rule", "certify"),
         "release.json": ("show", "verify", "predict"),
         "book.db": ("ledger", "effect"),
-        "own.py": ("check-program", "fit"),
+        "own.py": ("check-program", "settings", "fit"),
     }
+    lines = {command: f"{command} {line}" for command, line in GOOD.items()} | STUDIES
+    lines["settings"] = "settings own.py"
     for name, commands in readers.items():
         for content in (*bad_files.WRONG[name], *(bad_files.releases() if name == "release.json" else ())):
             for command in commands:
                 if command == "check" and content in bad_files.SHORT:  # a report of nobody is one
                     continue
-                own = ("--program", "own.py") if (command, name) == ("fit", "own.py") else ()
-                yield Bad((command, *GOOD[command].split(), *own), name, content)
+                own = (
+                    ("--set", "two_stage.first_stage=own.py") if (command, name) == ("fit", "own.py") else ()
+                )
+                yield Bad((*lines[command].split(), *own), name, content)
 
 
 def refused() -> list[Bad]:
     """The rows of the table, which say what is told."""
-    lines = ((f"{command} {GOOD[command]} " if command else "") + more for command, more, _ in REFUSED)
-    return [Bad(tuple(line.split()), told=row[-1]) for line, row in zip(lines, REFUSED, strict=True)]
+    lines = {command: f"{command} {line}" for command, line in GOOD.items()} | STUDIES
+    rows = []
+    for command, more, told in REFUSED:
+        words: list[str] = []
+        for word in f"{lines.get(command, '')} {more}".split():
+            words += ["--set", word] if "=" in word else [word]
+        rows.append(Bad(tuple(words), told=told))
+    return rows
 
 
 def every() -> list[Bad]:

@@ -19,6 +19,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain_file import load_domain
+from tests.command_line import study_of
 from tests.hostile import releases
 from tests.hostile.arrays import count, failures, one
 from tests.hostile.command import run
@@ -69,16 +70,22 @@ def fine(case: Callable[[], Outcome]) -> bool:
 SHORT = st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(str.encode)
 CUT = st.integers(0, 3000).map(lambda end: parquet()[:end])
 CHOSEN = (None, None, ["x1"], ["x1", "x2"], ["x1", "x1"], [], "x1", ["a"], ["\ud800"])
-FIT = "--treatment a --outcome y --covariate-bound 1 --outcome-bound 2 --epsilon 1 --json"
-COMMANDS = (["effect", "--set", "propensity=logistic"], ["rule"], ["fit", "--program", "ipw_private"])
-COMMANDS += (["fit", "--program", "mmd_pooled", "--second-stage", "plug_in_ate"],)
+RECORDS = 'treatment = "a"\noutcome_column = "y"\ncovariate_bound = 1\noutcome_bound = 2\n'
+QUESTIONS = (
+    '[[effect]]\nsettings = { propensity = "logistic" }\n',
+    "[[rule]]\n",
+    '[[two_stage]]\nfirst_stage = "ipw_private"\n',
+    '[[two_stage]]\nfirst_stage = "mmd_pooled"\nsecond_stage = "plug_in_ate"\n',
+)
 
 
 @pytest.mark.parametrize("examples", [80, pytest.param(3000, marks=pytest.mark.slow)])
 def test_any_table(tmp_path: Path, examples: int) -> None:
     @settings(max_examples=examples)
-    @given(written() | written() | SHORT | CUT, st.sampled_from(CHOSEN), st.sampled_from(COMMANDS))
-    def does_no_harm(data: bytes, chosen: Any, command: list[str]) -> None:
+    @given(written() | written() | SHORT | CUT, st.sampled_from(CHOSEN), st.sampled_from(QUESTIONS))
+    def does_no_harm(data: bytes, chosen: Any, question: str) -> None:
+        study = tmp_path / "study.toml"
+        study.write_text(study_of(question, RECORDS))
         for name in ("any.csv", "any.parquet") if data.startswith((b"PAR1", b"\x00")) else ("any.csv",):
             (path := tmp_path / name).write_bytes(data)
 
@@ -89,7 +96,8 @@ def test_any_table(tmp_path: Path, examples: int) -> None:
                 return Outcome("records, all finite")
 
             assert fine(case)
-            assert fine(lambda path=path: run([command[0], str(path), *command[1:], *FIT.split()]))
+            words = ["run", str(study), str(path), "--json", "--force", "--output", str(tmp_path / "r.json")]
+            assert fine(lambda words=words: run(words))
 
     does_no_harm()
 

@@ -21,10 +21,10 @@ from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.release.reading import read_release_file
 from tests.command_line import done, write_files
 
-_DECLARED = "data.csv --treatment a --outcome y --domain domain.toml --epsilon 1"
-_CHARGED = f"{_DECLARED} --ledger book.db --dataset trial --output out.json"
-COMMANDS = (f"fit {_CHARGED} --program uniform --second-stage arm_means", f"effect {_CHARGED}")
-COMMANDS += (f"rule {_CHARGED}",)
+_CHARGED = "data.csv --set ledger.file=book.db --set ledger.dataset=trial --output out.json"
+_STAGES = "--set two_stage.first_stage=uniform --set two_stage.second_stage=arm_means"
+COMMANDS = (f"run fit.toml {_CHARGED} {_STAGES}", f"run effect.toml {_CHARGED}")
+COMMANDS += (f"run rule.toml {_CHARGED}",)
 #: Seconds after which a rerun counts as hanging.
 PATIENCE = 3600
 

@@ -1,4 +1,4 @@
-"""``dp2erm ledger`` and ``dp2erm fit --ledger``."""
+"""``dp2erm ledger``, and studies that are charged to one."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import FIT, done, facts, run, shown
+from tests.command_line import FIT, done, facts, run, sets, shown
 from tests.ledger.model import spent
 
-CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial"]
+CHARGED = [*FIT[:3], *sets("ledger.file=b.db", "ledger.dataset=trial")]
 
 
 def test_commands(folder: Path) -> None:
@@ -20,7 +20,7 @@ def test_commands(folder: Path) -> None:
     charged = done(*CHARGED, "--json")
     assert json.loads(charged.stdout)["private"] is True
     assert "charged to 'trial': epsilon = 1, delta = 0" in charged.stderr
-    assert "nothing is charged" in done(*CHARGED, "--seed", "1").stderr
+    assert "nothing is charged" in done(*CHARGED, "--seed", "1", "--force").stderr
     refused = run(*CHARGED, "--output", "out.json")
     assert (refused.exit_code, refused.stdout, Path("out.json").exists()) == (2, "", False)
     assert refused.stderr.splitlines()[-1].startswith("error: data set 'trial': epsilon = 1")
@@ -37,9 +37,10 @@ def test_commands(folder: Path) -> None:
         assert row in told
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"), [(["--love-plot", "love.png"], "[plots]"), (["--arithmetic", "counted"], "secure")]
-)
+COUNTED = sets("two_stage.arithmetic=counted")
+
+
+@pytest.mark.parametrize(("words", "extra"), [(["--love-plot", "love.png"], "[plots]"), (COUNTED, "secure")])
 def test_a_missing_extra_is_named_before_the_charge(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], extra: str
 ) -> None:
@@ -73,6 +74,6 @@ def test_the_commands_of_the_page_run(folder: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/ledger.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```sh\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
-    assert [command[0] for command in commands] == ["ledger", "fit", "ledger", "ledger", "ledger"]
+    assert [command[0] for command in commands] == ["ledger", "run", "ledger", "ledger", "ledger"]
     (account,) = json.loads([done(*command).stdout for command in commands][-1])
     assert account["spent"]["left_epsilon"] == 2.0

@@ -2,17 +2,16 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sklearn.linear_model import Lasso, LinearRegression
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
-from dp2erm_cvx.cli import main
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -234,7 +233,7 @@ def test_kernels_that_no_theorem_covers_are_refused() -> None:
     assert MMD().stability(kept).V <= MMD().stability(here).V
 
 
-def test_a_long_solve_is_told_from_n_alone() -> None:
+def test_a_long_solve_is_told_from_n_alone(tmp_path: Path) -> None:
     assert PooledMMD().cost(Universe(FLOORED, 2000, 2)) is None
     many = {4000: ("n = 4,000", "takes 0.8 GB", "32 seconds"), 20_000: ("19.2 GB", "4,000 seconds")}
     for n, told in many.items():
@@ -242,9 +241,11 @@ def test_a_long_solve_is_told_from_n_alone() -> None:
     # no Gram matrix is formed where features are few
     assert PooledMMD(kernel=Linear()).cost(Universe(FLOORED, 20_000, 2)) is None
     assert ipw_logistic().cost(Universe(FLOORED, 20_000, 2)) is None
-    words = ["fit", "--program", "mmd_pooled", "--plan", "4000", "--covariate-bound", "1", "--epsilon", "1"]
-    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--covariates", "x1,x2"]
-    result = CliRunner().invoke(main, words)
+    (tmp_path / "study.toml").write_text(
+        'covariate_bound = 1\noutcome_bound = 1\ncovariates = ["x1", "x2"]\n[budget]\nepsilon = 1\n'
+        '[[two_stage]]\nfirst_stage = "mmd_pooled"\nsecond_stage = "arm_means"\n'
+    )
+    result = command("run", tmp_path / "study.toml", "--plan", "4000")
     assert result.stderr.count("note: mmd_pooled at n = ") == 1
     assert result.exit_code == 0
 
@@ -267,12 +268,15 @@ def test_a_counted_target_has_no_weight_and_needs_a_floor():
 def test_the_command_takes_the_target_from_a_file(tmp_path):
     pd.DataFrame({"x": LINE, "a": 0, "y": LINE}).to_csv(tmp_path / "data.csv", index=False)
     pd.DataFrame({"other": 1.0, "x": LINE / 2}).to_csv(tmp_path / "target.csv", index=False)
-    ran = command(
-        "fit", str(tmp_path / "data.csv"), "--treatment", "a", "--outcome", "y", "--covariates", "x",
-        "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json", "--yes",
-        "--program", "kernel_mean_matching", "--set", f"target={tmp_path / 'target.csv'}",
-        "--second-stage", "itr_huber", "--second-set", "threshold=0.5", "--yes",
-    )  # fmt: skip
+    (tmp_path / "study.toml").write_text(
+        'covariate_bound = 1.5\noutcome_bound = 2\ntreatment = "a"\noutcome_column = "y"\n'
+        'covariates = ["x"]\n'
+        "[budget]\nepsilon = 5\n[[two_stage]]\n"
+        'first_stage = { name = "kernel_mean_matching", target = "target.csv" }\n'
+        'second_stage = { name = "itr_huber", threshold = 0.5 }\n'
+    )
+    words = ("--json", "--yes", "--output", tmp_path / "release.json")
+    ran = command("run", tmp_path / "study.toml", tmp_path / "data.csv", *words)
     assert ran.exit_code == 0, ran.stderr
     declared = json.loads(ran.stdout)["declared"]
     assert declared["first"]["settings"]["target"]["rows"] == 120

@@ -221,7 +221,7 @@ def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for words in commands("quickstart"):
         done(*words)
-    for name in ("releases/average", "treated", "rule", "weights"):
+    for name in ("releases/average", "treated", "rule"):
         assert json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))["private"]
     assert "study.toml: exists" in refused("demo", "--export", ".")
 
@@ -230,13 +230,16 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sources = blocks("../README.md", "python")
     assert "PrivateEffect" in sources[0]
-    Path("domain.toml").write_text(blocks("../README.md", "toml")[0], encoding="utf-8")
-    load_domain("domain.toml")
+    done("demo", "--export", ".")
+    study = blocks("../README.md", "toml")[0]
+    Path("study.toml").write_text(study, encoding="utf-8")
+    declared = [line for line in study.splitlines() if not line.startswith("#")]
+    assert len(declared) == 8
     Path("matching.py").write_text(sources[1], encoding="utf-8")
     shown = commands("../README")
     assert {words[0] for words in shown} <= set(main.commands)
     for words in shown:
-        if words[0] in ("programs", "audit"):
+        if words[0] in ("programs", "audit", "run"):
             done(*words, *(["--solves", "3000", "--no-page"] if words[0] == "audit" else []))
 
 

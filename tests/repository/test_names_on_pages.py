@@ -66,10 +66,16 @@ def missing_flags(text: str) -> list[str]:
     return missing
 
 
+def missing_commands(text: str) -> list[str]:
+    """Words behind ``dp2erm`` in code that are no commands."""
+    named = re.findall(r"(?:`|^ *)dp2erm ([a-z][a-z-]*)", text, re.MULTILINE)
+    return [name for name in named if name not in main.commands]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_page_names_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert (missing_attributes(text), missing_flags(text)) == ([], [])
+    assert (missing_attributes(text), missing_flags(text), missing_commands(text)) == ([], [], [])
     assert [name for name in re.findall(r"\btests/[\w/]+\.py\b", text) if not (ROOT / name).is_file()] == []
     assert not re.search(r"^(?:<{7}|>{7}|\|{7}|={7}$)", text, re.MULTILINE), "a merge is not finished"
 
@@ -80,8 +86,9 @@ def test_names_that_do_not_exist_are_missed() -> None:
     assert missing_attributes("`PrivateTwoStageERM`: `release_.theta`.\n`release.nothing`") == ["nothing"]
     assert missing_attributes("```python\nprint(release.gains)\n```\n") == ["gains"]
     assert missing_attributes("PrivateRule\n```python\nprint(release.gains)\n```\n") == []
-    assert missing_flags("`dp2erm rule data.csv --split 0.5`, `dp2erm fit --split 0.5`") == ["--split"]
-    assert missing_flags("`--split`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
+    assert missing_flags("`dp2erm show a.json --blocks never`, `dp2erm run --blocks never`") == ["--blocks"]
+    assert missing_commands("`dp2erm fit data.csv`, `dp2erm run`\n    dp2erm rule x.csv") == ["fit", "rule"]
+    assert missing_flags("`--blocks`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]
 
 
 def inline_displays(text: str) -> list[str]:

@@ -128,4 +128,4 @@ def test_no_page_says_again_what_a_setting_is() -> None:
 def test_a_draft_says_of_a_setting_what_its_field_says() -> None:
     draft = (ROOT / "dp2erm_cvx/cli/templates/draft.toml.txt").read_text(encoding="utf-8")
     assert re.findall(r"^.+ = .+# (.*)", draft, re.MULTILINE) == ["in place of the two above"]
-    assert len(re.findall(r"^\$[A-Z]\w+_[a-z_]+$", draft, re.MULTILINE)) == 21
+    assert len(re.findall(r"^\$[A-Z]\w+_[a-z_]+$", draft, re.MULTILINE)) == 25
