@@ -29,6 +29,7 @@ from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Pr
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
+from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.solve import Solution, solve
 
 
@@ -199,11 +200,10 @@ def declaration(subject: Subject) -> Judgment:
 
 
 def assumed(subject: Subject) -> Judgment:
-    """Assumption that no program can be examined for: that a function of one record remembers no other."""
-    own = subject.program.own_data()
-    if own is None:
-        return noted("the bound as its author states it, and functions of one record alone")
-    return noted(f"{', '.join(own)} is made record by record") if own else _derived("no data of its own")
+    """What no program can be examined for: that functions see one record alone, and numbers are public."""
+    universe = check_universe(_REACHED)
+    text = assumed_in_words(subject.program.at(universe), universe)
+    return noted(text) if text else _derived("no data of its own")
 
 
 def feasibility(subject: Subject) -> Judgment:

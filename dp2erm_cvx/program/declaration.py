@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import cvxpy as cp
@@ -259,7 +261,7 @@ _LONGEST = 160
 
 def printed(e: Any) -> str:
     """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it is long."""
-    text = _text(e)
+    text = _Writer().text(e)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
@@ -319,52 +321,162 @@ def _of_n(few: str, many: str) -> str:
 
 _OPERATORS = {"MulExpression": "@", "multiply": "*", "DivExpression": "/"}
 _NAMES = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum", "BoundedInfluence": "bounded_influence"}
+#: Constants of more entries than these are stated by their digest.
+_LISTED = 16
 
 
-def _text(e: Any, level: int = 0) -> str:
-    """Text of a node inside of operators of a level: 1 sums, 2 products, 3 signs and powers."""
-    name, args = type(e).__name__, list(getattr(e, "args", []))
-    if not args:
-        return _leaf(e)
-    if name in ("Inequality", "Equality"):
-        return f"{_text(args[0])} {'<=' if name == 'Inequality' else '=='} {_text(args[1])}"
-    if name == "Promote":
-        return _text(args[0], level)
-    if name == "AddExpression":
-        text = " + ".join(_text(part, 1) for part in args).replace("+ -", "- ")
-        return f"({text})" if level > 1 else text
-    if name == "NegExpression":
-        text = f"-{_text(args[0], 2)}"
-        return f"({text})" if level > 1 else text
-    if name in _OPERATORS and len(args) == 2:
-        operator = _OPERATORS[name].replace("@", "*" if args[0].is_scalar() or args[1].is_scalar() else "@")
-        text = f"{_text(args[0], 2)} {operator} {_text(args[1], 3)}"
-        return f"({text})" if level > 2 else text
-    if name == "quad_over_lin":
-        text, divisor = f"sum_squares({_text(args[0])})", _text(args[1], 3)
-        if divisor == "1":
-            return text
-        return f"({text} / {divisor})" if level > 2 else f"{text} / {divisor}"
-    return _call(name, e, [_text(part) for part in args])
+@dataclass
+class _Writer:
+    """Writes expressions and constraints.
+
+    Parameters
+    ----------
+    exact
+        Whether every number is written in full precision, with all that an atom holds beside its arguments;
+        else four digits, as for a reader.
+    unnamed
+        Variables without a name of their own, in the order in which they were written.
+    """
+
+    exact: bool = False
+    unnamed: list[int] = field(default_factory=list)
+
+    def text(self, e: Any, level: int = 0) -> str:
+        """Text of a node inside of operators of a level: 1 sums, 2 products, 3 signs and powers."""
+        name = type(e).__name__
+        args = list(getattr(e, "args", []))
+        if not args:
+            return self.leaf(e)
+        if name in ("Inequality", "Equality"):
+            return f"{self.text(args[0])} {'<=' if name == 'Inequality' else '=='} {self.text(args[1])}"
+        if name == "Promote":
+            return self.text(args[0], level)
+        if name == "AddExpression":
+            text = " + ".join(self.text(part, 1) for part in args).replace("+ -", "- ")
+            return f"({text})" if level > 1 else text
+        if name == "NegExpression":
+            text = f"-{self.text(args[0], 2)}"
+            return f"({text})" if level > 1 else text
+        if name in _OPERATORS and len(args) == 2:
+            by_number = args[0].is_scalar() or args[1].is_scalar()
+            operator = _OPERATORS[name].replace("@", "*" if by_number else "@")
+            text = f"{self.text(args[0], 2)} {operator} {self.text(args[1], 3)}"
+            return f"({text})" if level > 2 else text
+        if name == "quad_over_lin" and not (self.exact and self.held(e)):
+            text = f"sum_squares({self.text(args[0])})"
+            divisor = self.text(args[1], 3)
+            if divisor in ("1", "1.0"):
+                return text
+            return f"({text} / {divisor})" if level > 2 else f"{text} / {divisor}"
+        return self.call(name, e, [self.text(part) for part in args])
+
+    def call(self, name: str, e: Any, inner: list[str]) -> str:
+        """Text of an atom of arguments that are written already."""
+        if name in ("power", "Power", "PowerApprox"):
+            p = float(getattr(e.p, "value", e.p))
+            return f"square({inner[0]})" if p == 2 else f"power({inner[0]}, {self.number(p)})"
+        if name == "huber":
+            return f"huber({inner[0]}, {self.text(e.M)})"
+        if name == "BoundedInfluence":
+            return f"bounded_influence({inner[0]}, {self.number(e.atom.number)})"
+        if name == "minimum" and "inf" in inner:  # a cap that is not set
+            inner.remove("inf")
+            if len(inner) == 1:
+                return inner[0]
+        held = "".join(f"; {self.item(item)}" for item in self.held(e)) if self.exact else ""
+        return f"{_NAMES.get(name, name)}({', '.join(inner)}{held})"
+
+    def held(self, e: Any) -> list[Any]:
+        """What a node holds beside its arguments, without what says nothing."""
+        data = list(e.get_data() or [])
+        if isinstance(e, cp.Constraint):
+            data = data[:-1]  # its number, which no two have in common
+        if type(e).__name__.endswith("Approx"):  # precision that CVXPY approximates powers to
+            data = data[:1] + [item for item in data[1:] if not (type(item) is int and item == e.max_denom)]
+        return [item for item in data if item is not None and item is not False]
+
+    def item(self, item: Any) -> str:
+        """Text of something that an atom holds. Raises DeclarationError for what is not understood."""
+        if isinstance(item, cp.Expression):
+            return self.text(item)
+        if isinstance(item, tuple | list):
+            return f"({', '.join(map(self.item, item))})"
+        if isinstance(item, slice):
+            return ":".join(self.item(end) for end in (item.start, item.stop, item.step))
+        if isinstance(item, np.ndarray | np.generic):
+            return self.array(np.asarray(item))
+        if isinstance(item, int | float | str | Fraction | None):
+            return repr(item)
+        raise DeclarationError(
+            f"an atom holds {type(item).__name__}, which cannot be stated: use other atoms"
+        )
+
+    def leaf(self, e: Any) -> str:
+        """Text of a variable, a parameter or a constant."""
+        if isinstance(e, cp.Variable) and self.exact and e.name() == f"var{e.id}":
+            if e.id not in self.unnamed:
+                self.unnamed.append(e.id)
+            known = [f", {name} = {value!r}" for name, value in sorted(e.attributes.items()) if value]
+            return f"variable({self.unnamed.index(e.id) + 1}, {e.shape}{''.join(known)})"
+        if not e.is_constant() or e.parameters():
+            return str(e.name())
+        return self.array(np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value))
+
+    def array(self, value: Array) -> str:
+        """Text of one number or of many."""
+        if value.size == 1:
+            return self.number(float(np.ravel(value)[0]))
+        size = "x".join(map(str, value.shape))
+        if not self.exact:
+            return f"[{size} numbers]"
+        if value.size <= _LISTED:
+            return repr(np.asarray(value, dtype=np.float64).tolist())
+        exact = np.ascontiguousarray(value, dtype=np.float64)
+        return f"[{size} numbers, sha256 {hashlib.sha256(exact.tobytes()).hexdigest()}]"
+
+    def number(self, value: float) -> str:
+        """Text of one number."""
+        return repr(value) if self.exact else f"{value:g}"
 
 
-def _call(name: str, e: Any, inner: list[str]) -> str:
-    if name in ("power", "Power", "PowerApprox"):
-        p = float(getattr(e.p, "value", e.p))
-        return f"square({inner[0]})" if p == 2 else f"power({inner[0]}, {p:g})"
-    if name in ("huber", "BoundedInfluence"):
-        inner.append(_text(e.M) if name == "huber" else f"{e.atom.number:g}")
-    if name == "minimum" and "inf" in inner:  # a cap that is not set
-        inner.remove("inf")
-        if len(inner) == 1:
-            return inner[0]
-    return f"{_NAMES.get(name, name)}({', '.join(inner)})"
+def stated(*expressions: Any) -> tuple[str, ...]:
+    """Texts of expressions and constraints with every number in full precision, and all that atoms hold.
+
+    Two that differ in one number have different texts; of many numbers the digest is stated. Raises
+    DeclarationError for an atom that holds what is not understood.
+    """
+    writer = _Writer(exact=True)
+    return tuple(writer.text(e) for e in expressions)
 
 
-def _leaf(e: Any) -> str:
-    if not e.is_constant() or e.parameters():
-        return str(e.name())
-    value = np.asarray(e.value)
-    if value.size == 1:
-        return f"{float(np.ravel(value)[0]):g}"
-    return f"[{'x'.join(map(str, value.shape))} numbers]"
+def numbers_in(e: Any) -> Iterator[float | str]:
+    """Numbers that an expression or a constraint holds, but shapes.
+
+    Of a constant with many different ones it is the text.
+    """
+    writer = _Writer(exact=True)
+    args = list(getattr(e, "args", []))
+    if not args and e.is_constant() and not e.parameters():
+        values = np.unique(np.asarray(e.value.toarray() if hasattr(e.value, "toarray") else e.value))
+        if values.size > _LISTED:
+            yield writer.leaf(e)
+        else:
+            yield from map(float, values)
+    for part in args:
+        yield from numbers_in(part)
+    if args and type(e).__name__ not in _SHAPES:
+        for item in [*writer.held(e), *([e.atom.number] if hasattr(e, "atom") else [])]:
+            yield from _numbers_of(item)
+
+
+def _numbers_of(item: Any) -> Iterator[float | str]:
+    """Numbers of something that an atom holds."""
+    if isinstance(item, cp.Expression):
+        yield from numbers_in(item)
+    elif isinstance(item, tuple | list | np.ndarray):
+        for part in item:
+            yield from _numbers_of(part)
+    elif isinstance(item, slice):
+        yield from _numbers_of([item.start, item.stop, item.step])
+    elif isinstance(item, int | float | np.number | Fraction) and not isinstance(item, bool):
+        yield float(item)

@@ -34,9 +34,11 @@ from dp2erm_cvx.program.declaration import (
 )
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import weights_curvature
+from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
+from dp2erm_cvx.program.stated import Declared
 from dp2erm_cvx.stability import Bound
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
@@ -108,15 +110,25 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 f"{printed(reading.objective)}: no strong convexity in the weights is known; {reason}"
             )
 
+    def own_calls(self) -> dict[str, Called]:
+        bound = self.scheme.statement
+        return {} if bound is None else {bound.name: bound}
+
+    def declared_at(self, universe: Universe) -> Declared:
+        w = cp.Variable(universe.n_samples, name="w")
+        records = DeclaredRecords(universe.domain, universe.n_samples, universe.n_columns)
+        return Declared.of_problem(records.used(self.called(w, records)), records)
+
     def own_data(self) -> tuple[str, ...] | None:
         read: WeightsReading = self.reading
         return read.own if self.scheme.statement is None else None
 
     def stated_bound(self, universe: Universe) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
-        function, n = self.scheme.statement, universe.n_samples
-        if function is None:
+        statement, n = self.scheme.statement, universe.n_samples
+        if statement is None:
             return None
+        function = statement.unchanged()
         known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
         known |= {name: self.value(name) for name in self.setting_fields()}
         wanted = inspect.signature(function).parameters

@@ -94,8 +94,12 @@ def _callables(*tables: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(id(value) for value in values if callable(value))
 
 
+#: Functions and classes of CVXPY, which a function that is read may reach.
+_CVXPY = {name: value for name, value in vars(cp).items() if callable(value)}
 #: Functions and classes that may be reached under any name, by identity.
 _CALLABLES = _callables(*MODULES.values(), BUILTINS, {"Bound": Bound})
+#: The same of a function that is read.
+_DECLARING = _callables(_CVXPY)
 
 #: Values that are stated as they are.
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
@@ -245,6 +249,23 @@ def reached_by_declaration(function: object) -> Reach | None:
     except DeclarationError:
         return None
     return walk.reach()
+
+
+def loads(function: Callable[..., Any], argument: str) -> bool:
+    """True if the code of a function, or code inside of it, ever loads an argument.
+
+    Also where arguments are taken by other ways, which are not looked into: by ``locals()``, or as a whole.
+    """
+    code = inspect.unwrap(function).__code__
+    if argument not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        return True
+    for step in dis.get_instructions(code):
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if step.opname.startswith("LOAD_") and argument in names:
+            return True
+        if step.opname == "LOAD_GLOBAL" and step.argval in ("eval", "exec", "locals", "vars"):
+            return True
+    return any(isinstance(part, types.CodeType) and argument in part.co_freevars for part in code.co_consts)
 
 
 @dataclass(frozen=True)
@@ -435,10 +456,10 @@ class _Walk:
 
     def of_module(self, name: str, module: types.ModuleType, attribute: str) -> object:
         """An attribute of a module, where it is known to hold no data."""
-        if self.declares and module is cp and hasattr(cp, attribute):
-            return getattr(cp, attribute)
         kept = MODULES.get(module, {})
-        if module not in MODULES:
+        if self.declares and module is cp:
+            kept = _CVXPY
+        elif module not in MODULES:
             remedy = (
                 f"write from {module.__name__} import {attribute}, where it is a plain function or a number"
             )
@@ -454,8 +475,8 @@ class _Walk:
         if not self.declares or not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
             return False
         home = str(value.__module__)
-        inside = home.partition(".")[0] in ("cvxpy", "dp2erm_cvx")
-        return inside and getattr(sys.modules.get(home), value.__name__, None) is value
+        found = getattr(sys.modules.get(home), value.__name__, None) is value
+        return id(value) in _DECLARING or (found and home.startswith("dp2erm_cvx."))
 
 
 def _described(value: object) -> str:

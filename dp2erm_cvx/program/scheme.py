@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.reach import reached
+from dp2erm_cvx.program.reach import Called
+from dp2erm_cvx.program.stated import refuse_unused
 from dp2erm_cvx.public import public_number, setting
 
 #: What a decorator is put on.
@@ -66,7 +67,7 @@ class Scheme:
     #: That with a private coefficient, once :func:`~dp2erm_cvx.program.private` has declared one.
     variant: Scheme | None
     #: The author's function that states a bound, once ``bound`` has been put on one.
-    statement: Function | None
+    statement: Called | None
     #: Settings that the conformance suite tries its programs at.
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
@@ -139,7 +140,9 @@ class Scheme:
                 )
         scheme = cls(function, family, *scheme_settings(family, defaults, hidden=hidden), options)
         if not _in_library(function):  # whose programs are read where they are made
-            scheme().resolve(STANDARD).refuse_misread()
+            program = scheme().resolve(STANDARD)
+            program.refuse_misread()
+            refuse_unused(program, tuple(own), Universe(STANDARD, 6, 3))
         return scheme
 
     def __call__(self, *values: Any, **settings: Any) -> Any:
@@ -155,8 +158,7 @@ class Scheme:
         """Decorator of a function that states the bound of weights: its author's word, as a release says."""
         if not hasattr(self.family, "stated_bound"):
             raise DeclarationError(f"{self.name}: its bound is derived: leave out what states one")
-        reached(f"the bound of {self.name}", function)
-        vars(self)["statement"] = function
+        vars(self)["statement"] = Called.of(f"the bound of {self.name}", function)
         return function
 
     @property

@@ -25,9 +25,11 @@ from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, printed, 
 from dp2erm_cvx.program.form import Form, at_size
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
+from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, declared_choice
+from dp2erm_cvx.program.stated import Declared
 from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
@@ -235,6 +237,15 @@ class SecondStage(DeclaredProgram):
         read: LossReading = self.reading
         return read.form.own
 
+    def own_calls(self) -> dict[str, Called]:
+        rule = self.scheme.options["treats"]
+        return {} if rule is None else {"treats": rule}
+
+    def declared_at(self, universe: Universe) -> Declared:
+        columns = self._columns(universe.domain, universe.n_columns)
+        records, _, problem = self.declared_problem(universe.domain, universe.n_samples, columns)
+        return Declared.of_problem(problem, records)
+
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
         design = (self.covariates, self.row_norm(domain)) if self.coordinates is None else ()
@@ -313,10 +324,11 @@ class SecondStage(DeclaredProgram):
         A rule of the author's own is asked about one record at a time, so that no record moves the choice
         of another.
         """
-        table, rule = np.asarray(X), self.scheme.options["treats"]
+        table, own = np.asarray(X), self.scheme.options["treats"]
         effect = self.effect(theta, domain, table)
-        if rule is None:
+        if own is None:
             return (effect > 0).astype(np.int64)
+        rule = own.unchanged()
         alone = zip(effect, table, strict=True)
         return np.array([bool(np.all(np.asarray(rule(float(gain), x)) > 0)) for gain, x in alone], np.int64)
 

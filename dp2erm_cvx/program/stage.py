@@ -26,7 +26,9 @@ from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
-from dp2erm_cvx.program.scheme import Scheme, Setting, asked
+from dp2erm_cvx.program.reach import Called
+from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked
+from dp2erm_cvx.program.stated import Declared
 from dp2erm_cvx.program.trust import checked_setting, refuse_other_scheme, refuse_own_class, refuse_patched
 from dp2erm_cvx.public import Named, check_settings
 
@@ -191,6 +193,18 @@ class Program(abc.ABC):
         """Names of data that maps of an author's own make; None where its bound is its author's word."""
         return ()
 
+    def own_function(self) -> Function | None:
+        """The author's function that it was declared by; None of a program of the library."""
+        return None
+
+    def own_calls(self) -> dict[str, Called]:
+        """Functions of an author that it calls for one record, or for a bound that they state, by name."""
+        return {}
+
+    def declared_at(self, universe: Universe) -> Declared:
+        """What the author's function of a resolved program returns at public sizes."""
+        return Declared()
+
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""
         return {name: _plain(self.value(name)) for name in self.setting_fields()}
@@ -290,6 +304,9 @@ class DeclaredProgram(Program):
         program = object.__new__(type(self))
         vars(program).update(vars(self) | values)
         return program
+
+    def own_function(self) -> Function | None:
+        return None if self.scheme.of_library else self.scheme.function
 
     @abc.abstractmethod
     def reading_at(self, domain: Domain, n: int, p: int) -> Any:

@@ -17,12 +17,13 @@ from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
-from dp2erm_cvx.program.reach import reached
+from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, scheme_settings
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
+from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.public import public_number, setting
 
 
@@ -42,14 +43,16 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
     least: float = setting(1.0, above=0)
     most: float = setting(1.0, above=0)
 
-    def first_reading(self) -> None:
-        return None  # nothing is read of a function of numbers: its values are cut off
+    def first_reading(self) -> Called:
+        # nothing is read of a function of numbers: its values are cut off
+        return Called.of(self.name, self.scheme.function)
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> None:
-        return None
+    def reading_at(self, domain: Domain, n: int, p: int) -> Called:
+        declared: Called = self.reading
+        declared.unchanged()
+        return declared
 
     def refuse_misread(self) -> None:
-        reached(self.name, self.scheme.function)
         if not self.number("least") <= self.number("most"):
             raise DeclarationError(f"{self.name}: least = {self.least:g} is above most = {self.most:g}")
 
@@ -60,8 +63,11 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
     def own_data(self) -> tuple[str, ...]:
         return ("the weight",)
 
+    def own_calls(self) -> dict[str, Called]:
+        return {"the weight": self.reading}
+
     def log_weights(self, records: Records) -> Array:
-        function, known = self.scheme.function, dict(self.own_settings())
+        function, known = self.reading.unchanged(), dict(self.own_settings())
         first = 1 if records.domain.intercept else 0
         weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **known), 0)
         with np.errstate(divide="ignore"):  # what is not above 0 is cut off
@@ -251,12 +257,13 @@ def second_stage(
     instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
     ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
     """
+    rule: Called | None = None
     if treats is not None:
         try:
             inspect.signature(treats).bind(0.0, np.zeros(1))
         except TypeError:
             raise DeclarationError("treats: must be a function of an effect and covariates") from None
-        reached("treats", treats)
+        rule = Called.of("treats", treats)
     names: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = ()
     if coordinates is not None:
@@ -264,7 +271,7 @@ def second_stage(
         hidden = ("features", "features_bound")
 
     def decorate(function: Function) -> Any:
-        options = {"coordinates": names, "treats": treats}
+        options = {"coordinates": names, "treats": rule}
         return Scheme.declared(function, SecondStage, {}, settings, hidden=hidden, **options)
 
     return decorate if function is None else decorate(function)
@@ -287,12 +294,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield from _derived(program, universe)
     except CalibrationError as error:
         yield "theorem", f"none: {error}"
-    own, assumed = program.own_data(), "nothing"
-    if own is None:
-        assumed = "the bound as its author states it, and functions of one record alone"
-    elif own:
-        assumed = f"{', '.join(own)} is made record by record"
-    yield "assumed", assumed
+    yield "assumed", assumed_in_words(program, universe) or "nothing"
 
 
 def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import enum
-import hashlib
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +22,8 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.program.scheme import Scheme
-from dp2erm_cvx.program.stage import Program, Registered
-from dp2erm_cvx.program.trust import of_library
+from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
 from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
@@ -61,7 +57,13 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
     """
     study = plan.study
     goal, kind = next((name, kind) for name, kind in GOALS.items() if isinstance(study, kind))
-    own = {one.name: _plain(getattr(study, one.name)) for one in fields(kind) if one.name != "universe"}
+    own: dict[str, Any] = {}
+    for one in fields(kind):
+        value = getattr(study, one.name)
+        if isinstance(value, Program):
+            own[one.name] = _stated_program(value, study.universe)
+        elif one.name != "universe":
+            own[one.name] = _plain(value)
     if not study.before:  # which most releases do not state
         own.pop("before", None)
     return {"goal": goal, **own, "arithmetic": "counted" if plan.counted else "assumed"}
@@ -92,32 +94,28 @@ def study_of(release: BaseRelease) -> Pipeline:
 
 def _program(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Any:
     """The program of that name, at the settings that are stated. Raises NotAtHandError for another one."""
-    name, digest = fields["name"], fields.get("digest")
+    name, source = fields["name"], fields.get("source")
+    stated = source if isinstance(source, dict) else {}
     if not isinstance(name, str) or name not in known:
-        if digest is None:
-            which = "is of no file: nobody else can compute again what rests on it"
+        if any(map(written_in_a_file, stated)):
+            which = f"is not known here: give its file, of SHA-256 {_in_words(stated)}, by --program FILE.py"
         else:
-            which = f"is not known here: give its file, of SHA-256 {brief(digest)}, by --program FILE.py"
+            which = "is of no file: nobody else can compute again what rests on it"
         raise NotAtHandError(f"declared: the program {brief(name)} {which}")
-    here = _digest(known[name])
-    if digest != here:
-        raise NotAtHandError(
-            f"declared: the program {brief(name)} is that of a file of SHA-256 {brief(digest)}, and the one "
-            f"known here is of {here}: give that file by --program FILE.py"
-        )
     settings = {setting: rebuilt(value) for setting, value in fields["settings"].items()}
-    return registry.build(dict(known), name, **settings)
+    program = registry.build(dict(known), name, **settings)
+    here = program_source(program)
+    if sorted(map(str, stated.values())) != sorted(here.values()):
+        raise NotAtHandError(
+            f"declared: the program {brief(name)} is that of a file of SHA-256 {_in_words(stated)}, and the "
+            f"one known here is of {_in_words(here)}: give that file by --program FILE.py"
+        )
+    return program
 
 
-def _digest(made: Registered) -> str | None:
-    """SHA-256 of the file of a program of one's own; None for those of this package, and without a file."""
-    if made.of_library if isinstance(made, Scheme) else of_library(made):
-        return None
-    written: Any = made.function if isinstance(made, Scheme) else made
-    try:
-        return hashlib.sha256(Path(inspect.getfile(written)).read_bytes()).hexdigest()
-    except (OSError, TypeError):
-        return None
+def _in_words(source: Mapping[str, Any]) -> str:
+    """Digests of the files that a program is written in, as it is stated."""
+    return ", ".join(map(brief, source.values())) or "none"
 
 
 def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
@@ -134,12 +132,14 @@ def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
     return PrivateRanges(share, named, known[-1], domain.covariate_bound, domain.relation, domain.codebook)
 
 
+def _stated_program(program: Program, universe: Universe) -> dict[str, Any]:
+    """A program in plain JSON types; one of an author's with its files and what was read of it."""
+    stated = stated_program(program.at(universe), universe)
+    return {"name": program.name, **stated, "settings": _plain(program.settings())}
+
+
 def _plain(value: Any) -> Any:
     """A declared value in plain JSON types."""
-    if isinstance(value, Program):
-        digest = _digest(value.made_by)
-        own = {} if digest is None else {"digest": digest}
-        return {"name": value.name, **own, "settings": _plain(value.settings())}
     if isinstance(value, Budget):
         return {"epsilon": value.epsilon, "delta": value.delta}
     if isinstance(value, Term):
@@ -243,6 +243,7 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
             )
         elif own:
             texts.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
+        texts += assumed_public(program, plan.study.universe)
     # sums alone say nothing of the noise that they draw in floating point
     beside = {UNKNOWN_SOLVER: not certifies, BY_GAP: by_gap, EXACT_ARITHMETIC: not plan.counted}
     return (*texts, *(fact for fact, holds in beside.items() if holds and fact not in texts))

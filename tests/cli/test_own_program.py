@@ -36,7 +36,9 @@ def test_a_release_by_programs_of_two_files(tmp_path):
     release = json.loads(written)
     assert release["private"]
     first = release["declared"]["first"]
-    assert len(first.pop("digest")) == 64
+    (source,) = first.pop("source").items()
+    assert source == ("weights.py", hashlib.sha256(Path("weights.py").read_bytes()).hexdigest())
+    assert sorted(first.pop("read")) == ["log weight", "loss"]
     assert first == {"name": "my_weights", "settings": {"ridge": 0.3, "radius": 2}}
     assert release["declared"]["second"]["name"] == "my_loss"
     # both declarations use the library's data alone: nothing rests on their author's word

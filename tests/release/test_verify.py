@@ -141,7 +141,7 @@ def test_what_the_file_does_not_hold_is_said():
     with pytest.raises(NotAtHandError, match="somebody_elses"):
         verify(changed(balanced, "declared.first.name", "somebody_elses"))
     with pytest.raises(NotAtHandError, match="is that of a file of SHA-256 'abab"):
-        verify(changed(balanced, "declared.first.digest", "ab" * 32))
+        verify(changed(balanced, "declared.first.source", {"own.py": "ab" * 32}))
 
 
 def test_labels_are_compared_where_a_column_is_not_named():
