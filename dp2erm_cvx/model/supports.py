@@ -205,11 +205,11 @@ class SupportedFunction:
         parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.parameters]
         vector = np.concatenate([np.ones(1), *parts])
         terms = [LoadedTerm(term, self.dimension, self.columns, vector) for term in self.terms]
-        outer = _Matrix(self.outer, self.columns, vector, factor)
+        outer = LoadedAffine(self.outer, self.columns, vector, factor)
         return LoadedFunction(self.dimension, self.columns, terms, outer)
 
 
-class _Matrix:
+class LoadedAffine:
     """An affine function at data: ``A v + b`` of columns v, with majorants ``M`` and ``c``.
 
     Every entry is within ``gamma(count)`` of its majorant of the exact one.
@@ -253,7 +253,7 @@ class LoadedTerm:
         self.kind, self.group, self.bound = term.kind, term.group, term.bound
         self.outputs = slice(term.start, term.start + term.outputs)
         self.n_outputs = term.outputs
-        self.matrix = _Matrix(term.argument, columns, data)
+        self.matrix = LoadedAffine(term.argument, columns, data)
         self.kink = term.kind in ("abs", "norm", "max")
         # an argument that holds outputs of other terms may be raised (1) or lowered (-1) by them alone
         inner = self.matrix.A[:, dimension:]
@@ -355,7 +355,7 @@ class LoadedFunction:
     dimension: int
     columns: int
     terms: Sequence[LoadedTerm]
-    outer: _Matrix
+    outer: LoadedAffine
 
     def _forward(self, x: Array, moved: Array) -> tuple[Array, Array, list[tuple[Array, Array]]]:
         """All columns at ``x``, bounds of their errors at every point within ``moved``, and the arguments."""
@@ -396,7 +396,8 @@ class LoadedFunction:
         moved
             How far (d,) the exact point may be from it.
         slopes
-            One of :meth:`LoadedTerm.unit_slope` for every kink, None for every other term.
+            One result of :meth:`~dp2erm_cvx.model.supports.LoadedTerm.unit_slope` for every kink, None for every
+            other term.
         multipliers
             Numbers (k,) >= 0 of the values, exact.
         """

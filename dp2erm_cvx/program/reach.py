@@ -1,7 +1,7 @@
 """What an author's function reaches beside its arguments: numbers, texts and pure functions, or a refusal.
 
 A function that is called for one record at a time is never read, so that nothing derives what it depends on.
-It may therefore reach only what cannot hold data: what is listed in :data:`MODULES` and :data:`BUILTINS`,
+It may therefore reach only what cannot hold data: what is listed in ``MODULES`` and ``BUILTINS``,
 numbers, texts, tuples of those, and plain functions of which the same holds. What it reaches is found in its
 code, and in that of every function that it reaches. What is not understood is refused.
 """
