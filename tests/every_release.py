@@ -64,7 +64,6 @@ def of_registry(declared: dict[str, Any], **asked: Any) -> PrivateEffect:
 
 RELEASES: dict[str, Any] = {
     "trial": PrivateEffect(DOMAIN, PURE, settings={"propensity": 0.5}),
-    "cells": PrivateEffect(DOMAIN, MORE, settings={"cells": {"u": [0.0], "v": []}}),
     "rule and value": PrivateRule(DOMAIN, PURE, settings={"propensity": 0.5, "value_share": 0.2}),
     "balancing": PrivateTwoStageERM(DOMAIN, PURE),
     "average effect": PrivateEffect(DOMAIN, PURE, residual_scale=0.3),

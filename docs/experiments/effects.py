@@ -44,8 +44,6 @@ CAP_2 = {
     },
     "scaled": {"residual_bound": 3.0, "score_bound": 3.0},
 }
-# cuts as a codebook may have them, some at the borders of the regions
-_CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
 
 
 def source(
@@ -78,19 +76,7 @@ FULL: Design = {
                 "private, cap 50, B = 30 s": {"settings": {"cap": 50.0}, "scaled": {"score_bound": 30.0}}
             },
         ),
-        "regions": source(
-            {5000: 60, 50_000: 20},
-            [1.0, 2.0],
-            (5000,),
-            methods={
-                "private, cells with public cuts": {"residual_scale": 0.1, "settings": {"cells": _CUTS}},
-                # a fine grid that names none of the borders
-                "private, tree on 61 x 61 cells": {
-                    "residual_scale": 0.1,
-                    "settings": {"cells": {"x1": 61, "x2": 61}},
-                },
-            },
-        ),
+        "regions": source({5000: 60, 50_000: 20}, [1.0, 2.0], (5000,)),
         "binary": source({1000: 100, 5000: 100, 50_000: 40}, [1.0, 2.0], (5000,)),
         "varying": source({1000: 100, 10_000: 100}, [1.0], (1000,)),
         "nhefs plasmode": source({500: 100, 2000: 100, 10_000: 60}, [0.5, 1.0, 2.0]),

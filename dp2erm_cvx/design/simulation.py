@@ -27,8 +27,6 @@ from dp2erm_cvx.study_file import QUESTIONS
 #: Unfitted estimators, by name or as a list.
 Models = Mapping[str, Any] | Sequence[Any]
 
-#: Raw covariates of which cells can be made, and the number of cells of each.
-_CELLS, _CUTS = 2, 8
 #: What is tried in the place of the public rule of an effect.
 _EFFECT: Mapping[str, Mapping[str, Any]] = {
     "one propensity": {"propensity": "constant", "center_share": 0.6},
@@ -252,10 +250,6 @@ def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
             "residual_scale": request.residual_scale,
         }
         yield _candidate(request, "default", guessed, {}, "gamma")
-        book = request.domain.codebook  # of levels no cells are made
-        raw = () if book is not None and book.renames else request.domain.columns or ()
-        if 0 < len(columns := raw if drivers is None else drivers) <= _CELLS:
-            tried["cells"] = {"cells": dict.fromkeys(columns, _CUTS)}
         if drivers is not None:
             guessed["prognostic"] = drivers
             tried = {f"{name}, drivers alone": settings for name, settings in tried.items()}

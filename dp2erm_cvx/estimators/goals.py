@@ -79,8 +79,8 @@ class PrivateEffect(PrivateEstimator):
         Coverage of the interval.
     interval
         "effect": for the effect, allowing for the confounding that the released regressions leave; "score":
-        for the population mean of the records' estimates at these regressions, whatever they are. Risks and
-        cells have the second alone.
+        for the population mean of the records' estimates at these regressions, whatever they are. Risks
+        have the second alone.
     settings
         What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By the names
         of :class:`~dp2erm_cvx.plan.EffectSettings`.
@@ -168,7 +168,7 @@ class PrivateEffect(PrivateEstimator):
         names = dict.fromkeys(name for name in chosen if isinstance(name, str))
         if number is None:
             places = [place + 1 for place in chosen if isinstance(place, int)]
-            number = max([1, len(names), *places, len((self.settings or {}).get("cells") or ())])
+            number = max([1, len(names), *places])
         # the data may have these names, whatever the others are
         return (*names, *map(str, range(len(names), number))) if names else range(number)
 

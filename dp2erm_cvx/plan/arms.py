@@ -118,7 +118,7 @@ def _planned_fit(
     shares, n_arms = settings.propensity, len(study.universe.domain.arms)
     rate = min(shares) if isinstance(shares, tuple) else 1.0 / n_arms
     n, p = study.universe.mass * study.universe.n_samples, study.universe.n_features
-    columns, rows = p + (1 if settings.rows is Rows.ARMS else n_arms), settings.rows or Rows.COMMON
+    columns, rows = p + (1 if settings.rows is Rows.ARMS else n_arms), settings.rows
     epsilon = settings.center_share * total
     fit = planned_fit(n, columns, epsilon, settings.slope, settings.norm_bound, rows)
     return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
@@ -166,7 +166,7 @@ def check_arms(study: EffectStudy) -> None:
         (domain.arm_floor, "arm_floor: leave it out"),
         (study.noise is not Noise.GAMMA, f"noise = {str(study.noise)!r}: take 'gamma'"),
         (study.effect_center is not None, "effect_center: leave it out"),
-        (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms', and no cells"),
+        (settings.rows not in (Rows.COMMON, Rows.ARMS), "rows: take 'common' or 'arms'"),
         (settings.arms is not Arms.ALIKE, "arms: take 'alike'"),
         (isinstance(settings.propensity, float), "propensity: declare rates in [treatment]"),
         (settings.propensity == "logistic", "propensity = 'logistic': take 'multinomial'"),

@@ -20,7 +20,6 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse
-from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
 from dp2erm_cvx.steps.covariates import CovariateMean
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
@@ -90,7 +89,7 @@ class EffectStudy(Pipeline):
         if self.estimand == RiskScores.estimand:
             what = "two risks, which are three private means with the size of the population"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
-        if law == "auto" and self.settings.rows is not None:
+        if law == "auto":
             put(self, "noise", chosen_noise(law, self.handed(self._placing()[1])))
         if self._several:
             check_arms(self)
@@ -150,7 +149,7 @@ class EffectStudy(Pipeline):
     def predicts_bias(self) -> bool:
         """True if the confounding that nuisances leave is predicted: an interval then allows for it."""
         settings, kind = self.settings, SCORES[self.estimand]
-        if settings.rows is None or kind is RiskScores:
+        if kind is RiskScores:
             return False
         exact = kind is not OverlapScore or settings.arms is Arms.MATCHED
         by_arm = settings.rows is Rows.ARMS
@@ -163,10 +162,6 @@ class EffectStudy(Pipeline):
         for name, members in (("rows", Rows), ("arms", Arms)):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
-        if declared.get("cells") is not None:
-            if self.ranges is not None:
-                raise DeclarationError("cells: need public ranges, which cuts are in")
-            declared = {"rows": None, "propensity": "cells"} | declared
         epsilon = self._rest * self.budget.epsilon
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
@@ -186,29 +181,22 @@ class EffectStudy(Pipeline):
         if self.two_values is not None and weighted:
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
         rule = replace(rule, cap=cap, score_bound=reach)
-        if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
+        if rule.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) is not Rows.COMMON:
             rule = replace(rule, arms=Arms.ALIKE)
         return replace(rule, **declared)
 
     def steps(self) -> Iterator[Step]:
-        """Perhaps ranges; cells, or rate, mean and spread, center and propensity; then the score."""
+        """Perhaps ranges; rate, mean and spread, center and propensity; then the score."""
         settings = self.settings
-        if settings.rows is not None:
-            steps, nuisances = self._lines(settings)
-        else:
-            partition = Partition.declared(settings.cells, self.universe)
-            share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
-            steps = [CellSums(share=share, noise=self.noise, partition=partition)]
-            nuisances = CellNuisances(self.scale, settings.known)
+        steps, nuisances = self._lines(settings)
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
         yield from shares_in_turn(steps, self._rest)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
-        law = self.noise if settings.rows is None else Noise.GAMMA
-        yield replace(self._score(nuisances, settings), noise=law)
+        yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)
 
     def _lines(self, settings: EffectSettings) -> tuple[list[Step], Nuisances]:
-        rows, n_arms = settings.rows or Rows.COMMON, len(self.universe.domain.arms)
+        rows, n_arms = settings.rows, len(self.universe.domain.arms)
         rate: str | float = "rate" if settings.known is None else settings.known
         steps: list[Step] = [TreatmentRate(share=settings.rate_share)] if rate == "rate" else []
         steps += self._placing()[1]
@@ -252,7 +240,7 @@ class EffectStudy(Pipeline):
     @property
     def start(self) -> Universe:
         """Inputs with covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
-        return self.universe if self.settings.rows is None else self._placing()[0]
+        return self._placing()[0]
 
     def _whole(self, step: str) -> float:
         """Epsilon that the share of a step is of: that of the question that released it before, if any."""
@@ -309,7 +297,7 @@ class EffectStudy(Pipeline):
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""
         domain, declared, released = self.universe.domain, self.declared, self.ranges
-        fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
+        fitted = declared.get("propensity") == "logistic"
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
         risks, grouped = self.estimand == RiskScores.estimand, bool(domain.groups)
         reaches = f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 or 1"
@@ -346,7 +334,7 @@ def _reach(
 
     ``total`` is sqrt(n) epsilon.
     """
-    if known == "logistic" or (known == "cells" and kind is TreatedScore):
+    if known == "logistic":
         return kind.reach[1]
     if known is None or isinstance(known, str) or kind is OverlapScore:
         return rule.score_bound / rule.residual_bound

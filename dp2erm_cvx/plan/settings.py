@@ -100,62 +100,49 @@ class CausalSettings(abc.ABC):
 class EffectSettings(CausalSettings):
     """Everything that a private effect is calibrated from, beside the universe and the budget.
 
-    Those of ``CausalSettings``; the propensity may be "constant", with ``cells`` "cells", too. Of more than
-    two arms it is "constant", "multinomial", or their public probabilities, and ``score_bound`` is at equal
-    shares of them.
+    Those of ``CausalSettings``; the propensity may be "constant", too. Of more than two arms it is
+    "constant", "multinomial", or their public probabilities, and ``score_bound`` is at equal shares of them.
 
     Attributes
     ----------
     rows
-        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.record_map.Rows`. None in cells,
-        which have no use for ``arms``, ``slope``, ``norm_bound``, ``radius`` and ``split``.
+        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.record_map.Rows`.
     arms, noise_ratio
         What records count in it, see :class:`~dp2erm_cvx.steps.record_map.Arms`; the ratio is that
         of the rule's shares.
     rate_share
         Share of the budget for the rate of treatment, where it is not public.
-    cells
-        Public cuts by covariate, or numbers of cells: both nuisances are then means in cells, from both
-        shares, and no line has to be right. See :meth:`~dp2erm_cvx.steps.cells.Partition.declared`; None for
-        lines.
     """
 
     norm_bound: float = setting(check=public_size)
     center_share: float = setting(check=public_fraction)
     propensity: str | float | tuple[float, ...]
-    rows: Rows | None
+    rows: Rows = setting(check=one_of, kind=Rows)
     arms: Arms = setting(check=one_of, kind=Arms)
     rate_share: float = setting(check=public_fraction)
     noise_ratio: float = setting(0.0, at_least=0.0)
-    cells: Mapping[str, Any] | None = None
 
     rest: ClassVar[str] = "score"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.arms is Arms.CONTROLS and self.rows not in (Rows.COMMON, None):
+        if self.arms is Arms.CONTROLS and self.rows is not Rows.COMMON:
             raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
 
     @property
     def _takes(self) -> dict[str, float]:
-        if self.cells is None:
-            return ({"rate_share": self.rate_share} if self.known is None else {}) | super()._takes
-        names = ("center_share", "propensity_share") if self.propensity == "cells" else ("center_share",)
-        return {name: getattr(self, name) for name in names}
+        rate = {"rate_share": self.rate_share} if self.known is None else {}
+        return rate | super()._takes
 
     def _check_propensity(self) -> None:
-        lines = self.cells is None
-        if lines is (self.rows is None):
-            raise DeclarationError("rows and cells: one of the two is declared")
         if isinstance(self.propensity, list | tuple):
             object.__setattr__(self, "propensity", tuple(self.propensity))
             return
-        if self.propensity in (("logistic", "constant", "multinomial") if lines else ("cells",)):
+        if self.propensity in ("logistic", "constant", "multinomial"):
             return
         if isinstance(self.propensity, str):
-            names = "logistic, constant," if lines else "cells"
             raise DeclarationError(
-                f"propensity = {self.propensity!r}: must be {names} or a public probability"
+                f"propensity = {self.propensity!r}: must be logistic, constant, or a public probability"
             )
         least = 1.0 / self.cap
         if not least <= public_number("propensity", self.propensity) <= 1.0 - least:

@@ -57,7 +57,7 @@ def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
     apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
     # what is normalized by released ranges is of the outcome as well
     apart = apart or study.ranges is not None or alone.study.ranges is not None
-    if apart or study.settings.rows is None or not Noise(study.noise).pure:
+    if apart or not Noise(study.noise).pure:
         return alone
     whole = study.budget.epsilon
     placing = {name: getattr(study.settings, name) for name in _PLACING}

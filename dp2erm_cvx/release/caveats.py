@@ -194,24 +194,22 @@ def _assumed(release: Any) -> str:
         text = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
         return f"{text} The outcome regression may be wrong.{_skewed(release)}"
     regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
-    right = {
-        "cells": "within cells, the outcome of either arm or the propensity hardly varies",
-        "constant": f"{regression} is right, or treatment does not depend on the covariates",
-    }.get(known, f"{regression} or the propensity is right")
+    right = f"{regression} or the propensity is right"
+    if known == "constant":
+        right = f"{regression} is right, or treatment does not depend on the covariates"
     return f"{right}, and no confounder is unmeasured."
 
 
 def _overlap(release: Any) -> str:
     spread = "of the released spread" if _step(release, "spread") else "spread evenly over the public bounds"
-    of = {"logistic": f"covariates {spread}", "cells": "the released counts"}
-    whole = of.get(str(release.settings["propensity"]), "all records")
+    whole = f"covariates {spread}" if release.settings["propensity"] == "logistic" else "all records"
     own = f"{1 if release.estimand == 'risks' else 4} over the rarer arm's share"
     own = "2 over the share of the untreated" if release.estimand == "att" else own
-    own = f", or {own} where that is more" * (release.settings["propensity"] != "cells")  # as declared
+    own = f", or {own} where that is more"
     return (
         f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
         f"beyond the cap ({float(release.settings['cap']):g}{own}; {100 * CAPPED:g} % is the limit). There "
-        f"errors of the outcome regression count in full. A {'cap larger than both' if own else 'larger cap'}"
+        f"errors of the outcome regression count in full. A cap larger than both"
         " widens the interval by what they add, where log odds are linear."
     )
 

@@ -28,7 +28,6 @@ from dp2erm_cvx.release.parts import (
 )
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
-from dp2erm_cvx.steps.cells import CellNuisances, CellSums
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
@@ -39,12 +38,9 @@ from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, SideCounts, TreatmentRate
 
 @dataclass(frozen=True)
 class Nuisance(Stated):
-    """Released by a ``step``: a coefficient (p,) on its ``rows``, or means in cells.
+    """Released by a ``step``: a coefficient (p,) on its ``rows``.
 
-    A coefficient is of the centered outcome, or of the log odds on (1, x). The first entry of cells holds
-    what noise was added to, in records: by cell (the last covariate first), by arm, P and Q. What follows
-    from it is in the others: the number of records, the centered outcome of either arm and the treated share
-    of every leaf, whose ``parameters`` say what is in it.
+    It is of the centered outcome, or of the log odds on (1, x).
     """
 
     step: str
@@ -57,24 +53,10 @@ def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     """Nuisances of a run, as a release states them."""
-    domain, own = plan.study.universe.domain, plan.main.nuisances
+    arms = plan.study.universe.domain.arms
     for step in plan.steps[:-1]:
-        if isinstance(step, CellSums):
-            assert isinstance(own, CellNuisances)
-            boxes, _, count, outcome, treated = own.leaves(released)
-            names = step.partition.names(boxes, columns, domain)
-            facts: dict[str, tuple[tuple[str, ...], Array]] = {
-                "records in cells": ((), step.table(released).ravel()),
-                "records": (names, count),
-                "outcome of controls": (names, domain.outcome_bound * outcome[:, 0]),
-                "outcome of treated": (names, domain.outcome_bound * outcome[:, 1]),
-            }
-            if own.known is None:
-                facts["treated share"] = names, treated
-            for rows, (parameters, values) in facts.items():
-                yield Nuisance(step.name, rows, parameters, tuple(float(value) for value in values))
-        elif not isinstance(step, ColumnRanges):
-            yield state_coefficient(step, released[step.name], columns, domain.arms)
+        if not isinstance(step, ColumnRanges):
+            yield state_coefficient(step, released[step.name], columns, arms)
 
 
 def state_coefficient(
@@ -115,9 +97,8 @@ def capped_share(
     """How many propensities the cap cuts off, from what was released and public numbers alone.
 
     Of a logistic one the share beyond the cap of covariates of a ``law`` with released spreads, else of
-    those spread evenly over the ball of radius ``features_bound``, whoever the records are. In cells it is
-    that of the released counts. No factor of the overlap population needs a cap, and small odds need none
-    among the treated.
+    those spread evenly over the ball of radius ``features_bound``, whoever the records are. No
+    factor of the overlap population needs a cap, and small odds need none among the treated.
     """
     if estimand == "overlap":
         return 0.0
@@ -135,14 +116,11 @@ def capped_share(
         below, above = np.clip(0.5 * (1.0 + ends), 0.0, 1.0)
         return float(betainc(half, half, below) + betainc(half, half, 1.0 - above))
     rates = [values for name, values in known.items() if name.startswith("rate, ")]
-    if rates:
-        sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))
-        share = np.array([treated_share(column, n_samples) for column in sums.T])
-        count = np.maximum(sums.sum(axis=0), 0.0)
-    elif "cells, treated share" in known:
-        share, count = known["cells, treated share"], np.maximum(known["cells, records"], 0.0)
-    else:
+    if not rates:
         return 0.0
+    sums = np.reshape(rates[0], (min(len(rates[0]), 2), -1))
+    share = np.array([treated_share(column, n_samples) for column in sums.T])
+    count = np.maximum(sums.sum(axis=0), 0.0)
     beyond = (share < expit(low)) | (share > expit(high))
     return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
 
@@ -326,9 +304,8 @@ def make_effect(
             predicted, errors = True, risk_errors(plan, released, (risks[0], risks[1]))
             result, risks, ratios = estimated(score, sums, own.center, level, own.widening, errors)
     nuisances = tuple(state_nuisances(plan, released, columns))
-    cells, square, capped, law, cuts = plan.step("cells"), plan.step("spread"), 0.0, None, None
-    if isinstance(cells, CellSums):
-        cuts = dict(zip(columns, cells.partition.raw(universe.domain), strict=True))
+    square = plan.step("spread")
+    capped, law = 0.0, None
     if arms is None:
         if isinstance(square, MeanSquare):
             law = replace(square.size(released)[0], spreads=own.nuisances.spreads)
@@ -352,7 +329,6 @@ def make_effect(
         nuisances=nuisances,
         settings={
             **asdict(study.settings),
-            "cells": cuts,
             "residual_scale": study.scale,
             **{name: getattr(study, name) for name in ASSUMED},
             "effect_center": own.center,

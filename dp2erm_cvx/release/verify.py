@@ -241,7 +241,7 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
             if part.step not in planned:
                 yield f"nuisances.{place}.step: {brief(part.step)} is no step of the plan"
             names, numbers = len(part.parameters), len(part.coefficient)
-            if names not in (0, numbers):  # the numbers of cells have no names
+            if names != numbers:
                 yield f"nuisances.{place}: {names} names for {numbers} numbers"
         known = released_numbers(release, plan)
         for name in planned:
@@ -336,11 +336,8 @@ def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
 
 def _released(release: BaseRelease) -> Iterator[tuple[str, str, Sequence[float]]]:
     """The path, the step and the numbers of everything that noise was added to, but integers."""
-    seen = set()
     for place, part in enumerate(getattr(release, "nuisances", ())):
-        if part.step not in seen:  # the first entry of cells
-            yield f"nuisances.{place}.coefficient", part.step, part.coefficient
-        seen.add(part.step)
+        yield f"nuisances.{place}.coefficient", part.step, part.coefficient
     if isinstance(release, Release | RuleRelease):
         yield "theta", "theta" if isinstance(release, Release) else "rule", release.theta
 

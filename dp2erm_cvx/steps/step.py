@@ -114,7 +114,6 @@ RELEASED = {
     "spread": "mean square of the scaled covariates",
     "center": "outcome regression",
     "propensity": "propensity of treatment",
-    "cells": "counts and outcomes by cell and arm",
     "rule": "treatment rule",
     "sides": "records by side of the rule and arm",
     "arms": "outcome regressions of both arms",

@@ -105,7 +105,7 @@ class TreatmentRate(IntegerSums):
     """The number of treated records: one replacement moves it by 1. Of more than two arms, those of each.
 
     Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
-    every group: the same as cells, of which there is one per group.
+    every group: a record adds to the sum of one arm and one group.
     """
 
     name: str = "rate"

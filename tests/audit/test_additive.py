@@ -324,8 +324,9 @@ def test_what_is_planted_in_a_method_is_caught(name):
 def test_sums_with_gaussian_noise_have_the_mu_that_the_page_says():
     ours = script("ours")
     asked, half = ours.mus(1.0), ours.mus(2.0, releases=10)
-    assert set(asked) == {"cells", "score"}
+    assert set(asked) == {"mean"}
     for name, (met, stated) in asked.items():
-        assert 0.8 * stated < met <= stated * (1.0 + 1e-12)
+        assert 0.999 * stated < met <= stated * (1.0 + 1e-12)
         assert half[name][0] > stated
-    assert f"The score has {asked['score'][0]:.4f} where its share" in PAGE.replace(" .", " 0.")
+    assert f"all of the {asked['mean'][0]:.4f} of its share" in PAGE.replace(" .", " 0.")
+    assert f"and {half['mean'][0]:.4f} with twice" in PAGE.replace(" .", " 0.")

@@ -26,7 +26,6 @@ DECLARED = Domain(
     codebook=Codebook(Treatment("a"), outcome="y"),
 )
 BINARY = {"outcome_center": 0.5, "outcome_bound": 0.5}
-CELLS = {"cells": {"x1": [-0.5, 0.0, 0.25], "x2": 1, "x3": 1}}
 WORTH = {"propensity": 0.5, "value_share": 0.2}
 WEIGHTS = {"first_stage": ipw_private(ridge=2.0), "second_stage": "plug_in_ate", "arithmetic": "assumed"}
 #: The estimator in Python with its options, and the question of a study file.
@@ -34,10 +33,6 @@ RELEASES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "effect": (PrivateEffect, {"residual_scale": 1.0}, "[[effect]]\nresidual_scale = 1"),
     "att": (PrivateEffect, {"estimand": "att"}, '[[effect]]\nestimand = "att"'),
     "risks": (PrivateEffect, {"estimand": "risks"}, '[[effect]]\nestimand = "risks"'),
-    "cells": (
-        *(PrivateEffect, {"settings": CELLS}),
-        "[[effect]]\nsettings = { cells = { x1 = [-0.5, 0.0, 0.25], x2 = 1, x3 = 1 } }",
-    ),
     "rule": (PrivateRule, {"outcome_scale": 1.0}, "[[rule]]\noutcome_scale = 1"),
     "value": (
         *(PrivateRule, {"settings": WORTH}),

@@ -394,7 +394,6 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         ('name = "late"', 'name = "late"\nprognostic = ["u"]', "late", False),
         ('name = "late"', 'name = "late"\nnoise = "gaussian"', "late", False),
         ('name = "late"', 'name = "late"\nsettings = { norm_bound = 0.5 }', "late", False),
-        ('name = "late"', 'name = "late"\nsettings = { cells = { u = 2, v = 2 } }', "late", False),
         ("epsilon = 3", "epsilon = 3\ndelta = 1e-6", "late", True),
         ('estimand = "att"', 'estimand = "att"\nprognostic = ["v", "u"]', "treated", False),
         ('estimand = "att"', 'estimand = "att"\nprognostic = ["v"]', "treated", False),

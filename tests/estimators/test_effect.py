@@ -1,7 +1,6 @@
 """A private effect end to end: what its intervals cover, what they are for, and which records it reads."""
 
 import importlib.util
-import re
 import warnings
 from dataclasses import replace
 
@@ -24,10 +23,8 @@ from tests.every_release import release_of
 
 RANGES = {"u": (0.0, 2.0), "v": (-1.0, 1.0)}
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges=RANGES)
-#: Of an outcome of two values, and of regions.
+#: Of an outcome of two values.
 BINARY = replace(DOMAIN, outcome_bound=0.5, outcome_center=0.5)
-PLANE = Domain(covariate_bound=6.0, outcome_bound=1.0, ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)})
-EVENT = replace(PLANE, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
 CODED = replace(DOMAIN, codebook=Codebook(Treatment("drug", "yes", "no"), "pressure"))
 SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.0)))
 
@@ -50,28 +47,8 @@ def events(n=8000, seed=0, base=-1.0):
     return X, a, np.random.default_rng([seed, 8]).binomial(1, risks[np.arange(n), a]).astype(float)
 
 
-CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
-
-
-def regions(n=20_000, seed=0, event=False):
-    """Propensity and outcome by region (Lebeda, Even, Bellet and Josse): the effect is .2, naive -.14."""
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.standard_normal((2, n))
-    rates = [(x1 < -0.05) & (x2 <= 0), (x1 <= 0.1) & (x2 > 0), (x1 > 0.1) & (x2 > 0)]
-    levels = [(x1 < 0) & (x2 <= 0.05), (x1 <= 0) & (x2 > 0.05), (x1 > 0) & (x2 > 0)]
-    e, level = np.select(rates, [0.25, 0.6, 0.75], 0.5), np.select(levels, [0.6, -0.4, -0.7], 0.1)
-    a = rng.binomial(1, e)
-    y = np.clip(level + 0.05 * rng.standard_normal(n) + 0.2 * a, -1, 1)
-    return pd.DataFrame({"x1": x1, "x2": x2}), a, rng.binomial(1, 0.5 + 0.4 * y) if event else y
-
-
 def model(domain=DOMAIN, epsilon=2.0, **changes):
     return PrivateEffect(domain, Budget(epsilon), **{"residual_scale": 0.5, "seed": 1} | changes)
-
-
-def of_cells(domain=PLANE, cells=CUTS, **changes):
-    scale = 0.1 if domain is PLANE else None
-    return model(domain, residual_scale=scale, settings={"cells": cells}, **changes)
 
 
 UNKNOWN, ALIKE = {"n": 20_000, "unknown": 0.3}, {"n": 20_000, "unknown": 0.3, "confounded": 0.0}
@@ -95,15 +72,11 @@ TRUE = {
     "unknown, att": (model(CODED, estimand="att"), table, UNKNOWN, 1.0, 0.07),
     "unknown, overlap": (model(CODED, estimand="overlap"), table, UNKNOWN, 1.0, 0.06),
     "ranges": (model(PrivateRanges(ranges={"u": (0, 2), "v": None})), table, {"n": 6000}, 1.0, 0.12),
-    "cells": (of_cells(), regions, {"n": 50_000}, 0.2, 0.003),
     # odds multiply residuals of an event: what was cut of the longer ones was a bias of .01 and .03
-    "cells, att": (of_cells(EVENT, estimand="att"), regions, MANY | {"event": True}, 0.08, 0.03),
     "events, att": (
         model(replace(BINARY, binary_outcome=True), residual_scale=None, **ODDS),
         events, MANY | {"base": -2.5}, OF_TREATED, 0.03,
     ),
-    "cells, overlap": (of_cells(EVENT, estimand="overlap"), regions, {"event": True}, 0.08, 0.04),
-    "cells, risks": (of_cells(EVENT, estimand="risks"), regions, {"event": True}, 0.08, 0.04),
 }  # fmt: skip
 
 
@@ -117,31 +90,9 @@ def test_an_interval_covers_the_truth_and_is_short(name):
         assert max(interval.noise_half_width, interval.sampling_half_width) <= interval.half_width
         assert interval.half_width <= interval.noise_half_width + interval.sampling_half_width + interval.bias
         assert interval.bias < 0.2 * longest
-    if name in ("lines", "risks", "cells"):
+    if name in ("lines", "risks"):
         _, a, y = draw(seed=0, **how)
         assert abs(y[a == 1].mean() - y[a == 0].mean() - truth) > longest
-
-
-def test_cells_find_an_effect_where_lines_do_not():
-    data = regions(50_000)
-    assert abs(of_cells(cells={"x1": 61, "x2": 61}).fit(*data).effect_ - 0.2) < 0.01
-    assert model(PLANE, residual_scale=0.1).fit(*data).effect_ < 0.15
-
-
-def test_the_release_states_the_cells_and_their_noise():
-    release = of_cells().fit(*regions(4000)).release_
-    step, (cells, count, *means, share) = release.step("cells"), release.nuisances
-    assert step.scale == pytest.approx(2.0 / step.epsilon)
-    assert step.sensitivity == 2.0
-    assert len(cells.coefficient) == 4 * 64
-    assert np.sum(cells.coefficient) == pytest.approx(np.sum(count.coefficient))
-    assert np.sum(count.coefficient) == pytest.approx(4000, abs=6 * step.scale * np.sqrt(2 * 256))
-    assert [one.rows for one in means] == ["outcome of controls", "outcome of treated"]
-    assert all(0.0 <= value <= 1.0 for value in share.coefficient)
-    ends = {end for name in share.parameters for end in re.findall(r"-?[\d.]+(?= <=)|(?<=< )-?[\d.]+", name)}
-    assert {f"{cut:g}" for cuts in CUTS.values() for cut in cuts} >= ends > set()
-    assert release.settings["cells"] == {name: pytest.approx(cuts) for name, cuts in CUTS.items()}
-    assert release.settings["rows"] is None
 
 
 def test_ratios_of_risks_cover_theirs():
@@ -239,13 +190,7 @@ def test_a_weighted_propensity_is_declared_as_it_is_solved():
         plan.run(replace(data, sampling=None), Execution("newton", 1e-6))
 
 
-NUISANCES = (
-    {},
-    {"propensity": "constant"},
-    {"cells": {"u": 4, "v": 4}},
-    {"rows": "arms"},
-    {"rows": "pooled"},
-)
+NUISANCES = ({}, {"propensity": "constant"}, {"rows": "arms"}, {"rows": "pooled"})
 
 
 @pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
@@ -266,13 +211,13 @@ def test_nothing_of_a_record_without_treatment_enters(settings, estimand):
     assert forms[0] == forms[1]
 
 
-@pytest.mark.parametrize(("noise", "settings"), [("gamma", {}), ("gaussian", {"cells": {"u": 4, "v": 4}})])
-def test_that_costs_no_noise_of_the_mean(noise, settings):
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+def test_that_costs_no_noise_of_the_mean(noise):
     """Which form is used follows from the declaration: 0 and 1 without a codebook are as they were.
 
-    Cells and their score have Laplace noise, which is shorter than Gaussian noise at this delta.
+    A score has Laplace noise whatever its regressions have.
     """
-    changes = {"budget": Budget(1.0, 1e-6), "noise": noise, "settings": settings}
+    changes = {"budget": Budget(1.0, 1e-6), "noise": noise}
     plans = (model().set_params(domain=one, **changes).plan(1000, 2) for one in (DOMAIN, CODED))
     plain, coded = (plan.main.calibration for plan in plans)
     assert len(plain.multipliers) == 2

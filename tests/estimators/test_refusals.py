@@ -61,11 +61,7 @@ CALLS = {
     "effect of groups": lambda **changes: of_registry({}, **changes).fit(*table_of("groups")),
     "treatment": Treatment,
 }
-LEVELS, CELLS, ONE_FOR_ALL = (
-    ("none", "low", "high"),
-    {"cells": {"age": 2}},
-    "propensity is that of every group",
-)
+LEVELS, ONE_FOR_ALL = ("none", "low", "high"), "propensity is that of every group"
 TWO, COUNTED = (
     "sampling_weights: .* PrivateEffect or PrivateRule",
     replace(SURVEY.codebook, treatment=ARMS.treatment),
@@ -114,7 +110,6 @@ REFUSED = {
         ("effect of arms", {"settings": {"propensity": "logistic"}}, "take 'multinomial'"),
         ("effect of arms", {"settings": {"propensity": 0.5}}, "declare rates"),
         ("effect of arms", {"settings": {"rows": "pooled"}}, "take 'common' or 'arms'"),
-        ("effect of arms", {"settings": {"cells": {"u": [0.0]}}}, "take 'common' or 'arms'"),
         ("rule of arms", {}, "knows two arms"),
         ("effect of ranges", {"prognostic": ["wealth"]}, "known: u, v"),
         ("effect of ranges", {"domain": OF_WEALTH}, "the domain declares the columns u, wealth"),
@@ -125,7 +120,6 @@ REFUSED = {
         ("effect of groups", {"by": "ward", "where": {"ward": "ICU"}}, "by: 'ward' is fixed by where"),
         ("effect of groups", {"by": "ward", "estimand": "att"}, "only 'ate' is released by group"),
         ("effect of groups", {"by": "ward", "settings": {"propensity": "logistic"}}, ONE_FOR_ALL),
-        ("effect of groups", {"by": "ward", "settings": CELLS}, ONE_FOR_ALL),
         ("treatment", {"levels": LEVELS, "reference": "x"}, "known: none, low, high"),
         ("treatment", {"levels": LEVELS, "rates": [0.5, 0.5]}, "must be 3 probabilities that add up to 1"),
         ("treatment", {"levels": LEVELS, "rates": [0.5, 0.4, 0.2]}, "add up to 1"),
@@ -198,7 +192,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(
-    "name", ["average effect", "cells", "risks", "private ranges", "rule of all", "private scheme"]
+    "name", ["average effect", "risks", "private ranges", "rule of all", "private scheme"]
 )
 def test_no_dataset_makes_a_fit_refuse(name):
     X, a, y = table_of(name)

@@ -101,7 +101,6 @@ def test_the_public_rule_of_use():
     assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(0.99), 1.0).propensity is None
 
 
-CUTS = {"0": [0.0], "1": [0.0], "2": [0.0]}
 PUBLIC = (0.1, 0.2, 0.3, 0.4)
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
 PAPER = EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
@@ -117,8 +116,7 @@ BOTH = [
 ]  # fmt: skip
 OF_EFFECTS = [
     ({"rows": "lines"}, "rows"), ({"arms": "both"}, "arms"),
-    ({"rows": None}, "one of the two"), ({"cells": CUTS, "rows": "arms"}, "one of the two"),
-    ({"cells": CUTS, "propensity": "logistic"}, "propensity"),
+    ({"rows": None}, "rows"), ({"cells": {"u": 2}}, "is no setting"),
     ({"center_share": 0.9, "rate_share": 0.1}, "leave nothing"),
 ]  # fmt: skip
 OF_RULES = [

@@ -105,9 +105,6 @@ def test_the_capped_share_is_that_of_covariates_as_they_are_known():
     assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0
     counted = [Nuisance("rate", "treated records", ("number",), (7.0,))]
     assert [capped_share(kind, 10.0, 1.0, counted, 100) for kind in ("ate", "att")] == [1.0, 0.0]
-    cells = [Nuisance("cells", "records", ("", ""), (30.0, 10.0))]
-    cells.append(Nuisance("cells", "treated share", ("", ""), (0.02, 0.5)))
-    assert capped_share("ate", 10.0, 1.0, cells, 40) == 0.75
     assert capped_share("ate", 10.0, 1.0, [], 40) == 0.0
 
 

@@ -87,6 +87,8 @@ def without_exact(assumptions):
             "nuisances.1.coefficient",
         ),
         ("rule of all", "theta.0", lambda theta: theta * (1 + 1e-9), "theta"),
+        # every number has a name
+        ("trial", "nuisances.0.parameters", [], "nuisances.0"),
         ("groups", "groups.1.contrast.estimate", 0.0, "groups.1.contrast.estimate"),
         ("groups", "groups.1.contrast.joint.high", 90.0, "groups.1.contrast.joint.high"),
         ("groups", "counted", 900.0, "counted"),

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain, PrivateRanges, Universe
-from dp2erm_cvx.steps.cells import CellNuisances, CellSums, Partition
+from dp2erm_cvx import Domain, PrivateRanges, Universe
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant
 from dp2erm_cvx.steps.score import AverageScore, ValueScore
@@ -19,7 +18,6 @@ N, K = 23, 3
 DOMAIN = Domain(covariate_bound=1.3, outcome_bound=2.0, intercept=0.5)
 UNIVERSE = Universe(DOMAIN, N, K)
 WIDTHS = {str(rows): len(rows.names(("u", "v", "w"))) for rows in Rows}
-CELLS = CellSums(share=0.5, partition=Partition(((-0.5, 0.5), (0.0,), ()))).plan(UNIVERSE, Budget(1.0), {})
 PROPENSITY = Term(Rows.POOLED, "pooled")
 LINES = LinearNuisances(Term(Rows.COMMON, "common"), 0.5, PROPENSITY)
 
@@ -62,10 +60,7 @@ def of_score(nuisances):
     def made(data, given):
         records = DOMAIN.records(*data)
         result = scores(nuisances, records, given)
-        if nuisances is LINES:
-            return (result,), (result / 6.000001,)
-        m_0, m_1, e, _ = nuisances.at(records.covariates, given)
-        return (result,), (result / 6.000001, m_0 / 2.0, m_1 / 2.0, 2.0 * e - 1.0)
+        return (result,), (result / 6.000001,)
 
     return made
 
@@ -93,9 +88,7 @@ MADE = {
         for one in Balance
     },
     "matched": of_factors(OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors),
-    "cells": lambda data, _: ((own := CELLS.partition.index(data[0]),), (own / (CELLS.partition.size - 1),)),
     "score": of_score(LINES),
-    "score of cells": of_score(CellNuisances(0.5).planned({"cells": CELLS})),
     "ranges": of_ranges(PrivateRanges()),
     "ranges and outcome": of_ranges(PrivateRanges(covariate_bound=0.7, outcome=(-3.0, 5.0))),
 }
@@ -112,8 +105,7 @@ def test_a_record_changes_what_is_made_of_it_alone_and_inside_of_public_bounds(n
     for column, value in zip(theirs, (1e9, 1 - mine[1][place], -1e9), strict=True):
         column[place] = value
     given = {rows: np.array(numbers)[:width] for rows, width in WIDTHS.items()}
-    integers = np.resize(2.0**30 * whole, 4 * CELLS.partition.size).astype(np.int64)
-    given |= {"cells": integers, "ends": whole.reshape(K + 1, 2)}
+    given |= {"ends": whole.reshape(K + 1, 2)}
     alone = [column[place : place + 1] for column in mine]
     (one, sizes), (other, further), (only, _) = (MADE[name](data, given) for data in (mine, theirs, alone))
     kept = np.arange(N) != place

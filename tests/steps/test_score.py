@@ -8,7 +8,6 @@ from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.steps.cells import CellSums, Partition
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Parts, RiskScores, TreatedScore
@@ -55,8 +54,6 @@ STEPS = {
     },
     "rate": TreatmentRate(share=0.5),
     "rate of weights": TreatmentRate(share=0.5),
-    "cells": CellSums(share=0.5, partition=Partition(((0.0,), (-0.5, 0.5)))),
-    "cells of weights": CellSums(share=0.5, partition=Partition(((0.0,), (-0.5, 0.5)))),
 }
 
 
@@ -93,8 +90,6 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypat
     counts = np.rint(2**20 * records.counts).astype(int)
     if isinstance(step, EffectScore):
         assert known == sums_by_hand(type(step), records, released, step.calibration)
-    if name.startswith("cells"):
-        assert sum(known) == sum(counts)
     if name.startswith("rate"):
         by_arm = [sum(counts[records.a == 1]), sum(counts[records.a == 0])]
         assert known == (by_arm if sampled else [sum(records.a)])

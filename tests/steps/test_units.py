@@ -115,7 +115,6 @@ def frame(number=N, seed=0, most=4):
 EFFECTS = {
     "ate": {}, "arms": {}, "att": {"estimand": "att"}, "overlap": {"estimand": "overlap"},
     "by": {"by": "sex"}, "where": {"where": {"sex": "F"}}, "public": {"settings": {"propensity": 0.4}},
-    "cells": {"settings": {"cells": {"x": 2, "sex=F": 1, "sex=M": 1}}},
 }  # fmt: skip
 LEVELS = Treatment(column="arm", levels=("0", "1", "2"), contrasts="pairs")
 ROWS = itertools.product((-1.0, 0.3), ("F", "M"), ((0, -9.0), (1, 9.0), (None, 0.0)))

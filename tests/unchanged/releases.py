@@ -49,7 +49,6 @@ UNIVERSES: dict[str, tuple[Domain | PrivateRanges, tuple[str, ...]]] = {
     "private ranges": (PrivateRanges(ranges={"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)}), ("u", "v")),
 }
 
-_CELLS = {"cells": {"u": [0.0], "v": []}}
 _NOISES = (("gamma", 0.0), ("gaussian", 1e-5), ("box", 0.0), ("auto", 0.0))
 _ESTIMANDS = ("ate", "att", "overlap", "risks")
 
@@ -73,7 +72,6 @@ def _effects() -> Iterator[Declared]:
         ]
         for options in more:
             yield Declared("effect", where, 6.0, 0.0, {"estimand": estimand, **options})
-        yield Declared("effect", where, 20.0, 0.0, {"estimand": estimand, "settings": _CELLS})
     single: list[dict[str, Any]] = [
         {"residual_scale": 0.3, "confounding": 0.4, "collinearity": 0.5, "heterogeneity": 0.1},
         {"effect_center": 0.4},
@@ -81,7 +79,6 @@ def _effects() -> Iterator[Declared]:
         {"curved": ["u"]},
         {"settings": {"cap": 3.0, "score_bound": 1.0, "residual_bound": 0.7}},
         {"arithmetic": "counted", "numerical_share": 0.05},
-        {"settings": {**_CELLS, "propensity": 0.5}},
     ]
     for options in single:
         yield Declared("effect", "ranges", 4.0, 0.0, options)

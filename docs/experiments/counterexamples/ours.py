@@ -1,6 +1,6 @@
 """The worst pair of a search by exact densities, of this library's rows: python ours.py [names].
 
-python ours.py mu: the exact mu of sums with Gaussian noise in an effect by cells, given 50 releases.
+python ours.py mu: the exact mu of the sums with Gaussian noise in an effect, where a covariate is turned.
 """
 
 import sys
@@ -69,9 +69,16 @@ def flipped():
     return (x, treated, outcome), (x, other, -outcome)
 
 
+def turned():
+    """The covariate of one record turns from one end to the other; all others are 0."""
+    (x, treated, outcome), _ = flipped()
+    return (x, treated, outcome), (-x, treated, outcome)
+
+
 def mus(epsilon, releases=50):
     """Largest mu of every step that adds Gaussian noise to sums, as reached and by its sensitivity."""
-    plan, laws = audited_laws(effect(epsilon, 0.1, cells={0: [0.0]}), flipped())
+    settings = {"propensity": 0.5, "mean_share": 0.1, "spread_share": 0.1}
+    plan, laws = audited_laws(effect(epsilon, 0.1, **settings), turned())
     steps, rng, reached = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
     for _ in range(releases):
         released = {}

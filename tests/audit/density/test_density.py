@@ -37,7 +37,6 @@ from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone, neigh
 BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
 BOX_RULE = {"domain": dataclasses.replace(DOMAIN, coordinate_bound=1.0), "noise": "box"}
 SATURATING = {"second": saturating_regression(slope=0.1), "arithmetic": "assumed"}
-CELLS = {"rows": None, "cells": {0: [0.0]}, "propensity": "cells"}
 HALVED = dataclasses.replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
 #: Every other record is 0, so that the gradients and curvatures of the first are all there are.
 TURNED = changed_record((1, 0, 1), (1, 0, -1), n=6)
@@ -79,7 +78,6 @@ KEPT = {
     "overlap": (effect(estimand="overlap"), FLIP, 0.2),
     "risks": (effect(estimand="risks", domain=HALVED), FLIP, 0.2),
     "treated": (effect(estimand="att", propensity="constant"), FLIP, 0.2),
-    "cells": (effect(**CELLS), FLIP, 0.2),
     "weighted effect": (effect(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(5)), 0.6),
     # a neighbor has another weight as well
     "effect, lighter": (effect(domain=SAMPLED), weighted(OPPOSED, weights(5), weights(0)), 0),
@@ -138,7 +136,6 @@ DRAWN = {
     "composed, Renyi": (release(LINE, MEAN, delta=0.05, calibration="renyi"), drawn(heavy, 6, 1), 100, None),
     "margin loss": (release(**SATURATING, **GAUSSIAN), TURNED, 150, {"scale": 0.2}),
     "effect": (effect(delta=0.05, propensity=0.5), FLIP, 100, None),
-    "cells": (effect(delta=0.05, **CELLS), FLIP, 100, {"name": "score", "scale": 0.1}),
 }
 
 

@@ -28,10 +28,6 @@ SCORED = {"score_bound": 0.4, "spread_share": 0.03}
         (effect(domain=RANGED, **SCORED), 0.99),
         (effect(estimand="att", propensity="constant", domain=RANGED, **SCORED), 0.79),
         (effect(estimand="overlap", domain=RANGED, **SCORED), 0.79),
-        (
-            effect(estimand="att", rows=None, cells={"x": 2}, propensity="cells", domain=RANGED, **SCORED),
-            0.79,
-        ),
         # both gains and their second moment: a record may change which one it adds to
         (rule(0.2, 0.2, value_share=0.5, score_bound=0.01), 0.98),
     ],
@@ -44,7 +40,7 @@ def test_integers_move_by_their_share_at_most(model, least):
     for _ in range(300 if least > 0.8 else 80):
         fits = {"center": 3 if domain.weighted else 2, "rule": 2, "arms": 4}
         released = {name: rng.normal(size=p) * 10 ** rng.uniform(-2, 1) for name, p in fits.items()}
-        released |= {"propensity": rng.integers(-9, 9, 2).astype(float), "cells": rng.integers(-9, 9, 8)}
+        released |= {"propensity": rng.integers(-9, 9, 2).astype(float)}
         released |= {name: UNIT * rng.integers(-9, 9, p) for name, p in (("rate", 2), ("spread", 1))}
         released["sides"] = rng.integers(-N, N, 4) * float(UNIT)
         ends = zip(rng.choice([-1, 1], 2), rng.integers(0, 2, 2), rng.choice([-1, 0, 1], 2), strict=True)
