@@ -396,8 +396,8 @@ class LoadedFunction:
         moved
             How far (d,) the exact point may be from it.
         slopes
-            One result of :meth:`~dp2erm_cvx.model.supports.LoadedTerm.unit_slope` for every kink, None for every
-            other term.
+            One result of :meth:`~dp2erm_cvx.model.supports.LoadedTerm.unit_slope` for every kink, None for
+            every other term.
         multipliers
             Numbers (k,) >= 0 of the values, exact.
         """
