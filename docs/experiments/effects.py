@@ -7,8 +7,10 @@ records (n = 0) the noise is.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -25,7 +27,7 @@ from real_data import EffectData
 from rules import Constants, Trial, first_stage, judged, taken
 from twins_data import SHA256, read_twins
 
-from dp2erm_cvx import Budget, PrivateEffect, PrivateTwoStageERM, registry
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM, registry
 from dp2erm_cvx.datasets import SCENARIOS, simulate
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -44,6 +46,10 @@ CAP_2 = {
     },
     "scaled": {"residual_bound": 3.0, "score_bound": 3.0},
 }
+# cuts as a codebook may have them, some at the borders of the regions
+_CUTS = {"x1": [-1.5, -0.75, -0.05, 0.0, 0.1, 0.75, 1.5], "x2": [-1.5, -0.75, -0.35, 0.0, 0.05, 0.75, 1.5]}
+# those at the borders alone
+_BORDERS = {"x1": [-0.05, 0.0, 0.1], "x2": [0.0, 0.05]}
 
 
 def source(
@@ -76,7 +82,15 @@ FULL: Design = {
                 "private, cap 50, B = 30 s": {"settings": {"cap": 50.0}, "scaled": {"score_bound": 30.0}}
             },
         ),
-        "regions": source({5000: 60, 50_000: 20}, [1.0, 2.0], (5000,)),
+        "regions": source(
+            {5000: 60, 50_000: 20},
+            [1.0, 2.0],
+            (5000,),
+            methods={
+                "private, 8 x 8 crossed bins": {"residual_scale": 0.1, "crossed_bins": _CUTS},
+                "private, 4 x 3 crossed bins": {"residual_scale": 0.1, "crossed_bins": _BORDERS},
+            },
+        ),
         "binary": source({1000: 100, 5000: 100, 50_000: 40}, [1.0, 2.0], (5000,)),
         "varying": source({1000: 100, 10_000: 100}, [1.0], (1000,)),
         "nhefs plasmode": source({500: 100, 2000: 100, 10_000: 60}, [0.5, 1.0, 2.0]),
@@ -219,11 +233,17 @@ def effect_rows(design: Design, known: Row, cell: Cell) -> Iterator[Row]:
 
 
 def private_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator) -> Row:
-    """One release: its estimate and its interval. ``scaled`` are settings in units of the residual scale."""
+    """One release: its estimate and its interval. ``scaled`` are settings in units of the residual scale.
+
+    ``crossed_bins`` are the cuts of two columns, whose bins are crossed.
+    """
+    domain = data.domain
+    if "crossed_bins" in declared:
+        domain = with_crossed_bins(domain, declared["crossed_bins"])
     scale, delta = declared.get("residual_scale", data.residual_scale) or None, declared.get("delta", 0.0)
     scaled = {name: value * data.residual_scale for name, value in declared.get("scaled", {}).items()}
     model = PrivateEffect(
-        data.domain,
+        domain,
         Budget(epsilon, delta),
         estimand="att" if data.treated_only else "ate",
         prognostic=declared.get("prognostic"),
@@ -234,6 +254,14 @@ def private_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.
     ).fit(data.dataset.X, data.dataset.a, data.dataset.y)
     low, high = model.interval_
     return {"status": "done", "estimate": model.release_.estimate, "low": low, "high": high, "delta": delta}
+
+
+def with_crossed_bins(domain: Domain, cuts: dict[str, list[float]]) -> Domain:
+    """A domain of two columns with ranges that are cut, and crossed."""
+    book = Codebook(bins=cuts, crossed=[tuple(cuts)])
+    ranges = book.ranges(domain.ranges)
+    bound = math.hypot(domain.intercept, book.norm(ranges))
+    return replace(domain, codebook=book, ranges=ranges, covariate_bound=bound)
 
 
 def published_row(data: EffectData, declared: Row, epsilon: float, rng: np.random.Generator) -> Row | None:

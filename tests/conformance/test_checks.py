@@ -187,7 +187,8 @@ def test_solvers_that_disagree_beyond_their_certificates_are_a_failure(off, monk
     def wrong(instance, *, solver, **settings):
         solution = right(instance, solver=solver, **settings)
         shift = off if solver == "clarabel" else 0.0
-        return SimpleNamespace(value=solution.value + shift, certificate=solution.certificate)
+        moved = solution.value + shift
+        return SimpleNamespace(value=moved, certificate=solution.certificate, substituted=False)
 
     monkeypatch.setattr(movement, "solve", wrong)
     result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), LEAST))
