@@ -174,6 +174,8 @@ def differing(
     same_data
         Whether two parameters mean the same data.
     """
+    if _are_norms_of_one_number(one, other):
+        return differing(one.args[0], other.args[0], n, m, same_data)
     if type(one) is not type(other):
         return one, other
     if isinstance(one, cp.Parameter):
@@ -189,6 +191,16 @@ def differing(
         if (found := differing(*pair, n, m, same_data)) is not None:
             return found
     return None
+
+
+#: Norms, which CVXPY replaces by one another where they are of a single number.
+_NORMS = ("Pnorm", "PnormApprox", "norm1", "norm_inf")
+
+
+def _are_norms_of_one_number(one: Any, other: Any) -> bool:
+    """True if two atoms are norms, one of them of a single number, of which all norms are its size."""
+    norms = type(one).__name__ in _NORMS and type(other).__name__ in _NORMS
+    return norms and 1 in (one.args[0].size, other.args[0].size)
 
 
 def _same_settings(one: Any, other: Any, n: int, m: int) -> bool:

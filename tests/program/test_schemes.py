@@ -501,3 +501,16 @@ def test_a_row_norm_of_an_author_is_part_of_the_declaration():
     assert plan(made(), n=4000).bound.V < 2.1
     with pytest.raises(DeclarationError, match="its loss changes with the records"):
         plan(made(), n=5000)
+
+
+def test_a_norm_of_one_covariate_is_the_norm_that_is_declared():
+    """CVXPY writes the norm of a single number as another norm."""
+
+    @scheme(cap=3.0)
+    def robust(w, records, cap):
+        """Weights near 1 under the norm of the imbalance."""
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= cap])
+
+    for columns in (1, 2, 5):
+        universe = Universe(Domain(1.0, 1.0), 40, columns)
+        assert robust().at(universe).stability(universe).V == 80
