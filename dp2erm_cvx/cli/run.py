@@ -96,6 +96,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             _show_plans(plans, as_json=options["as_json"])
             _show_shares(declared, plans, stderr=options["as_json"])
             return
+        declared.check(models)
         files = _files(declared, data, options)
         places = Places(files, _figures(declared, data, files, options))
         records = _records(declared, data, options, bar)

@@ -85,6 +85,17 @@ class StudyFile:
                 raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
         return models
 
+    def check(self, models: Mapping[str, PrivateEstimator]) -> None:
+        """Judge what the questions declare, before any data are read: each suits some number of records.
+
+        Raises DeclarationError or SolverError naming the question.
+        """
+        for question, (name, model) in zip(self.questions, models.items(), strict=True):
+            try:
+                model.check(question.columns)
+            except Dp2ermError as error:
+                raise type(error)(f"{self.source}: {name}: {error}") from None
+
     def plans(
         self,
         models: Mapping[str, PrivateEstimator],
@@ -169,6 +180,7 @@ class StudyFile:
         """
         records = StudyRecords.of(table)
         models = self.models(seed=seed, **execution)
+        self.check(models)
         for question, model in zip(self.questions, models.values(), strict=True):
             counts = records.counts(model.domain, question.named)
             for line in filter(None, [*counts.wrong, model.advice(counts.values)]):
