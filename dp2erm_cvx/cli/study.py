@@ -21,7 +21,7 @@ import dp2erm_cvx as library
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.errors import DeclarationError, known_names, placed
+from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.text import described
 
@@ -81,6 +81,8 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
             changes = [text for text in changes if is_about_records(text)]
         declared = _with_columns(records_declared(options["study"], changes), options)
         csv = declared.pop("csv", None)
+        if not isinstance(csv, Mapping | None):
+            raise DeclarationError(f"{options['study']}: csv = {brief(csv)}: must be a table [csv]")
         bounded = any(name in declared for name in ("ranges", "levels", "covariate_bound"))
         about_records = draft is None and (bounded or options["study"] is not None)
         with placed(options["study"] or "--set"):
