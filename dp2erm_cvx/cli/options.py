@@ -180,8 +180,14 @@ def _declared(kind: type) -> list[click.Option]:
 
 
 def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of the class that a :class:`Command` read."""
-    return {one.name: options[one.name] for one in fields(kind) if one.name in options}
+    """The arguments of the class that a :class:`Command` read; a list is written with commas."""
+    settings = {one.name: options[one.name] for one in fields(kind) if one.name in options}
+    lists = [one.name for one in fields(kind) if str(one.type).startswith(("Sequence", "tuple"))]
+    for name in lists:
+        if isinstance(settings.get(name), str):
+            parts = settings[name].split(",")
+            settings[name] = tuple(part.strip() for part in parts if part.strip())
+    return settings
 
 
 def number_of_records(text: Any) -> int:

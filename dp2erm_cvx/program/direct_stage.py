@@ -38,7 +38,7 @@ from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
-from dp2erm_cvx.program.stated import Declared
+from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.stability import Bound
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
@@ -114,10 +114,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         bound = self.scheme.statement
         return {} if bound is None else {bound.name: bound}
 
-    def declared_at(self, universe: Universe) -> Declared:
+    def declared_at(self, universe: Universe) -> DeclaredExpressions:
         w = cp.Variable(universe.n_samples, name="w")
         records = DeclaredRecords(universe.domain, universe.n_samples, universe.n_columns)
-        return Declared.of_problem(records.used(self.called(w, records)), records)
+        return DeclaredExpressions.of_problem(records.used(self.called(w, records)), records)
 
     def own_data(self) -> tuple[str, ...] | None:
         read: WeightsReading = self.reading

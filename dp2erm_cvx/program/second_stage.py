@@ -29,7 +29,7 @@ from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, declared_choice
-from dp2erm_cvx.program.stated import Declared
+from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.public import chosen_columns, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
@@ -241,10 +241,10 @@ class SecondStage(DeclaredProgram):
         rule = self.scheme.options["treats"]
         return {} if rule is None else {"treats": rule}
 
-    def declared_at(self, universe: Universe) -> Declared:
+    def declared_at(self, universe: Universe) -> DeclaredExpressions:
         columns = self._columns(universe.domain, universe.n_columns)
         records, _, problem = self.declared_problem(universe.domain, universe.n_samples, columns)
-        return Declared.of_problem(problem, records)
+        return DeclaredExpressions.of_problem(problem, records)
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""

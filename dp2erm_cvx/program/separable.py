@@ -28,7 +28,7 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_settings
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
-from dp2erm_cvx.program.stated import Declared
+from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
@@ -135,12 +135,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
                 "depend on its settings alone"
             )
 
-    def declared_at(self, universe: Universe) -> Declared:
+    def declared_at(self, universe: Universe) -> DeclaredExpressions:
         margins = [cp.Variable(name=name) for name in self.margins]
         loss, weight = self.called(*margins)
         parts = {"loss": loss, "log weight": weight}
         numbers = {name: part for name, part in parts.items() if not isinstance(part, cp.Expression)}
-        return Declared(parts | {name: cp.Constant(number) for name, number in numbers.items()})
+        return DeclaredExpressions(parts | {name: cp.Constant(number) for name, number in numbers.items()})
 
     def refuse_misread(self) -> None:
         _ = self.declared_margins  # read, compared with CVXPY and refused on the way

@@ -28,7 +28,7 @@ from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked
-from dp2erm_cvx.program.stated import Declared
+from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.program.trust import checked_setting, refuse_other_scheme, refuse_own_class, refuse_patched
 from dp2erm_cvx.public import Named, check_settings
 
@@ -201,9 +201,9 @@ class Program(abc.ABC):
         """Functions of an author that it calls for one record, or for a bound that they state, by name."""
         return {}
 
-    def declared_at(self, universe: Universe) -> Declared:
+    def declared_at(self, universe: Universe) -> DeclaredExpressions:
         """What the author's function of a resolved program returns at public sizes."""
-        return Declared()
+        return DeclaredExpressions()
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""

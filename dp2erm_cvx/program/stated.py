@@ -32,7 +32,7 @@ _COMMON = _PLAIN | {0.5, 2.0}
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredExpressions:
     """What an author's functions return at the settings of a program, and what they are called for.
 
     Parameters
@@ -50,13 +50,13 @@ class Declared:
     called: Mapping[str, Called] = field(default_factory=dict)
 
     @staticmethod
-    def of_problem(problem: cp.Problem, records: Any) -> Declared:
+    def of_problem(problem: cp.Problem, records: Any) -> DeclaredExpressions:
         """A declared problem of records as a declaration sees them."""
         expressions: dict[str, Any] = {"minimize": problem.objective.args[0]}
         for place, constraint in enumerate(problem.constraints):
             expressions[f"subject to {place + 1}"] = constraint
         sets = {datum.name(): datum.within for datum in problem.parameters()}
-        return Declared(expressions, sets, dict(records.called))
+        return DeclaredExpressions(expressions, sets, dict(records.called))
 
     def text(self) -> dict[str, Any]:
         """All of it with every number in full precision, in plain JSON types."""
@@ -137,7 +137,9 @@ def assumed_in_words(program: Any, universe: Universe) -> str:
     return "; ".join(facts)
 
 
-def _reached(declared: Declared, reaches: Sequence[Reach | None], known: Mapping[str, str]) -> Iterator[str]:
+def _reached(
+    declared: DeclaredExpressions, reaches: Sequence[Reach | None], known: Mapping[str, str]
+) -> Iterator[str]:
     """Numbers and texts that functions reach under a name, but settings under their own."""
     for called in declared.called.values():
         for label, value in called.reach.values:
@@ -149,7 +151,9 @@ def _reached(declared: Declared, reaches: Sequence[Reach | None], known: Mapping
                 yield f"{label} = {value}"
 
 
-def _read(declared: Declared, reaches: Sequence[Reach | None], known: Mapping[str, str]) -> Iterator[str]:
+def _read(
+    declared: DeclaredExpressions, reaches: Sequence[Reach | None], known: Mapping[str, str]
+) -> Iterator[str]:
     """Numbers of what was read that are no settings.
 
     Where it is known what the functions reach, what is computed of settings needs no word; numbers that stand
@@ -264,9 +268,9 @@ def _functions(program: Any) -> list[Callable[..., Any]]:
     return functions
 
 
-def _declared(program: Any, universe: Universe) -> Declared:
+def _declared(program: Any, universe: Universe) -> DeclaredExpressions:
     """What the functions of a program return and are called for, its settings' functions included."""
-    read = Declared() if program.own_function() is None else program.declared_at(universe)
+    read = DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
     expressions, called = dict(read.expressions), dict(read.called) | program.own_calls()
     for name in program.setting_fields():
         value = program.value(name)
@@ -275,7 +279,7 @@ def _declared(program: Any, universe: Universe) -> Declared:
             expressions[name] = value.declared(theta)
         elif isinstance(value, BalanceFunctions):
             called[value.name] = value.called
-    return Declared(expressions, read.sets, called)
+    return DeclaredExpressions(expressions, read.sets, called)
 
 
 def _known(program: Any, universe: Universe) -> dict[str, str]:

@@ -89,12 +89,10 @@ PLAIN, SURVEY, BUDGET, SEEDED = declared(), declared(**WEIGHTS), Budget(4.0), {"
 HALF = replace(PLAIN, outcome_bound=0.5, outcome_center=0.5)
 RANGES = PrivateRanges(0.2, PLAIN.ranges, codebook=PLAIN.codebook)
 SHARES = {"expected": ["main effect"], "settings": {"value_share": 0.2, "center_share": 0.2}}
-CELLS = {"prognostic": ["age", "bmi"], "settings": {"cells": {"age": 4, "bmi": 3}}}
 MULTINOMIAL = {"rows": "common", "propensity": "multinomial"}
 MODELS = {
     "overlap": PrivateEffect(PLAIN, BUDGET, estimand="overlap", **SEEDED),
     "trial": PrivateEffect(PLAIN, BUDGET, settings={"propensity": 0.5}, **SEEDED),
-    "cells": PrivateEffect(PLAIN, BUDGET, estimand="att", **CELLS, **SEEDED),
     "risks": PrivateEffect(HALF, BUDGET, estimand="risks", **SEEDED),
     "ranges": PrivateEffect(RANGES, BUDGET, residual_scale=0.3, **SEEDED),
     "weighted rule": PrivateRule(SURVEY, BUDGET, **SEEDED),
@@ -133,7 +131,6 @@ OF_PERSONS = {
     "ate": PrivateEffect(of_persons(1), Budget(9.0), **SCALED),
     "att": PrivateEffect(of_persons(3), Budget(9.0), estimand="att", **SCALED),
     "overlap": PrivateEffect(of_persons(1), Budget(9.0), estimand="overlap", **SCALED),
-    "cells": PrivateEffect(of_persons(3), Budget(9.0), **CELLS, **SCALED),
     "by": PrivateEffect(of_persons(3, SURVEY), Budget(9.0), by="region", **SEEDED),
     "arms": PrivateEffect(of_arms(of_persons(3)), Budget(9.0), **SCALED),
     "ranges": PrivateEffect(

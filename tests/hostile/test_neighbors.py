@@ -218,7 +218,12 @@ x = [-1, 1]
 [levels]
 note = ["N", "S"]
 """
-COMMANDS = {"effect": ["--set", "propensity=logistic"], "rule": [], "fit": ["--program", "ipw_private"]}
+#: A question of each kind.
+QUESTIONS = {
+    "effect": '[[effect]]\nsettings = { propensity = "logistic" }\n',
+    "rule": "[[rule]]\n",
+    "two_stage": '[[two_stage]]\nfirst_stage = "ipw_private"\n',
+}
 #: What noise was added to, and what is computed of it.
 NOISED = {"estimate", "low", "high", "released", "theta", "coefficient", "effect_center", "flipped_share",
           "own_units", "standard_deviation", "sampling_half_width", "noise_half_width", "bias",
@@ -255,12 +260,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def released(command: str, content: Any, domain: str = "one.toml", *more: str) -> Any:
-    """What a command releases of the bytes of a CSV file, or of a table of Arrow."""
+def released(question: str, content: Any, domain: str = "one.toml", *more: str) -> Any:
+    """The release of a study of the bytes of a CSV file, or of a table of Arrow."""
     data = "data.csv" if isinstance(content, bytes) else "data.parquet"
     Path(data).write_bytes(content) if isinstance(content, bytes) else parquet.write_table(content, data)
-    words = [command, data, *COMMANDS[command], "--domain", domain, "--epsilon", "1", "--seed", "1"]
-    return json.loads(done(*words, "--json", "--yes", *more).stdout)
+    declared = Path(domain).read_text()
+    # top-level names and tables stand before the tables of questions
+    Path("study.toml").write_text(f"{declared}[budget]\nepsilon = 1\n{QUESTIONS[question]}")
+    words = ["run", "study.toml", data, "--seed", "1", "--force"]
+    release = json.loads(done(*words, "--json", "--yes", *more).stdout)
+    return {name: value for name, value in release.items() if name != "study"}
 
 
 def public(told: Any) -> Any:
@@ -288,13 +297,13 @@ def test_no_text_of_a_cell_moves_a_record(
             np.testing.assert_array_equal(getattr(clean, name), getattr(spoiled, name), repr(text[:20]))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_hostile_cells_in_full_fits(folder: Path, command: str) -> None:
-    plain, clean = (released(command, by_pandas(records(note))) for note in "NQ")
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_hostile_cells_in_full_fits(folder: Path, question: str) -> None:
+    plain, clean = (released(question, by_pandas(records(note))) for note in "NQ")
     assert clean != plain
     texts = ("one.toml", "a\rb"), ("one.toml", "\ufeff"), ("many.toml", "a\rb\n\n" + "x" * 140_000 + '"')
     for domain, text in texts:
-        told = released(command, by_pandas(records(text)), domain)
+        told = released(question, by_pandas(records(text)), domain)
         assert told == clean
         assert public(told) == public(plain)
     header, *rows = records("N")
@@ -303,5 +312,5 @@ def test_hostile_cells_in_full_fits(folder: Path, command: str) -> None:
     for blocks in ("never", "always"):
         for column, (cells, hostile) in nested.items():
             tables = (pa.table(columns | {column: one}) for one in (cells, [*cells[:2], hostile, *cells[3:]]))
-            clean, spoiled = (released(command, one, "one.toml", "--blocks", blocks) for one in tables)
+            clean, spoiled = (released(question, one, "one.toml", "--blocks", blocks) for one in tables)
             assert clean == spoiled
