@@ -10,6 +10,7 @@ import dataclasses
 import importlib.machinery
 import inspect
 import sys
+import types
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -33,6 +34,13 @@ REMEDY = (
 )
 #: Fields of a program that are no settings of its scheme.
 HELD = ("scheme", "own", "reading", "place")
+
+
+def refuse_no_function(function: object) -> None:
+    """Raise DeclarationError for what a decorator cannot read: anything but a function with a name."""
+    if not isinstance(function, types.FunctionType):
+        kind = type(function).__name__
+        raise DeclarationError(f"an object of the class {kind}: put the decorator on a function, made by def")
 
 
 class Scheme:
@@ -126,6 +134,7 @@ class Scheme:
         hidden
             Settings of the family that this scheme does not have.
         """
+        refuse_no_function(function)
         defaults = {**known, **own}
         wanted = list(inspect.signature(function).parameters)[family.first :]
         for name in (*own, *wanted):

@@ -19,7 +19,7 @@ from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
-from dp2erm_cvx.program.scheme import Function, Scheme, Setting, scheme_settings
+from dp2erm_cvx.program.scheme import Function, Scheme, Setting, refuse_no_function, scheme_settings
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
@@ -219,6 +219,7 @@ class Decorators:
         _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
 
         def decorate(function: Function) -> Any:
+            refuse_no_function(function)
             balance = BalanceFunctions(function, norm_bound, function.__name__)
             known: dict[str, Any] = {"balance": balance, "alpha": alpha}
             if ridge is not None:

@@ -514,3 +514,14 @@ def test_a_norm_of_one_covariate_is_the_norm_that_is_declared():
     for columns in (1, 2, 5):
         universe = Universe(Domain(1.0, 1.0), 40, columns)
         assert robust().at(universe).stability(universe).V == 80
+
+
+@pytest.mark.parametrize(
+    "decorator",
+    [scheme(cap=3.0), scheme.separable(ridge=0.1), scheme.known(least=1, most=2), second_stage()],
+)
+def test_what_is_no_function_is_refused_in_one_line(decorator):
+    with pytest.raises(DeclarationError, match="partial: put the decorator on a function"):
+        decorator(partial(lambda number, *arguments: number, 1.0))
+    with pytest.raises(DeclarationError, match="partial: put the decorator on a function"):
+        scheme.moments(norm_bound=1.0)(partial(lambda number, x: x, 1.0))
