@@ -164,11 +164,15 @@ class Codebook:
         return {crossed_name(pair): pair for pair in self.crossed}
 
     @property
+    def crossed_columns(self) -> frozenset[str]:
+        """Raw columns that stand in a cross, which takes the place of their own covariates."""
+        return frozenset(column for pair in self.crossed for column in pair)
+
+    @property
     def covariate_levels(self) -> dict[str, tuple[str, ...]]:
         """Levels that are covariates, by their column or cross: crossed columns have none of their own."""
         sets = self.level_sets
-        inside = {column for pair in self.crossed for column in pair}
-        own = {name: levels for name, levels in sets.items() if name not in inside}
+        own = {name: levels for name, levels in sets.items() if name not in self.crossed_columns}
         for name, (first, second) in self.crosses.items():
             own[name] = crossed_levels(sets[first], sets[second])
         return own
@@ -347,7 +351,6 @@ class Codebook:
         Raises DeclarationError where a column has no range, or two meanings.
         """
         ranges: dict[str, Value | tuple[float, float]] = {}
-        inside = {column for pair in self.crossed for column in pair}
         for name in [*declared, *self.levels, *self.crosses]:
             if name in self.no_covariates:
                 kind = "the column of sampling weights, of persons or of units"
@@ -362,7 +365,7 @@ class Codebook:
             own = tuple(self.scaled(name, end) for end in own) if name in self.log else own
             if name in self.bins:
                 refuse_cuts_outside(name, self.bins[name], own)
-            if name in inside:
+            if name in self.crossed_columns:
                 continue
             for one, part in self.covariates_of(name).items():
                 if one in ranges:
