@@ -1,0 +1,374 @@
+"""How far one weight answers to a unit of its price: the response R of the stability theorems.
+
+A weight moves by at most ``q = 1/phi''`` per unit of price, and the weights of a dataset have a public mean.
+So the theorems ask for the concave envelope of q at that mean (``docs/theory/weights_as_variable.md``).
+Kinks of phi only slow a weight down: where they stand q counts as 0, which no envelope sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.stability.base import outward
+from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
+
+#: Cells that a search starts with, its most rounds and cells, and the relative excess that it may leave.
+_CELLS, _ROUNDS, _MOST_CELLS, _CLOSE = 64, 200, 20_000, 1e-10
+
+#: Exponents e of curvatures ``t^e``, by the name of an atom; that of a power is its number less 2.
+_EXPONENTS = {"square": 0.0, "entropy": -1.0, "log": -2.0}
+
+
+def mean_response(dispersion: Dispersion, low: float, high: float, mean: float) -> float:
+    """Upper bound of the concave envelope of ``q = 1/phi''`` on an interval of weights, at their mean.
+
+    It is the number R of the theorems: where n weights of this mean lie in the interval, the mean of their q
+    is at most R. Exact up to rounding where q is concave (squares, entropies, logit distances, powers from 1
+    to 2, and sums of them) or has one convex part (logarithms, other powers); elsewhere within 1e-10.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion phi.
+    low, high
+        Ends of the interval; it is cut at the ends of the domain of phi. ``high`` may be infinite.
+    mean
+        Mean weight, between both ends.
+
+    Returns
+    -------
+    float
+        R, in squares of weights per unit of phi; infinite where ``phi''`` may be 0.
+
+    Raises
+    ------
+    DeclarationError
+        If the mean is not in the interval.
+    """
+    first, last = _within_domain(dispersion, low, high)
+    if not first <= mean <= last:
+        raise DeclarationError(f"mean = {mean:g}: must be between {first:g} and {last:g}")
+    curved = _curved(dispersion)
+    if not curved:
+        return math.inf
+    if all(_has_concave_response(part) for part in curved):
+        return outward(_response_at(dispersion, mean))
+    if len(curved) == 1 and curved[0].atom != "huber":
+        return outward(
+            _chord_at(_response_at(dispersion, first), _response_at(dispersion, last), first, last, mean)
+        )
+    if math.isinf(last):
+        return outward(_response_of_squares(curved))
+    return outward(_envelope(dispersion, first, last, lambda hull: hull.line_at(mean)))
+
+
+def largest_response(dispersion: Dispersion, low: float, high: float) -> float:
+    """Upper bound of ``q = 1/phi''`` on an interval of weights: R where no sum of the weights is known.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion phi.
+    low, high
+        Ends of the interval; it is cut at the ends of the domain of phi. ``high`` may be infinite.
+
+    Returns
+    -------
+    float
+        The supremum of q, exact up to rounding for one part, else within 1e-10; infinite where ``phi''`` may
+        be 0.
+
+    Raises
+    ------
+    DeclarationError
+        If the interval is empty.
+    """
+    first, last = _within_domain(dispersion, low, high)
+    if first > last:
+        raise DeclarationError(f"weights from {low:g} to {high:g}: none is in the domain of the dispersion")
+    curved = _curved(dispersion)
+    if not curved:
+        return math.inf
+    if len(curved) == 1 and curved[0].atom != "huber":
+        # The curvature of one part is monotone.
+        return outward(max(_response_at(dispersion, first), _response_at(dispersion, last)))
+    if math.isinf(last):
+        return outward(_response_of_squares(curved))
+    return outward(_envelope(dispersion, first, last, lambda hull: hull.level_line()))
+
+
+def base_response(dispersion: Dispersion, interval: tuple[float, float], bases: tuple[float, float]) -> float:
+    """R for dispersions ``d_i phi(w_i / d_i)`` of weights of mean 1: the largest ``e qhat(1/e)``.
+
+    ``e qhat(w/e)`` is jointly concave, so that the mean of the ``d_i q(w_i / d_i)`` of all records is at most
+    its value at the mean weight 1 and the mean base e, which lies anywhere between both ends of the bases.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion phi.
+    interval
+        Ends of all ratios ``w_i / d_i``; it holds ``1/e`` for every e of the bases, or is widened to do so.
+    bases
+        Least and largest base, above 0.
+
+    Returns
+    -------
+    float
+        R; infinite where ``phi''`` may be 0.
+    """
+    first = 1.0 / bases[1]
+    last = 1.0 / bases[0]
+    low, high = _within_domain(dispersion, min(interval[0], first), max(interval[1], last))
+    curved = _curved(dispersion)
+    if not curved:
+        return math.inf
+    if len(curved) == 1 and curved[0].atom == "entropy" and curved[0].offset == 0.0:
+        # q = w / (s k), so that e q(1/e) is the same for all e.
+        return outward(_response_at(dispersion, first) / first)
+    if all(part.atom == "square" for part in curved):
+        return outward(_response_at(dispersion, first) / first)
+    if math.isinf(high):
+        return outward(_response_of_squares(curved) / first)
+    return outward(_envelope(dispersion, low, high, lambda hull: hull.steepest_line(first, last)))
+
+
+def _within_domain(dispersion: Dispersion, low: float, high: float) -> tuple[float, float]:
+    """The interval, cut at the ends of the domain of phi."""
+    start, end = dispersion.ends
+    return max(low, start), min(high, end)
+
+
+def _curved(dispersion: Dispersion) -> list[DispersionPart]:
+    """The parts that have a curvature beside kinks; a power of exponent 1 has none."""
+    flat_power = [part for part in dispersion.parts if part.atom == "power" and part.number in (0.0, 1.0)]
+    return [part for part in dispersion.parts if part.atom not in ("line", "size") and part not in flat_power]
+
+
+def _exponent(part: DispersionPart) -> float:
+    """The exponent e of the curvature ``t^e`` of a part that is no Huber function."""
+    return _EXPONENTS.get(part.atom, part.number - 2.0)
+
+
+def _has_concave_response(part: DispersionPart) -> bool:
+    """Whether 1 over the curvature of a part is concave.
+
+    Parallel sums ``1/(1/q_1 + 1/q_2)`` of concave functions are concave, so that this is enough for sums.
+    """
+    return part.atom != "huber" and -1.0 <= _exponent(part) <= 0.0
+
+
+def _response_at(dispersion: Dispersion, weight: float) -> float:
+    """Q at one weight: 0 where the curvature is infinite, infinite where it is 0."""
+    curvature = 0.0
+    for part in _curved(dispersion):
+        ends = _CurvatureOnCells.of(part, np.array([weight]), np.array([weight]))
+        curvature += float(ends.left[0])
+    return _inverse(curvature)
+
+
+def _inverse(curvature: float) -> float:
+    if curvature <= 0.0:
+        return math.inf
+    return 1.0 / curvature
+
+
+def _response_of_squares(curved: list[DispersionPart]) -> float:
+    """Bound of q on a half-line, where only squares are known to keep their curvature."""
+    return _inverse(sum(2.0 * part.scale * part.factor**2 for part in curved if part.atom == "square"))
+
+
+def _chord_at(left: float, right: float, low: float, high: float, mean: float) -> float:
+    """Value at the mean of the chord of a convex function: its concave envelope."""
+    if low == high or math.isinf(high) or math.isinf(left) or math.isinf(right):
+        return max(left, right)
+    share = (mean - low) / (high - low)
+    return left + share * (right - left)
+
+
+@dataclass(frozen=True)
+class _CurvatureOnCells:
+    """The curvature of one part on cells of weights, all arrays (m,).
+
+    Parameters
+    ----------
+    left, right
+        Curvature at the ends of the cells, from within; infinite at the end of a domain.
+    left_bound, right_bound
+        Values at the ends of a line that the curvature is above on the whole cell.
+    """
+
+    left: Array
+    right: Array
+    left_bound: Array
+    right_bound: Array
+
+    @classmethod
+    def of(cls, part: DispersionPart, low: Array, high: Array) -> _CurvatureOnCells:
+        """The curvature of ``part`` on cells from ``low`` to ``high``, which hold no knee inside."""
+        scale = part.scale * part.factor**2
+        middle = (low + high) / 2.0
+        inner = part.factor * middle + part.offset
+        if part.atom == "huber":
+            constant = np.where(np.abs(inner) < part.number, 2.0 * scale, 0.0)
+            return cls(constant, constant, constant, constant)
+        exponent = _exponent(part)
+        scale *= _leading(part)
+        at_low = np.maximum(part.factor * low + part.offset, 0.0)
+        at_high = np.maximum(part.factor * high + part.offset, 0.0)
+        if part.atom == "square":
+            constant = np.full_like(middle, scale)
+            return cls(constant, constant, constant, constant)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            left = scale * at_low**exponent
+            right = scale * at_high**exponent
+            slope = scale * exponent * inner ** (exponent - 1.0)
+            value = scale * inner**exponent
+            left_line = value + slope * (at_low - inner)
+            right_line = value + slope * (at_high - inner)
+        if 0.0 < exponent < 1.0:
+            # The curvature is concave: its chord lies below it.
+            return cls(left, right, left, right)
+        # Elsewhere it is convex, and its tangent at the middle lies below it; so does its least value.
+        least = np.minimum(left, right)
+        usable = np.isfinite(left_line) & np.isfinite(right_line) & (np.minimum(left_line, right_line) > 0.0)
+        return cls(left, right, np.where(usable, left_line, least), np.where(usable, right_line, least))
+
+
+def _leading(part: DispersionPart) -> float:
+    """The factor c of the curvature ``c t^e`` of an atom."""
+    if part.atom == "square":
+        return 2.0
+    if part.atom == "power":
+        return abs(part.number * (part.number - 1.0))
+    return 1.0
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line that a concave hull lies below, and the value that is sought of the hull."""
+
+    value: float
+    place: float
+    height: float
+    slope: float
+
+    def at(self, weight: Array) -> Array:
+        return self.height + self.slope * (weight - self.place)
+
+
+class _Hull:
+    """The least concave function above points.
+
+    Parameters
+    ----------
+    x, y
+        The points (m,), finite, in the order of x; points of one x may repeat.
+    """
+
+    def __init__(self, x: Array, y: Array) -> None:
+        kept: list[tuple[float, float]] = []
+        for point in zip(x.tolist(), y.tolist(), strict=True):
+            if kept and kept[-1][0] == point[0]:
+                if kept[-1][1] >= point[1]:
+                    continue
+                kept.pop()
+            while len(kept) >= 2 and _turns_left(kept[-2], kept[-1], point):
+                kept.pop()
+            kept.append(point)
+        self.x = np.array([point[0] for point in kept])
+        self.y = np.array([point[1] for point in kept])
+
+    def line_at(self, mean: float) -> _Line:
+        """The line through the segment above the mean; its value there."""
+        if len(self.x) == 1:
+            return _Line(float(self.y[0]), mean, float(self.y[0]), 0.0)
+        right = int(np.clip(np.searchsorted(self.x, mean), 1, len(self.x) - 1))
+        slope = float((self.y[right] - self.y[right - 1]) / (self.x[right] - self.x[right - 1]))
+        height = float(self.y[right - 1] + slope * (mean - self.x[right - 1]))
+        return _Line(height, mean, height, slope)
+
+    def level_line(self) -> _Line:
+        """The level of the highest point."""
+        top = float(np.max(self.y))
+        return _Line(top, 0.0, top, 0.0)
+
+    def steepest_line(self, first: float, last: float) -> _Line:
+        """The largest ratio of height and place between two places above 0, and the line there."""
+        inside = self.x[(self.x > first) & (self.x < last)]
+        lines = [self.line_at(float(place)) for place in (first, last, *inside)]
+        best = max(lines, key=lambda line: line.height / line.place)
+        return _Line(best.height / best.place, best.place, best.height, best.slope)
+
+
+def _turns_left(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    """Whether the middle point lies on or below the segment of the others."""
+    rise = (middle[1] - first[1]) * (last[0] - first[0])
+    return rise <= (last[1] - first[1]) * (middle[0] - first[0])
+
+
+def _envelope(dispersion: Dispersion, low: float, high: float, sought: Callable[[_Hull], _Line]) -> float:
+    """Upper bound of a value that is ``sought`` of the concave envelope of q on [low, high].
+
+    On every cell the curvature lies above a line, so that q lies below the chord of 1 over that line. The
+    hull of those chords is above the envelope, that of q at the ends of cells below it. Cells that decide
+    are cut in half until both agree. Any state of the search is an upper bound.
+    """
+    if low == high:
+        return _response_at(dispersion, low)
+    curved = _curved(dispersion)
+    edges = np.unique(np.concatenate([np.linspace(low, high, _CELLS + 1), _knees(curved, low, high)]))
+    upper = math.inf
+    for _ in range(_ROUNDS):
+        left, right, left_top, right_top = _responses_on_cells(curved, edges)
+        places = np.repeat(edges, 2)[1:-1]
+        tops = np.stack([left_top, right_top], axis=1).ravel()
+        values = np.stack([left, right], axis=1).ravel()
+        if not np.all(np.isfinite(values)):
+            return math.inf
+        below = sought(_Hull(places, values))
+        unbounded = ~(np.isfinite(left_top) & np.isfinite(right_top))
+        cut = unbounded
+        if not np.any(unbounded):
+            line = sought(_Hull(places, tops))
+            upper = min(upper, line.value)
+            gap = upper - below.value
+            if gap <= _CLOSE * upper:
+                break
+            # A cell whose tops stay below the line by more than the gap cannot decide.
+            excess = np.maximum(left_top - line.at(edges[:-1]), right_top - line.at(edges[1:]))
+            height = line.height - float(below.at(np.array([line.place]))[0])
+            cut = excess >= -2.0 * max(height, 0.0)
+        middles = (edges[:-1] + edges[1:])[cut] / 2.0
+        finer = np.unique(np.concatenate([edges, middles]))
+        if len(finer) == len(edges) or len(finer) > _MOST_CELLS:
+            break
+        edges = finer
+    return upper
+
+
+def _knees(curved: list[DispersionPart], low: float, high: float) -> Array:
+    """Weights inside an interval at which the curvature of a Huber function jumps."""
+    found = []
+    for part in curved:
+        if part.atom == "huber":
+            found.append((part.number - part.offset) / part.factor)
+            found.append((-part.number - part.offset) / part.factor)
+    return np.array([knee for knee in found if low < knee < high])
+
+
+def _responses_on_cells(curved: list[DispersionPart], edges: Array) -> tuple[Array, Array, Array, Array]:
+    """Q at both ends of every cell, and the ends of a chord that q lies below on it; all (m,)."""
+    cells = [_CurvatureOnCells.of(part, edges[:-1], edges[1:]) for part in curved]
+    with np.errstate(divide="ignore"):
+        left = 1.0 / np.asarray(sum(cell.left for cell in cells))
+        right = 1.0 / np.asarray(sum(cell.right for cell in cells))
+        left_top = 1.0 / np.asarray(sum(cell.left_bound for cell in cells))
+        right_top = 1.0 / np.asarray(sum(cell.right_bound for cell in cells))
+    return left, right, left_top, right_top
