@@ -208,6 +208,17 @@ class _Block:
         inside = (weight <= self.left_over) & (held | alone)
         return np.asarray(inside | (weight <= self.mean))
 
+    def resistance(self) -> Array:
+        """What the way to equal weights may cost beside curvature and squares, over n.
+
+        Linear terms a_i cost ``sum a_i (c - w_i) <= D_a sum |w_i - c| / 2 <= n D_a``, kinks at most their
+        price of the imbalance of equal weights.
+        """
+        total = np.full_like(self.mean, self.prices.linear)
+        for own, largest in zip(self.prices.kinks, self.prices.kink_sizes, strict=True):
+            total = total + largest * np.sqrt(self.largest_start([own]))
+        return np.asarray(total)
+
     def second_bound(self) -> Array:
         """W2, with or without caps; beside it the cap and what the others leave of the sum.
 
@@ -215,24 +226,25 @@ class _Block:
         |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c)) / n``.
         """
         highest = np.minimum(self.left_over, min(self.cap, self.form.dispersion.ends[1]))
+        if not self.arms:
+            return np.zeros_like(highest)
         if self.form.base is not None or not _equal_weights_fit(self.form):
             return np.asarray(highest * (1.0 + ROUNDING))
         prices = self.prices
         pairs = [(first, second) for first in self.arms for second in self.arms]
         diameter = block_diameter(prices.smooth, pairs)
-        # Kinks have bounded subgradients: their pull on two records, and on the way to equal weights.
+        # What linear terms and kinks, whose subgradients are bounded, pull on two records.
         pull = prices.linear
-        slack = prices.linear + np.zeros(len(self.mean))
         for own, largest in zip(prices.kinks, prices.kink_sizes, strict=True):
             pull += largest * block_diameter([own], pairs)
-            slack = slack + largest * np.sqrt(self.largest_start([own]))
+        resistance = self.resistance()
         slope_at_mean = _slopes_after(self.form.dispersion, self.mean)
 
         def admitted(weight: Array) -> Array:
             above = _slopes_before(self.form.dispersion, weight)
             steps = above - _slopes_after(self.form.dispersion, np.maximum(self.rest(weight), 0.0))
             spread = np.maximum(weight - self.mean, 0.0) * np.maximum(above - slope_at_mean, 0.0)
-            room = self.start**2 / 4.0 + slack - spread / self.form.n
+            room = self.start**2 / 4.0 + resistance - spread / self.form.n
             gradient = np.minimum(self.start / 2.0 + np.sqrt(np.maximum(room, 0.0)), prices.ball)
             return self.admits(weight, (room >= 0.0) & (steps <= diameter * gradient + pull))
 
@@ -246,6 +258,8 @@ class _Block:
         product with d is at most ``<d, m_o>/2 + |d| sqrt(|m_o|^2/4 - h)``.
         """
         prices = self.prices
+        if not self.arms:
+            return np.zeros_like(self.left_over)
         distances = []
         products = []
         for arm in self.arms:
@@ -261,12 +275,13 @@ class _Block:
         product = np.array(products)
         fewest = np.min(self.size, axis=0)
         shrinkage = np.maximum(fewest - 1.0, 0.0) / np.maximum(fewest, 1.0)
+        resistance = self.resistance()
 
         def admitted(weight: Array) -> Array:
             above = _slopes_before(self.form.dispersion, weight)
             steps = above - _slopes_after(self.form.dispersion, np.maximum(self.rest(weight), 0.0))
             spread = np.maximum(weight - self.mean, 0.0) * np.maximum(steps, 0.0)
-            room = self.start**2 / 4.0 + prices.linear - spread / self.form.n
+            room = self.start**2 / 4.0 + resistance - spread / self.form.n
             gain = product / 2.0 + distance * np.sqrt(np.maximum(room, 0.0))
             if math.isfinite(prices.ball):
                 gain = np.minimum(gain, prices.ball * distance)
