@@ -19,7 +19,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.program.balance import one_by_one
-from dp2erm_cvx.program.kernels import Kernel
+from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 
@@ -257,8 +257,8 @@ class DeclaredRecords:
         DeclarationError
             For another kernel or another name.
         """
-        if not isinstance(kernel, Kernel):
-            raise DeclarationError(f"kernel = {brief(kernel)}: must be a kernel such as Gaussian(1.0)")
+        if type(kernel) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
+            raise DeclarationError(f"kernel = {brief(kernel)}: must be one of the library's such as Gaussian")
         if of not in _FEATURES_OF:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _FEATURES_OF)}")
         name = f"features({kernel!r}, {of!r})"

@@ -22,9 +22,10 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.weighting_data import FeatureTable, at_features
+from dp2erm_cvx.program.weighting_prices import ScaledNode, all_entries, entries_of, is_public
 from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums
 from dp2erm_cvx.program.weighting_sums import AffineReader, flat
-from dp2erm_cvx.program.weighting_terms import ObjectiveReader
+from dp2erm_cvx.program.weighting_terms import TermReader
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.form import Arms, Imbalance, SumKind, WeightingForm, WeightSums
@@ -36,6 +37,8 @@ _MOST_SLOPES = 200
 _DATASETS, _POINTS = 2, 2
 #: Values may differ by this part of their sizes.
 _CLOSE = 1e-9
+#: A weight that no finite cap of an author reaches.
+_FAR = 1e12
 #: Step of differences of values, where CVXPY knows no slope.
 _STEP = 1e-6
 
@@ -117,6 +120,8 @@ class _Reading:
         Ends of the box as written, before the domain of the dispersion.
     centered
         Whether slopes are those of the problem up to one number.
+    terms
+        Every term of the objective with the form of that term alone.
     """
 
     form: WeightingForm
@@ -125,6 +130,7 @@ class _Reading:
     hard: Mapping[int, tuple[HardSums, NDArray[np.int64]]]
     written: tuple[Array, Array]
     centered: bool
+    terms: list[tuple[ScaledNode, WeightingForm]]
 
 
 def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> cp.Problem:
@@ -177,9 +183,17 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
     sums = constraints.sums(n)
     constraints.refuse_unmet(sums)
     total = None if sums.kind is SumKind.TREATED else float(n)
-    objective = ObjectiveReader(affine, table, total)
+    objective = TermReader(affine, table, total)
     sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
-    objective.read(problem.objective.args[0], sign)
+    terms = []
+    for term in entries_of(problem.objective.args[0], sign):
+        if is_public(term.node) or not np.any(term.factor):
+            continue
+        one_term = TermReader(affine, table, total)
+        one_term.read(term)
+        terms.append((term, one_term))
+        objective.add(one_term)
+    objective.refuse_no_dispersion()
     dispersion = objective.dispersion()
     written = constraints.box()
     low, cap = _within_domain(written, dispersion, objective, sums)
@@ -194,11 +208,23 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
     form = WeightingForm(
         n, dispersion, low, cap, sums, tuple(imbalances), objective.linear_rows(), objective.base
     )
-    return _Reading(form, table, constraints, hard, written, objective.centered)
+    of_terms = [(term, _form_of_term(form, one_term)) for term, one_term in terms]
+    return _Reading(form, table, constraints, hard, written, objective.centered, of_terms)
+
+
+def _form_of_term(form: WeightingForm, term: TermReader) -> WeightingForm:
+    """A form with one term of the objective alone, for comparisons."""
+    return replace(
+        form,
+        dispersion=term.dispersion(),
+        imbalances=tuple(term.imbalances),
+        linear=term.linear_rows(),
+        base=term.base,
+    )
 
 
 def _within_domain(
-    written: tuple[Array, Array], dispersion: Dispersion, objective: ObjectiveReader, sums: WeightSums
+    written: tuple[Array, Array], dispersion: Dispersion, objective: TermReader, sums: WeightSums
 ) -> tuple[Array, Array]:
     """Ends of the box in the domain of the dispersion.
 
@@ -241,7 +267,7 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
     sums of the form are within those of the problem. Raises DeclarationError where one differs.
     """
     rng = np.random.default_rng(records.n + 3)
-    for _ in range(_DATASETS):
+    for _ in range(_DATASETS if records.n <= _MOST_SLOPES else 1):
         drawn = drawn_records(records, rng)
         phi = reading.table.features_at(drawn)
         for name, features in reading.table.known.items():
@@ -250,7 +276,13 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
         _load(problem, reading.table, phi, drawn)
         at = WeightingObjective(reading.form, phi, drawn.a)
         points = [drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)]
-        _refuse_other_objective(reading, problem, w, at, points)
+        e = problem.objective.args[0]
+        sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+        _refuse_other_objective(reading, sign * e, w, at, points)
+        for term, of_term in reading.terms:
+            # a misreading of a small term would not be seen beside a large one
+            alone = WeightingObjective(of_term, phi, drawn.a)
+            _refuse_other_objective(reading, all_entries(term), w, alone, points)
         for place in reading.hard:
             _refuse_other_constraint(reading, place, w, at, points)
         _refuse_other_box(reading, w, drawn.a, rng)
@@ -298,11 +330,9 @@ def _load(problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], dr
 
 
 def _refuse_other_objective(
-    reading: _Reading, problem: cp.Problem, w: cp.Variable, at: WeightingObjective, points: list[Array]
+    reading: _Reading, e: Any, w: cp.Variable, at: WeightingObjective, points: list[Array]
 ) -> None:
-    """Raise DeclarationError where the objective has other differences or slopes than that of the form."""
-    e = problem.objective.args[0]
-    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    """Raise DeclarationError where an expression has other differences or slopes than a form."""
     ours = []
     theirs = []
     for point in points:
@@ -310,22 +340,22 @@ def _refuse_other_objective(
         value = e.value
         if value is None or not np.all(np.isfinite(value)):
             raise DeclarationError(f"{printed(e)}: has no value at weights near 1: please report it")
-        theirs.append(sign * float(flat(value)[0]))
+        theirs.append(float(flat(value)[0]))
         ours.append(at.value(point))
         if reading.form.n <= _MOST_SLOPES:
-            _refuse_other_slope(e, w, sign, at.slope(point), centered=reading.centered)
+            _refuse_other_slope(e, w, at.slope(point), centered=reading.centered)
     off = abs((ours[1] - ours[0]) - (theirs[1] - theirs[0]))
     size = 1e-300 + max(map(abs, ours)) + max(map(abs, theirs))
-    if off > _CLOSE * size:
+    if not off <= _CLOSE * size:
         raise DeclarationError(f"{printed(e)}: was read as something with other values: please report it")
 
 
-def _refuse_other_slope(e: Any, w: cp.Variable, sign: float, slope: Array, *, centered: bool) -> None:
+def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool) -> None:
     """Raise DeclarationError where CVXPY has another slope, up to one number where it is centered."""
     known, precision = _slope_of_problem(e, w)
     if known is None or not np.all(np.isfinite(known)):
         return
-    difference = sign * known - slope
+    difference = known - slope
     if centered:
         difference = difference - np.mean(difference)
     size = 1e-300 + float(np.max(np.abs(known))) + float(np.max(np.abs(slope)))
@@ -387,7 +417,7 @@ def _refuse_other_rows(
 ) -> None:
     """Raise DeclarationError where an equation has another slope than the sum of the rows (n, K)."""
     e = cp.sum(cp.vec(one.expressions[0], order="F")[order])
-    _refuse_other_slope(e, w, 1.0, np.sum(rows, axis=1), centered=False)
+    _refuse_other_slope(e, w, np.sum(rows, axis=1), centered=False)
 
 
 def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
@@ -397,7 +427,10 @@ def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random
     highest = np.minimum(cap, low + 3.0)
     inside = low[a] + (highest - low)[a] * rng.uniform(0.05, 0.95, len(a))
     w.save_value(inside)
-    if not _within_boxes(boxes):
+    far = np.minimum(cap, np.maximum(_FAR, low))[a]
+    within = _within_boxes(boxes)
+    w.save_value(far)
+    if not within or not _within_boxes(boxes):
         raise DeclarationError("w: was read as weights in another box: please report it")
     for arm in (0, 1):
         place = int(np.flatnonzero(a == arm)[0])

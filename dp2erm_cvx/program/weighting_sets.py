@@ -14,8 +14,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_data import ONE
-from dp2erm_cvx.program.weighting_sums import AffineReader, RecordSums, WeightLine, flat, is_constant
-from dp2erm_cvx.program.weighting_terms import is_public, node_kind, norm_of, size_and_limit
+from dp2erm_cvx.program.weighting_prices import is_public, node_kind, norm_of, size_and_limit
+from dp2erm_cvx.program.weighting_sums import AffineReader, SumsOverRecords, WeightLine, flat, is_constant
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightSums
 
 #: Public numbers are the same where they differ by less than this part.
@@ -49,7 +49,7 @@ class HardSums:
         What messages call it.
     """
 
-    sums: RecordSums
+    sums: SumsOverRecords
     penalty: ImbalancePenalty
     expressions: tuple[Any, ...]
     factor: float | Array
@@ -95,12 +95,14 @@ class ConstraintReader:
     hard: list[HardSums] = field(default_factory=list)
     boxes: list[tuple[Any, bool]] = field(default_factory=list)
     rows: list[_SumRow] = field(default_factory=list)
-    sides: list[tuple[RecordSums, Any]] = field(default_factory=list)
+    sides: list[tuple[SumsOverRecords, Any]] = field(default_factory=list)
     equations: list[tuple[Any, NDArray[np.int64]]] = field(default_factory=list)
 
     def read(self, constraint: Any) -> None:
         """Read one constraint of CVXPY. Raises DeclarationError for what no theorem covers."""
         kind = type(constraint).__name__
+        if kind == "Inequality" and _is_no_bound(*constraint.args):
+            return
         if kind == "Inequality":
             self._below(constraint.args[0] - constraint.args[1], constraint)
         elif kind == "NonPos":
@@ -196,7 +198,7 @@ class ConstraintReader:
         penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
         self.hard.append(HardSums(self.affine.sums(argument), penalty, (e,), factor, False, text))
 
-    def _two_sided(self, sums: RecordSums, other: RecordSums, expressions: tuple[Any, Any]) -> None:
+    def _two_sided(self, sums: SumsOverRecords, other: SumsOverRecords, expressions: tuple[Any, Any]) -> None:
         """``sums <= 0`` and ``other <= 0`` of opposite rows: the middle is the target, the half is left."""
         text = printed(expressions[0])
         middle = (sums.shift - other.shift) / 2.0
@@ -213,11 +215,16 @@ class ConstraintReader:
             raise DeclarationError(f"{text}: is a box made of data: write a public number by arm")
         if line.total != 0.0:
             raise DeclarationError(f"{text}: is a box made of a mean of weights: write a number")
+        slopes = [line.slope + _of_arm(line.crossed, arm) for arm in (0, 1)]
+        largest = max(map(abs, slopes))
+        if largest == 0.0:
+            raise DeclarationError(f"{text}: bounds data, not weights: leave it out")
         for arm in (0, 1):
-            slope = line.slope + _of_arm(line.crossed, arm)
-            offset = line.offset + _of_arm(line.data, arm)
+            # in units of the largest slope, so that a constraint may have any scale
+            slope = slopes[arm] / largest
+            offset = (line.offset + _of_arm(line.data, arm)) / largest
             self._bound(arm, slope, offset, equality=equality, text=text)
-        self.boxes.append((e, equality))
+        self.boxes.append((e / largest, equality))
 
     def _bound(self, arm: int, slope: float, offset: float, *, equality: bool, text: str) -> None:
         """``slope w + offset <= 0``, or ``= 0``, in one arm."""
@@ -345,6 +352,13 @@ class _Equations:
         raise DeclarationError(_SUMS)
 
 
+def _is_no_bound(left: Any, right: Any) -> bool:
+    """True for a bound that is infinite, such as a cap that is not set."""
+    above = is_public(right) and bool(np.all(flat(right.value) == math.inf))
+    below = is_public(left) and bool(np.all(flat(left.value) == -math.inf))
+    return above or below
+
+
 def _entries_at(e: Any, places: NDArray[np.int64]) -> Any:
     """Entries of an expression at places, in the order of CVXPY."""
     return cp.vec(e, order="F")[places]
@@ -368,7 +382,7 @@ def _one(value: float | Array, text: str) -> float:
     return float(values[0])
 
 
-def _places_of_arms(sums: RecordSums) -> NDArray[np.bool_]:
+def _places_of_arms(sums: SumsOverRecords) -> NDArray[np.bool_]:
     """Which entries are sums of weights by arm alone, (K,)."""
     K = len(sums.shift)
     others = np.zeros(K, dtype=bool)
@@ -379,7 +393,7 @@ def _places_of_arms(sums: RecordSums) -> NDArray[np.bool_]:
     return ~others
 
 
-def _row_of(sums: RecordSums, place: int, text: str) -> _SumRow:
+def _row_of(sums: SumsOverRecords, place: int, text: str) -> _SumRow:
     """An entry that is a sum of weights by arm."""
     nothing = np.zeros(2)
     weights = sums.rows[ONE][:, place, 0] if ONE in sums.rows else nothing
@@ -389,7 +403,7 @@ def _row_of(sums: RecordSums, place: int, text: str) -> _SumRow:
     return _SumRow(weights, counts, float(sums.shift[place]), text)
 
 
-def _opposite(one: RecordSums, other: RecordSums) -> bool:
+def _opposite(one: SumsOverRecords, other: SumsOverRecords) -> bool:
     """True if sums are the negative of others, but for their shifts."""
     if one.shift.shape != other.shift.shape:
         return False

@@ -33,7 +33,7 @@ _SAME = 1e-9
 
 
 @dataclass(frozen=True)
-class RecordSums:
+class SumsOverRecords:
     """``sum_i w_i z_i - sum_i t_i - shift`` of K entries, with rows and targets linear in features.
 
     Parameters
@@ -48,17 +48,17 @@ class RecordSums:
     targets: ByFeature
     shift: Array
 
-    def times(self, matrix: Array) -> RecordSums:
+    def times(self, matrix: Array) -> SumsOverRecords:
         """The sums (r,) that a public matrix (r, K) makes of these."""
         rows = {name: matrix @ tensor for name, tensor in self.rows.items()}
         targets = {name: matrix @ tensor for name, tensor in self.targets.items()}
-        return RecordSums(rows, targets, matrix @ self.shift)
+        return SumsOverRecords(rows, targets, matrix @ self.shift)
 
-    def at(self, places: NDArray[np.int64]) -> RecordSums:
+    def at(self, places: NDArray[np.int64]) -> SumsOverRecords:
         """The entries at these places."""
         rows = {name: tensor[:, places] for name, tensor in self.rows.items()}
         targets = {name: tensor[:, places] for name, tensor in self.targets.items()}
-        return RecordSums(rows, targets, self.shift[places])
+        return SumsOverRecords(rows, targets, self.shift[places])
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class AffineReader:
         self.table = table
         self.n = int(w.size)
 
-    def sums(self, e: Any) -> RecordSums:
+    def sums(self, e: Any) -> SumsOverRecords:
         """An expression as sums over records.
 
         Raises DeclarationError where it has a product of data, or where the coefficient of a weight is not
@@ -119,6 +119,7 @@ class AffineReader:
         self._refuse_products(e)
         data = e.parameters()
         at = _Evaluation(e, self.w, data)
+        self._refuse_places(e, at)
         constant = at(self._unit_weight(None))
         unit = self._unit_weight(0)
         of_one = at(unit) - constant
@@ -152,8 +153,6 @@ class AffineReader:
         of_weights = at(w) - offset
         if _differ(of_weights, slope * w + total * np.sum(w), np.abs(of_weights) + np.abs(offset)):
             return None
-        if np.ptp(offset) > _SAME * float(np.max(np.abs(offset), initial=1.0)):
-            raise DeclarationError(f"{printed(e)}: has other numbers for other records: write one for all")
         alone: ByFeature = {}
         crossed: ByFeature = {}
         for datum in data:
@@ -164,7 +163,11 @@ class AffineReader:
             self._add(alone, datum, of_data[:, :1].T)
             self._add(crossed, datum, of_both[:, :1].T / w[0])
         line = WeightLine(slope, total, float(offset[0]), _kept(alone), _kept(crossed))
-        return line if self._is_line(at, line, data) else None
+        if not self._is_line(at, line, offset, data):
+            return None
+        if np.ptp(offset) > _SAME * (float(np.max(np.abs(offset))) + abs(slope)):
+            raise DeclarationError(f"{printed(e)}: has other numbers for other records: write one for all")
+        return line
 
     def _unit_weight(self, place: int | None) -> Array:
         """Weights 0, but 1 at a place."""
@@ -181,8 +184,22 @@ class AffineReader:
             names = ", ".join(sorted(datum.name() for datum in e.parameters()))
             raise DeclarationError(
                 f"{printed(e)}: is no sum over records of {names}: data may be added, or multiply weights; "
-                "make anything else of one record by records.rows or records.numbers"
+                "make anything else of one record by records.by_arm, records.rows or records.numbers"
             )
+
+    def _refuse_places(self, e: Any, at: _Evaluation) -> None:
+        """Raise DeclarationError where weights of two records with the same data have other coefficients.
+
+        Sums have the coefficients that they are read with at every record: this only refuses what cannot be
+        one before there are as many coefficients as it has entries.
+        """
+        rng = np.random.default_rng(self.n)
+        data = [np.tile(rng.uniform(0.2, 1.8, (1, n_entries(datum))), (self.n, 1)) for datum in at.data]
+        alone = at.with_data(data, self._unit_weight(None))
+        first = at.with_data(data, self._unit_weight(0))
+        last = at.with_data(data, self._unit_weight(self.n - 1))
+        if _differ(first, last, np.abs(first) + np.abs(last) + np.abs(alone)):
+            raise DeclarationError(_no_sum(e))
 
     def _refuse_other_records(self, e: Any, at: _Evaluation, read: _Coefficients) -> None:
         """Raise DeclarationError where drawn weights and data give other numbers than what was read."""
@@ -193,20 +210,17 @@ class AffineReader:
             value = at.with_data(drawn, w)
             expected, size = read.at(w, drawn)
             if _differ(value, expected, size):
-                raise DeclarationError(
-                    f"{printed(e)}: is no sum over records in which each weight has the same function of its "
-                    "own record as its factor: write P.T @ w and cp.sum(P, axis=0), P data of records"
-                )
+                raise DeclarationError(_no_sum(e))
 
-    def _is_line(self, at: _Evaluation, line: WeightLine, data: Sequence[Datum]) -> bool:
-        """True if drawn weights and data give what was read of a line, record by record."""
+    def _is_line(self, at: _Evaluation, line: WeightLine, offset: Array, data: Sequence[Datum]) -> bool:
+        """True if drawn weights and data give what was read, record by record, with offsets (n,)."""
         rng = np.random.default_rng(self.n + 2)
         arms = rng.integers(0, 2, self.n)
         w = rng.uniform(0.5, 1.5, self.n)
         phi = {name: rng.uniform(0.1, 1.0, (self.n, t.shape[2])) for name, t in _shapes(self.table, data)}
         values = {datum.name(): at_features(self.table.parts(datum), phi, arms) for datum in data}
-        own = line.slope * w + line.total * np.sum(w) + line.offset
-        size = np.abs(line.slope) * w + abs(line.total) * self.n + abs(line.offset) + 1e-300
+        own = line.slope * w + line.total * np.sum(w) + offset
+        size = np.abs(line.slope) * w + abs(line.total) * self.n + np.abs(offset) + 1e-300
         for name, tensor in line.data.items():
             own = own + np.einsum("iw,iw->i", phi[name], tensor[arms, 0])
             size = size + np.einsum("iw,iw->i", phi[name], np.abs(tensor[arms, 0]))
@@ -215,7 +229,7 @@ class AffineReader:
             size = size + w * np.einsum("iw,iw->i", phi[name], np.abs(tensor[arms, 0]))
         return not _differ(at.with_data(values, w), own, size)
 
-    def _by_features(self, data: Sequence[Datum], read: _Coefficients) -> RecordSums:
+    def _by_features(self, data: Sequence[Datum], read: _Coefficients) -> SumsOverRecords:
         """Coefficients of data as those of features."""
         rows: ByFeature = {}
         targets: ByFeature = {}
@@ -226,12 +240,19 @@ class AffineReader:
             constant = np.array([read.of_one, read.of_one])[:, :, None]
             name = self.table.one().name
             rows[name] = rows.get(name, 0.0) + constant
-        return RecordSums(_kept(rows), _kept(targets), -read.constant)
+        return SumsOverRecords(_kept(rows), _kept(targets), -read.constant)
 
     def _add(self, found: ByFeature, datum: Datum, matrix: Array) -> None:
         """Add a matrix (K, k) times a datum."""
         for name, tensor in self.table.parts(datum).items():
             found[name] = found.get(name, 0.0) + matrix @ tensor
+
+
+def _no_sum(e: Any) -> str:
+    return (
+        f"{printed(e)}: is no sum over records in which each weight has the same function of its own "
+        "record as its factor: write P.T @ w and cp.sum(P, axis=0), P data of records"
+    )
 
 
 @dataclass(frozen=True)
@@ -265,9 +286,9 @@ class _Coefficients:
         return value, size
 
     def without_rounding(self) -> _Coefficients:
-        """These, with 0 for what is a rounding error of it."""
-        parts = [self.of_one, *self.targets, *self.rows]
-        largest = max(float(np.max(np.abs(part), initial=0.0)) for part in parts)
+        """These, with 0 for what is a rounding error beside another coefficient of the same entry."""
+        parts = [self.of_one[None], *self.targets, *self.rows]
+        largest = np.max(np.abs(np.vstack(parts)), axis=0)
         smallest = _NOTHING * largest
         targets = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.targets]
         rows = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.rows]
@@ -322,7 +343,7 @@ class _Evaluation:
 
 
 def feature_groups(
-    sums: RecordSums, table: FeatureTable, text: str
+    sums: SumsOverRecords, table: FeatureTable, text: str
 ) -> tuple[tuple[Group, ...], NDArray[np.int64]]:
     """Coordinates of sums in groups of equal features and factors by arm.
 
@@ -375,7 +396,7 @@ class _Coordinate:
         return tuple((name, *np.round(factors, 9).tolist()) for name, factors in self.factors.items())
 
 
-def _coordinate(sums: RecordSums, place: int, table: FeatureTable, text: str) -> _Coordinate | None:
+def _coordinate(sums: SumsOverRecords, place: int, table: FeatureTable, text: str) -> _Coordinate | None:
     """The entry at a place; None where it is 0 whatever the weights and the data."""
     directions: dict[str, Array] = {}
     factors: dict[str, Array] = {}

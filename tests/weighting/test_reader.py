@@ -1,7 +1,10 @@
 """Problems in the weights are read whatever their spelling, refused in one line, and never misread."""
 
+import inspect
 import math
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import cvxpy as cp
@@ -10,9 +13,18 @@ import pytest
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import (
+    weighting_data,
+    weighting_prices,
+    weighting_reader,
+    weighting_sets,
+    weighting_sums,
+    weighting_terms,
+)
 from dp2erm_cvx.program.kernels import Energy, Gaussian
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.weighting_reader import drawn_records, drawn_weights, read_weighting
+from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.objective import WeightingObjective
 
@@ -40,6 +52,14 @@ def refused(function: Function, n: int = 7, domain: Domain = DOMAIN, **settings:
     text = str(error.value)
     assert "please report" not in text
     return text
+
+
+def misread(function: Function) -> str:
+    """What the comparison says of a reader that is wrong."""
+    problem, w, records = declared(function, 7)
+    with pytest.raises(DeclarationError, match="please report it") as error:
+        sys.modules["dp2erm_cvx.program.weighting_reader"].read_weighting(problem, w, records)
+    return str(error.value)
 
 
 def minimized(objective: Function, constraints: Function = lambda w, r: [cp.sum(w) == r.n]) -> Function:
@@ -587,7 +607,286 @@ def test_data_of_other_records_are_refused() -> None:
 
 def test_features_are_of_a_kernel_and_of_known_records() -> None:
     records = DeclaredRecords(DOMAIN, 7, 3)
-    with pytest.raises(DeclarationError, match="must be a kernel"):
+    with pytest.raises(DeclarationError, match="must be one of the library"):
         records.features(lambda x: x)
     with pytest.raises(DeclarationError, match="of = 'treatd'"):
         records.features(Gaussian(1.0), "treatd")
+
+
+def entries_by_place(w: Any, r: Any) -> Any:
+    m = cp.hstack([r.x[:, 0] @ w, r.y @ w, r.x[:, 1] @ w])
+    return cp.sum_squares(cp.pos(cp.abs(m) - np.array([0.1, 3.0, 0.3])))
+
+
+def without_sum(price: Function) -> Function:
+    return minimized(lambda w, r: square(w) + price(w, r), lambda w, r: [w <= 3])
+
+
+def public_target(w: Any, r: Any) -> Any:
+    return cp.sum_squares(r.x.T @ w - TOLERANCES)
+
+
+#: Name: the module, what stands there, what is planted, and a declaration that it misreads.
+PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
+    "a divisor multiplies": (
+        weighting_prices,
+        "term.number / float(flat(divisor.value)[0])",
+        "term.number * float(flat(divisor.value)[0])",
+        DISPERSIONS["quad_over_lin"],
+    ),
+    "a sign is lost": (
+        weighting_prices,
+        "yield from entries_of(e.args[0], -factor)",
+        "yield from entries_of(e.args[0], factor)",
+        minimized(lambda w, r: square(w) - cp.sum(cp.log(w) - cp.abs(w))),
+    ),
+    "a tolerance keeps its units": (
+        weighting_prices,
+        "_number_if_alike(limit / alike)",
+        "_number_if_alike(limit)",
+        PRICES["tolerance of means"],
+    ),
+    "a knee is doubled": (
+        weighting_prices,
+        "ImbalancePenalty(factor, knee=knee))",
+        "ImbalancePenalty(factor, knee=2.0 * knee))",
+        PRICES["huber"],
+    ),
+    "the price of a norm is doubled": (
+        weighting_prices,
+        "norm=norm, price=term.number",
+        "norm=norm, price=2.0 * term.number",
+        PRICES["norm"],
+    ),
+    "a root is no root": (
+        weighting_prices,
+        "np.sqrt(np.maximum(eigenvalues, 0.0))[:, None]",
+        "np.maximum(eigenvalues, 0.0)[:, None]",
+        IMBALANCES["quad_form"],
+    ),
+    "an entropy counts twice": (
+        weighting_terms,
+        'DispersionPart("entropy", -term.number',
+        'DispersionPart("entropy", -2.0 * term.number',
+        DISPERSIONS["-entr"],
+    ),
+    "a divergence loses its line": (
+        weighting_terms,
+        "(math.log(base) + float(whole))",
+        "math.log(base)",
+        BASES["kl_div(w, d)"],
+    ),
+    "both divergences are one": (
+        weighting_terms,
+        'DispersionPart("log", scale * base',
+        'DispersionPart("entropy", scale * base',
+        DISPERSIONS["kl_div(1, w)"],
+    ),
+    "a linear term is halved": (
+        weighting_terms,
+        "2.0 * penalty.factor * slope",
+        "penalty.factor * slope",
+        LINEAR["sum_squares(w - d)"],
+    ),
+    "tolerances lose their order": (
+        weighting_terms,
+        "tolerance = tolerance[order]",
+        "tolerance = 1.0 * tolerance",
+        of(entries_by_place),
+    ),
+    "targets change sides": (weighting_sums, "-of_targets.T", "of_targets.T", IMBALANCES["P.T @ (w - 1)"]),
+    "a shift changes sides": (
+        weighting_sums,
+        "-read.constant)",
+        "read.constant)",
+        without_sum(public_target),
+    ),
+    "weights without data are lost": (
+        weighting_sums,
+        "rows[name] = rows.get(name, 0.0) + constant",
+        "rows[name] = rows.get(name, 0.0 * constant)",
+        without_sum(lambda w, r: cp.sum_squares(cp.hstack([r.x.T @ w, cp.sum(w) - r.n]))),
+    ),
+    "signs of arms are lost": (
+        weighting_sums,
+        "FeatureRows(table.known[name], matrix, factors[:2]",
+        "FeatureRows(table.known[name], matrix, np.abs(factors[:2])",
+        IMBALANCES["(w - 1) @ P"],
+    ),
+    "treated are controls": (
+        weighting_data,
+        "self._times((-1.0, 1.0))",
+        "self._times((1.0, -1.0))",
+        IMBALANCES["(w - 1) @ P"],
+    ),
+    "a cap is lost": (
+        weighting_sets,
+        "self.cap[arm] = min(self.cap[arm], end)",
+        "self.cap[arm] = max(self.cap[arm], end)",
+        SETS["cap"],
+    ),
+    "arms change caps": (
+        weighting_sets,
+        "self._bound(arm, slope",
+        "self._bound(1 - arm, slope",
+        SETS["cap by arm"],
+    ),
+    "sides are not halved": (
+        weighting_sets,
+        "half = (sums.shift + other.shift) / 2.0",
+        "half = sums.shift + other.shift",
+        SETS["two sides"],
+    ),
+    "counts are one total": (
+        weighting_sets,
+        "WeightSums(SumKind.COUNTS)",
+        "WeightSums(SumKind.ALL)",
+        SETS["counts"],
+    ),
+    "arms change totals": (
+        weighting_sets,
+        "float(controls[0]) * self.n, float(treated[0]) * self.n",
+        "float(treated[0]) * self.n, float(controls[0]) * self.n",
+        SETS["arm totals"],
+    ),
+}
+
+#: The reader's files, each after those that it imports.
+FILES = (
+    weighting_data,
+    weighting_sums,
+    weighting_prices,
+    weighting_terms,
+    weighting_sets,
+    weighting_reader,
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_misreading_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted, old, new, function = PLANTED[name]
+    assert old in inspect.getsource(planted)
+    for module in FILES:
+        copy = ModuleType(module.__name__)
+        monkeypatch.setitem(sys.modules, module.__name__, copy)
+        source = inspect.getsource(module)
+        if module is planted:
+            source = source.replace(old, new)
+        exec(compile(source, module.__name__, "exec"), vars(copy))
+    misread(function)
+
+
+def test_a_small_term_is_compared_beside_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total alone has the values of the problem to twelve digits, whatever is read of the dispersion."""
+    read(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+    part = weighting_terms.DispersionPart
+    monkeypatch.setattr(
+        weighting_terms, "DispersionPart", lambda *of: part(*of[:4], *(2 * k for k in of[4:]))
+    )
+    misread(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+
+
+def statement(objective: Function, *constraints: Function) -> Function:
+    """With a balance of ``5 n |mean|^2``, as the statements that a reader is known to have misread."""
+
+    def problem(w: Any, r: Any) -> Any:
+        loss = objective(w, r) + 5 * r.n * cp.sum_squares(r.x.T @ w / r.n)
+        return cp.Problem(cp.Minimize(loss), [cp.sum(w) == r.n, w >= 0, *(c(w, r) for c in constraints)])
+
+    return problem
+
+
+def atoms(function: Function) -> list[tuple[str, float]]:
+    """Curved parts of the dispersion with their scales."""
+    parts = read(function).dispersion.parts
+    return [(part.atom, part.scale) for part in parts if part.atom != "line"]
+
+
+def test_both_arguments_of_a_divergence_are_told_apart() -> None:
+    ones = np.ones(7)
+    assert atoms(statement(lambda w, r: -cp.sum(cp.entr(w)), lambda w, r: w <= 4)) == [("entropy", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(w, ones)))) == [("entropy", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(ones, w)))) == [("log", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.rel_entr(3 * ones, w)))) == [("log", 3.0)]
+    assert atoms(statement(lambda w, r: -cp.sum(cp.log(w)), lambda w, r: w <= 200)) == [("log", 1.0)]
+
+
+def test_a_norm_of_entries_is_told_from_one_of_all() -> None:
+    """Each has another bound: that of the 1-norm is not that of the Euclidean one."""
+    for norm, expected in ((cp.norm1, None), (cp.norm2, 2.0), (cp.norm_inf, math.inf)):
+        form = read(statement(lambda w, r, norm=norm: square(w) + norm(r.x.T @ w), lambda w, r: w <= 3))
+        kink = next(one.penalty for one in form.imbalances if one.penalty.kinked)
+        assert kink.norm == expected
+        assert form.kinked
+        assert not form.hard
+
+
+def test_a_kink_beside_squares_is_two_imbalances() -> None:
+    form = read(statement(lambda w, r: square(w) / 2 + 1e-4 * cp.norm(r.x.T @ w)))
+    assert sorted(one.penalty.kinked for one in form.imbalances) == [False, True]
+
+
+def test_public_parameters_of_statements_are_read() -> None:
+    ridge = cp.Parameter(value=2.0, nonneg=True)
+    matrix = cp.Parameter((3, 3), PSD=True, value=np.eye(3))
+    form = read(statement(lambda w, r: square(w) / 2 + ridge * cp.sum_squares(r.x.T @ w) / r.n))
+    assert form.imbalances[0].penalty.factor == pytest.approx(2 / 7)
+    form = read(statement(lambda w, r: square(w) / 2 + cp.quad_form(r.x.T @ w / r.n, matrix)))
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(3) / 7, atol=1e-15)
+
+
+def test_numbers_of_records_without_a_public_set_are_refused() -> None:
+    """A linear term moves every weight by a number of its own record, which has to be bounded."""
+    assert "has no public set" in refused(statement(lambda w, r: square(w) + cp.Parameter(7, name="c") @ w))
+    given = cp.Parameter(7, name="c", value=np.arange(7.0))
+    assert "is no sum over records" in refused(statement(lambda w, r: square(w) + given @ w))
+    form = read(statement(lambda w, r: square(w) + r.numbers("c", lambda x, a, y: y, -1, 1) @ w))
+    assert form.linear is not None
+    assert form.linear.features.within == IntervalSet(-1, 1)
+
+
+def test_totals_of_arms_are_read_whatever_the_cap() -> None:
+    """That they need arms of a least size is for their bound to say."""
+    for cap in (4.0, 1.0):
+        form = read(under(lambda w, r: r.arms.T @ w == r.n / 2, lambda w, r, cap=cap: w <= cap))
+        assert form.sums.kind is SumKind.PUBLIC
+        assert form.cap.tolist() == [cap, cap]
+
+
+def test_as_many_columns_as_records_are_no_weights() -> None:
+    w = cp.Variable(7)
+    records = DeclaredRecords(DOMAIN, 7, 7)
+    miss = records.x.T @ w - np.arange(7)
+    form = read_weighting(cp.Problem(cp.Minimize(square(w) + cp.sum_squares(miss))), w, records)
+    np.testing.assert_allclose(form.imbalances[0].shift, np.arange(7))
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(7))
+
+
+def test_a_cap_that_is_not_set_is_none() -> None:
+    form = read(under(lambda w, r: w <= math.inf, lambda w, r: -math.inf <= w))
+    assert form.cap.tolist() == [math.inf, math.inf]
+
+
+def test_a_constraint_may_have_any_scale() -> None:
+    for scale in (1e-12, 1e12):
+        form = read(under(lambda w, r, scale=scale: scale * w <= 3 * scale))
+        np.testing.assert_allclose(form.cap, 3.0)
+
+
+def test_an_entry_may_be_small_beside_others() -> None:
+    form = read(of(lambda w, r: cp.sum_squares(cp.hstack([1e13 * (r.x.T @ w), r.y @ w]))))
+    of_outcome = next(group[0] for group in form.imbalances[0].groups if group[0].features.name == "outcome")
+    assert of_outcome.matrix.tolist() == [[1.0]]
+
+
+def test_solutions_of_a_form_are_those_of_the_problem() -> None:
+    """A problem in CVXPY that is written from the numbers of the form, solved beside the author's."""
+    problem, w, at = loaded(PRICES["tolerances"], 11, DOMAIN, seed=5)
+    tight = {"solver": "CLARABEL", "tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
+    cp.Problem(problem.objective, [*problem.constraints, w >= 0]).solve(**tight)
+    v = cp.Variable(11)
+    penalty = at.form.imbalances[0].penalty
+    m = at.rows[0].T @ v - at.targets[0]
+    loss = cp.sum_squares(v - 1) + penalty.factor * cp.sum_squares(cp.pos(cp.abs(m) - penalty.tolerance))
+    cp.Problem(cp.Minimize(loss), [cp.sum(v) == 11, v >= 0]).solve(**tight)
+    np.testing.assert_allclose(v.value, w.value, atol=1e-6)
