@@ -1,0 +1,362 @@
+"""A proved distance of computed weights to the exact weights of a dataset.
+
+Theorems 1 and 2 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the exact
+ones of a problem with other targets and sums, and the stability of the weights bounds what that changes.
+What doubles round is one more change of prices, targets and sums.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.weighting.dispersion import Dispersion
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.multipliers import weights_at
+from dp2erm_cvx.weighting.response import largest_response, mean_response
+
+#: Rounding of the few operations that a bound itself is made of.
+_OUTWARD = 1.0 + 1e-12
+#: A number below which doubles lose digits; it stands for all that underflows.
+_UNDERFLOW = 1e-280
+#: Times that the largest weight, and with it the response, is bounded anew by the claim before.
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the dual.
+
+    Parameters
+    ----------
+    imbalance
+        An imbalance s (K,), in doubles.
+    prices
+        Computed prices lambda (K,): of the penalty's slopes at s the one that is meant.
+    multipliers
+        Multipliers, one per block.
+    """
+
+    imbalance: Array
+    prices: Array
+    multipliers: Array
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """How far computed weights are from solving the problem.
+
+    Parameters
+    ----------
+    weights
+        Computed weights (n,).
+    radii
+        Bounds (n,) of their distance to the exact weights at the exact prices of the point.
+    smooth
+        Norm of what is missed of imbalances whose price is smooth, in the norm of the price.
+    kinks
+        Sum of what is missed of imbalances with kinks, each times the diameter of its prices.
+    row
+        Bound of the norm of a row of a record whose weight is free.
+    diameter
+        Bound of the distance of two such rows within a block.
+    row_at_kinks
+        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+    """
+
+    weights: Array
+    radii: Array
+    smooth: float
+    kinks: float
+    row: float
+    diameter: float
+    row_at_kinks: float = 0.0
+
+
+def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]:
+    """Weights at a point of the dual, and a bound of their distance to the exact weights.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    point
+        Any point; the nearer to the solution, the smaller the bound.
+
+    Returns
+    -------
+    tuple
+        The weights (n,), and a bound of ``|weights - exact|_1``; infinite under constraints of the imbalance.
+    """
+    rows = data.rows
+    price = -(rows @ point.prices) - data.linear
+    weights, argument = weights_at(data, price, point.multipliers)
+    if data.form.hard:
+        return weights, math.inf
+    reached = blocked_sum(weights, rows) - data.targets
+    error = _price_errors(data, point, weights, reached)
+    with np.errstate(over="ignore", invalid="ignore"):
+        radii = data.curve.radii(weights, argument, error)
+    return weights, claimed(data, _deviations(data, point, weights, radii, reached))
+
+
+def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:
+    """Bounds (n,) of the distance of computed from exact arguments of the inverse slopes."""
+    rows = np.abs(data.rows)
+    units = 2.0 * (rows.shape[1] + 8.0)
+    size = rows @ np.abs(point.prices) + np.abs(data.linear)
+    for number, block in enumerate(data.blocks):
+        size[block.members] += abs(float(point.multipliers[number]))
+    error = units * UNIT_ROUNDOFF * size + _UNDERFLOW
+    for one in data.priced:
+        slack = one.price_slack(point.imbalance[one.columns])
+        if slack > 0.0:
+            error += slack * UNIT_ROUNDOFF * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
+    kernels = slice(data.vector_columns, None)
+    if rows.shape[1] == data.vector_columns:
+        return np.asarray(error)
+    # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
+    apart = np.abs(point.prices[kernels] - reached[kernels])
+    summed = sum_units(len(weights)) * UNIT_ROUNDOFF
+    apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
+    apart = apart + 4.0 * UNIT_ROUNDOFF * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
+    mass = float(np.sum(weights)) + len(weights)
+    return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * _OUTWARD)
+
+
+def _deviations(
+    data: WeightingData, point: Point, weights: Array, radii: Array, reached: Array
+) -> Deviations:
+    """What is missed of the imbalances of vectors, and the sizes of rows."""
+    n = len(weights)
+    vectors = slice(0, data.vector_columns)
+    missed = np.abs(point.imbalance[vectors] - reached[vectors])
+    sizes = blocked_sum(weights, np.abs(data.rows[:, vectors]))
+    missed = missed + (sum_units(n) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
+    stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
+    missed = missed + 4.0 * UNIT_ROUNDOFF * stated + _UNDERFLOW
+    smoothness = data.smoothness[vectors]
+    smooth = np.isfinite(smoothness)
+    scale = np.sqrt(np.where(smooth, smoothness, 0.0))
+    free = data.curve.cap > data.curve.low
+    squares = np.zeros(n)
+    if np.any(smooth):
+        squares += np.sum(np.square(data.rows[:, vectors] * scale), axis=1)
+    similar = _kernel_squares(data)
+    row = math.sqrt(float(np.max((squares + similar)[free], initial=0.0))) * _OUTWARD
+    kinks = 0.0
+    row_at_kinks = 0.0
+    for one in data.priced:
+        if one.penalty.kinked:
+            width = 2.0 * one.penalty.price * _OUTWARD
+            kinks += width * _kink_size(one.by_norm, missed[one.columns])
+            sizes_of_rows = _row_sizes(one.by_norm, data.rows[free][:, one.columns])
+            row_at_kinks += width * float(np.max(sizes_of_rows, initial=0.0))
+    return Deviations(
+        weights,
+        radii,
+        float(np.linalg.norm(scale * missed)) * _OUTWARD,
+        kinks * _OUTWARD,
+        row,
+        _diameter(data, scale, similar, free),
+        row_at_kinks * _OUTWARD,
+    )
+
+
+def _kink_size(by_norm: bool, missed: Array) -> float:
+    """The norm of what is missed that is dual to the norm of the prices of a kink."""
+    if by_norm:
+        return float(np.linalg.norm(missed))
+    return float(np.sum(missed))
+
+
+def _row_sizes(by_norm: bool, rows: Array) -> Array:
+    if by_norm:
+        return np.asarray(np.linalg.norm(rows, axis=1))
+    return np.asarray(np.sum(np.abs(rows), axis=1))
+
+
+def _kernel_squares(data: WeightingData) -> Array:
+    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the kernels."""
+    squares = np.zeros(len(data.arms))
+    units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT_ROUNDOFF
+    for one in data.similarities:
+        squares += np.diag(one.pull)[data.arms] * np.maximum(one.diagonal, 0.0) * units
+    return squares
+
+
+def _diameter(data: WeightingData, scale: Array, similar: Array, free: NDArray[np.bool_]) -> float:
+    """Bound of the distance of two rows within a block: twice the largest one to the middle of the block."""
+    largest = 0.0
+    vectors = data.rows[:, : data.vector_columns] * scale
+    for block in data.blocks:
+        members = np.arange(len(free))[block.members]
+        members = members[free[members]]
+        if not len(members):
+            continue
+        middle = np.mean(vectors[members], axis=0)
+        squares = np.sum(np.square(vectors[members] - middle), axis=1)
+        # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
+        slack = 8.0 * UNIT_ROUNDOFF * np.sqrt(np.sum(np.square(vectors[members]), axis=1))
+        distances = np.hypot(np.sqrt(squares) + slack, np.sqrt(similar[members]))
+        largest = max(largest, 2.0 * float(np.max(distances)))
+    return largest * _OUTWARD
+
+
+def claimed(data: WeightingData, found: Deviations) -> float:
+    """The bound of Theorem 2, from what is missed.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    found
+        How far the weights are from a solution.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(found.weights)
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * _UNDERFLOW
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    missed = found.smooth + found.row * (rounding + total_off)
+    at_kinks = found.kinks + found.row_at_kinks * (rounding + total_off)
+    largest_weight = math.inf
+    claim = trivial
+    for _ in range(_ROUNDS):
+        response = _summed_response(data, found.weights, total_off, largest_weight)
+        new = rounding + _moved(off, response, (missed, at_kinks), found.diameter)
+        if not new < claim:
+            break
+        claim = new
+        # No exact weight is farther from a computed one than the claim: the response is less than that of
+        # weights as large as their sum.
+        largest_weight = float(np.max(found.weights)) + claim
+    return claim if math.isfinite(claim) else math.inf
+
+
+def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
+    """Bound of the distance of the sum of the exact weights at a point to the sum of their block."""
+    weights = found.weights[members]
+    n = len(weights)
+    summed = float(np.sum(weights))
+    radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    exact = math.fsum(weights)
+    return (abs(exact - total) + 2.0 * UNIT_ROUNDOFF * (summed + total) + radii) * _OUTWARD
+
+
+def squared_gain(response: float, diameter: float) -> float:
+    """F of the theory: what the square of an imbalance moves the square of the weights by, at most.
+
+    Parameters
+    ----------
+    response
+        Bound of the sum of the responses of all records.
+    diameter
+        Bound of the distance of two rows within a block, in the norm of the price.
+
+    Returns
+    -------
+    float
+        ``response A / (1 + A)^2`` with ``A = min(1, response diameter^2 / 4)``.
+    """
+    largest = min(1.0, response * diameter * diameter / 4.0)
+    return response * largest / (1.0 + largest) ** 2
+
+
+def _moved(off: list[float], response: float, missed: tuple[float, float], diameter: float) -> float:
+    """What sums that are ``off`` and imbalances that are ``missed`` move the weights by."""
+    smooth, at_kinks = missed
+    if at_kinks > 0.0:
+        spread = response * (smooth * smooth / 4.0 + at_kinks)
+    else:
+        spread = squared_gain(response, diameter) * smooth * smooth
+    if math.isnan(spread):
+        return math.inf
+    if len(off) == 1:
+        return math.sqrt(off[0] ** 2 + spread) * _OUTWARD
+    # Of two blocks, the one whose sum is less off takes all of the imbalance in the worst case.
+    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * _OUTWARD
+
+
+def _summed_response(data: WeightingData, weights: Array, total_off: float, largest_weight: float) -> float:
+    """Bound of the sum of the responses of all records between the exact and the computed weights.
+
+    The midpoints of both have a known sum up to half of what the sums are off, and the response of a record
+    with a base d is d times that of the ratio ``w / d``.
+    """
+    curve = data.curve
+    free = curve.cap > curve.low
+    count = int(np.count_nonzero(free))
+    if not count:
+        return 0.0
+    base = np.ones(len(weights)) if curve.base is None else curve.base
+    fixed = math.fsum(weights[~free & _summed(data)])
+    total = sum(block.total for block in data.blocks) - fixed
+    low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+    # Neither an exact weight nor one at the point exceeds the sum of its block.
+    largest_sum = max(block.total for block in data.blocks) + total_off
+    caps = np.minimum(curve.cap[free], min(largest_sum, largest_weight))
+    high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+    mass = math.fsum(base[free])
+    slack = total_off / 2.0 + 4.0 * UNIT_ROUNDOFF * (abs(total) + fixed)
+    ends = ((total - slack) / mass, (total + slack) / mass)
+    return mass * response_of_means(data.form.dispersion, (low, high), ends) * _OUTWARD
+
+
+def _summed(data: WeightingData) -> NDArray[np.bool_]:
+    """Whether a record (n,) is in a block."""
+    inside = np.zeros(len(data.arms), dtype=bool)
+    for block in data.blocks:
+        inside[block.members] = True
+    return inside
+
+
+def response_of_means(dispersion: Dispersion, box: tuple[float, float], means: tuple[float, float]) -> float:
+    """Bound of the concave envelope of the response over an interval of mean weights.
+
+    A concave function above 0 on the box is at most ``(m - low) / (c - low)`` times its value at c to the
+    right of c, and ``(high - m) / (high - c)`` times to the left.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion.
+    box
+        Ends of all weights.
+    means
+        Ends of the mean weight; only what lies in the box counts.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
+    low, high = box
+    first = min(max(means[0], low), high)
+    last = min(max(means[1], low), high)
+    middle = min(max((first + last) / 2.0, low), high)
+    anywhere = largest_response(dispersion, low, high)
+    at_middle = mean_response(dispersion, low, high, middle)
+    if not low < middle < high:
+        return anywhere
+    rightward = (last - low) / (middle - low)
+    leftward = 1.0
+    if math.isfinite(high):
+        leftward = (high - first) / (high - middle)
+    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * _OUTWARD)
+
+
+def hard_residual(data: WeightingData, weights: Array) -> float:
+    """How far weights miss the constraints of the imbalance at most."""
+    reached = blocked_sum(weights, data.rows) - data.targets
+    return max((one.misses(reached[one.columns]) for one in data.priced), default=0.0)

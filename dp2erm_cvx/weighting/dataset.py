@@ -1,0 +1,465 @@
+"""A weighting form at a dataset: rows, targets, boxes and blocks, with bounds of their rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError
+from dp2erm_cvx.weighting.features import Features, KernelOfRecords
+from dp2erm_cvx.weighting.form import (
+    Arms,
+    FeatureRows,
+    Group,
+    Imbalance,
+    ImbalancePenalty,
+    SumKind,
+    WeightingForm,
+)
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
+from dp2erm_cvx.weighting.pivoted import PivotedFeatures, pivoted_features
+from dp2erm_cvx.weighting.proximal import PricedColumns
+
+#: Records that are summed at a time, so that a sum of n terms is off by some thousand units at most.
+CHUNK = 1024
+#: One pivot per so many records is the most that features of a kernel are made of.
+_RECORDS_PER_PIVOT = 8
+#: Records up to which all pairs of them are held in one matrix.
+MOST_PAIRS = 12_000
+
+
+@dataclass(frozen=True)
+class SumOfBlock:
+    """Records whose weights have a sum.
+
+    Parameters
+    ----------
+    members
+        Their indices (m,), or all.
+    total
+        The sum.
+    """
+
+    members: slice | NDArray[np.intp]
+    total: float
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """Squares of kernel features, which all pairs of records know: ``w'Qw / 2 - b'w``.
+
+    With K the kernel, ``Q_ij = pull[a_i, a_j] K_ij`` and ``b_i = sum_j push[a_i, a_j] K_ij``.
+
+    Parameters
+    ----------
+    features
+        The features of the kernel.
+    pull, push
+        Public products of the factors of rows, and of rows and targets, by two arms (2, 2).
+    largest
+        Largest diagonal entry of the kernel among the records.
+    diagonal
+        Diagonal entries of the kernel (n,).
+    """
+
+    features: Features
+    pull: Array
+    push: Array
+    largest: float
+    diagonal: Array
+
+
+@dataclass(frozen=True)
+class WeightingData:
+    """What a solver and a certificate are told of a form at a dataset.
+
+    Parameters
+    ----------
+    form
+        The form.
+    rows
+        Rows z (n, K): those of vectors first, then scaled features of kernels.
+    targets, target_errors
+        Sum of targets and shift (K,), and bounds of their rounding.
+    priced
+        Imbalances by their columns.
+    linear
+        Number (n,) that is added to every slope.
+    curve
+        Inverse slopes of the dispersions on their boxes.
+    blocks
+        Blocks of records with a sum.
+    arms
+        Treatment (n,).
+    similarities
+        Squares of kernel features; empty without kernels.
+    vector_columns
+        Number of columns of vectors.
+    price_error
+        Bound, by record (n,), of what features of kernels may move a price per unit of ``|w|_1 + n``.
+    entry_units
+        Units of roundoff by which entries of kernels may be off.
+    """
+
+    form: WeightingForm
+    rows: Array
+    targets: Array
+    target_errors: Array
+    priced: tuple[PricedColumns, ...]
+    linear: Array
+    curve: InverseSlope
+    blocks: tuple[SumOfBlock, ...]
+    arms: Arms
+    similarities: tuple[Similarities, ...]
+    vector_columns: int
+    price_error: Array
+    entry_units: float
+
+    @property
+    def smoothness(self) -> Array:
+        """Smoothness (K,) of the price of every column; infinite for kinks and constraints."""
+        found = np.ones(self.rows.shape[1])
+        for one in self.priced:
+            found[one.columns] = one.penalty.smoothness
+        return found
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether features of kernels are more than the records can pay, and pairs stand in for them."""
+        return bool(self.similarities) and self.rows.shape[1] == self.vector_columns
+
+
+def blocked_sum(weights: Array, rows: Array) -> Array:
+    """``weights' rows`` (K,) of weights (n,) and rows (n, K), off by :func:`sum_units` of roundoff."""
+    n = len(weights)
+    width = rows.shape[1]
+    chunks = n // CHUNK
+    full = chunks * CHUNK
+    parts = np.matmul(
+        weights[:full].reshape(chunks, 1, CHUNK),
+        np.ascontiguousarray(rows[:full]).reshape(chunks, CHUNK, width),
+    )
+    total = np.zeros(width)
+    for part in parts[:, 0, :]:
+        total += part
+    return total + weights[full:] @ rows[full:]
+
+
+def blocked_total(numbers: Array) -> float:
+    """The sum of numbers (n,), off by :func:`sum_units` of roundoff of the sum of their sizes."""
+    chunks = len(numbers) // CHUNK
+    parts = np.sum(numbers[: chunks * CHUNK].reshape(chunks, CHUNK), axis=1)
+    return float(np.sum(parts)) + float(np.sum(numbers[chunks * CHUNK :]))
+
+
+def sum_units(n: int) -> float:
+    """Units of roundoff of the sum of sizes by which :func:`blocked_sum` of n terms may be off."""
+    return min(n, CHUNK) + math.ceil(n / CHUNK) + 2.0
+
+
+def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
+    """Read a form at a dataset.
+
+    Parameters
+    ----------
+    form
+        The form.
+    records
+        As many records as the form has.
+
+    Returns
+    -------
+    WeightingData
+
+    Raises
+    ------
+    DeclarationError
+        For a number of records that is not that of the form, weights that may be negative, and kernels whose
+        imbalance is priced by anything but squares, or that have too many features.
+    InfeasibleError
+        Where no weights within the boxes have the sums; shown to the data holder only.
+    """
+    arms = records.a
+    if len(arms) != form.n:
+        raise DeclarationError(f"{len(arms)} records: the problem was read for {form.n}")
+    X = records.covariates
+    vectors = {one.name: _values(one, records) for one in form.features if one.of is not None}
+    columns = _VectorColumns(form, vectors, arms)
+    units = 0.0
+    similarities = []
+    for features, stacked in _kernel_factors(form).items():
+        units = max(units, _kernel(features).entry_error(records.domain.features_bound, X.shape[1]))
+        similarities.append(_similarities(features, stacked, X))
+    blocks = tuple(_blocks(form, arms))
+    base = None
+    if form.base is not None:
+        base = vectors[form.base.name][:, 0]
+    curve = _curve(form, arms, base, blocks)
+    rows, targets, errors = columns.rows, columns.targets, columns.target_errors
+    priced = list(columns.priced)
+    price_error = np.zeros(form.n)
+    made = [_features(one, X, units) for one in similarities]
+    if all(one is not None for one in made):
+        for one, found in zip(similarities, made, strict=True):
+            assert found is not None
+            more, more_targets, more_errors, moved = _kernel_columns(one, found, arms)
+            begin = rows.shape[1]
+            rows = np.hstack([rows, more])
+            targets = np.concatenate([targets, more_targets])
+            errors = np.concatenate([errors, more_errors])
+            priced.append(PricedColumns(ImbalancePenalty(0.5), slice(begin, rows.shape[1])))
+            price_error = price_error + moved
+    else:
+        _refuse_pairs(form)
+    linear = np.zeros(form.n)
+    if form.linear is not None:
+        linear = form.linear.row(vectors[form.linear.features.name], arms)[:, 0]
+    return WeightingData(
+        form,
+        np.ascontiguousarray(rows),
+        targets,
+        errors,
+        tuple(priced),
+        linear,
+        curve,
+        blocks,
+        arms,
+        tuple(similarities),
+        columns.rows.shape[1],
+        price_error,
+        units,
+    )
+
+
+def is_plain(penalty: ImbalancePenalty) -> bool:
+    """Whether a penalty is a multiple of a sum of squares."""
+    curved = math.isfinite(penalty.factor) and math.isinf(penalty.knee)
+    return curved and penalty.norm in (None, 2) and not np.any(penalty.tolerance)
+
+
+def _values(features: Features, records: Records) -> Array:
+    """Vectors (n, width) of records."""
+    assert features.of is not None
+    values = np.asarray(features.of(records), dtype=np.float64)
+    return values.reshape(len(records.a), features.width)
+
+
+def _kernel_of_group(group: Group) -> Features | None:
+    """The kernel features that a group is made of; None for vectors."""
+    kernels = [part.features for part in group if part.features.kernel is not None]
+    if kernels and len(group) > 1:
+        raise DeclarationError(
+            f"features of {kernels[0].name} are added to others: price both imbalances by themselves"
+        )
+    return kernels[0] if kernels else None
+
+
+class _VectorColumns:
+    """Rows, targets and penalties of all coordinates that are no features of kernels."""
+
+    def __init__(self, form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> None:
+        rows = [np.zeros((form.n, 0))]
+        targets = [np.zeros(0)]
+        errors = [np.zeros(0)]
+        self.priced: list[PricedColumns] = []
+        sums = {name: _sums_by_arm(phi, arms) for name, phi in vectors.items()}
+        end = 0
+        for imbalance in form.imbalances:
+            begin = end
+            for group, shift in _groups(imbalance):
+                if _kernel_of_group(group) is not None:
+                    continue
+                rows.append(_sum_of([part.row(vectors[part.features.name], arms) for part in group]))
+                target, error = _target(group, sums, shift, form.n)
+                targets.append(target)
+                errors.append(error)
+                end += len(shift)
+            if end > begin:
+                self.priced.append(PricedColumns(imbalance.penalty, slice(begin, end)))
+        self.rows: Array = np.hstack(rows)
+        self.targets: Array = np.concatenate(targets)
+        self.target_errors: Array = np.concatenate(errors)
+
+
+def _sum_of(parts: list[Array]) -> Array:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _groups(imbalance: Imbalance) -> list[tuple[Group, Array]]:
+    """Groups of an imbalance, each with its part of the shift."""
+    found = []
+    begin = 0
+    for group in imbalance.groups:
+        end = begin + len(group[0].matrix)
+        found.append((group, np.asarray(imbalance.shift[begin:end], dtype=np.float64)))
+        begin = end
+    return found
+
+
+def _sums_by_arm(phi: Array, arms: Arms) -> tuple[Array, Array]:
+    """Sums (2, width) of features over the records of an arm, and the sums of their sizes."""
+    treated = arms.astype(np.float64)
+    sums = np.stack([blocked_sum(1.0 - treated, phi), blocked_sum(treated, phi)])
+    sizes = np.stack([blocked_sum(1.0 - treated, np.abs(phi)), blocked_sum(treated, np.abs(phi))])
+    return sums, sizes
+
+
+def _target(
+    group: Group, sums: Mapping[str, tuple[Array, Array]], shift: Array, n: int
+) -> tuple[Array, Array]:
+    """Sum of the targets of a group and its shift (r,), and a bound of its rounding."""
+    total = shift.copy()
+    size = np.abs(shift)
+    for part in group:
+        by_arm, sizes = sums[part.features.name]
+        total = total + part.matrix @ (part.target @ by_arm)
+        size = size + np.abs(part.matrix) @ (np.abs(part.target) @ sizes)
+    units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 6.0
+    return total, 1.01 * units * UNIT_ROUNDOFF * size
+
+
+def _kernel(features: Features) -> KernelOfRecords:
+    assert features.kernel is not None
+    return features.kernel
+
+
+def _kernel_factors(form: WeightingForm) -> dict[Features, Array]:
+    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price |m|^2 / 2."""
+    found: dict[str, list[Array]] = {}
+    features: dict[str, Features] = {}
+    for imbalance in form.imbalances:
+        for group, shift in _groups(imbalance):
+            kernel = _kernel_of_group(group)
+            if kernel is None:
+                continue
+            if not is_plain(imbalance.penalty) or np.any(shift):
+                raise DeclarationError(
+                    f"imbalance of the kernel features {kernel.name}: only its squares, without a public "
+                    "target, are solved; write cp.sum_squares(..)"
+                )
+            part: FeatureRows = group[0]
+            scale = math.sqrt(2.0 * imbalance.penalty.factor) * float(part.matrix[0, 0])
+            found.setdefault(kernel.name, []).append(scale * np.concatenate([part.weighted, part.target]))
+            features[kernel.name] = kernel
+    return {features[name]: np.array(rows) for name, rows in found.items()}
+
+
+def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
+    diagonal = _kernel(features).diagonal(X)
+    rows = stacked[:, :2]
+    targets = stacked[:, 2:]
+    largest = float(np.max(diagonal, initial=0.0))
+    return Similarities(features, rows.T @ rows, rows.T @ targets, largest, diagonal)
+
+
+def _features(similarities: Similarities, X: Array, units: float) -> PivotedFeatures | None:
+    most = min(len(X) // _RECORDS_PER_PIVOT, 1000)
+    return pivoted_features(_kernel(similarities.features), X, most, units)
+
+
+def _kernel_columns(
+    one: Similarities, found: PivotedFeatures, arms: Arms
+) -> tuple[Array, Array, Array, Array]:
+    """Rows, targets, their errors and the errors of prices, of features of a kernel.
+
+    Rows are ``left[:, a_i] (x) f_i`` where ``left' left`` is pull, up to rounding, and targets
+    ``right[:, a_j] (x) f_j`` where ``left' right`` is push; directions of the rank of pull suffice, as push
+    has its columns in the span of pull.
+    """
+    values, vectors = np.linalg.eigh(one.pull)
+    kept = values > 1e-14 * np.max(values)
+    root = np.sqrt(values[kept])
+    left = root[:, None] * vectors[:, kept].T
+    right = (vectors[:, kept].T @ one.push) / root[:, None]
+    f = found.values
+    n = len(f)
+    sums, sizes = _sums_by_arm(f, arms)
+    rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
+    targets = (right @ sums).ravel()
+    errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
+    # What left and right make of pull and push, measured, beside the error of the similarities.
+    off = max(
+        float(np.max(np.abs(left.T @ left - one.pull))), float(np.max(np.abs(left.T @ right - one.push)))
+    )
+    factor = max(float(np.max(np.abs(one.pull))), float(np.max(np.abs(one.push))))
+    largest = one.largest + found.entry_error
+    error = (factor + off) * found.entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
+    return rows, targets, errors, np.full(n, 1.001 * error)
+
+
+def _refuse_pairs(form: WeightingForm) -> None:
+    """Refuse what pairs of records do not serve."""
+    if form.n > MOST_PAIRS:
+        raise DeclarationError(
+            f"kernel of too many features for {form.n:,} records: at most {MOST_PAIRS:,} are solved by pairs"
+        )
+    if not all(is_plain(imbalance.penalty) for imbalance in form.imbalances):
+        raise DeclarationError(
+            "kernel of many features beside prices that are no squares: write all imbalances as squares"
+        )
+
+
+def _blocks(form: WeightingForm, arms: Arms) -> list[SumOfBlock]:
+    """Blocks of records with their sums; a block without records and with sum 0 is none."""
+    kind = form.sums.kind
+    n = float(form.n)
+    controls = np.flatnonzero(arms == 0)
+    treated = np.flatnonzero(arms == 1)
+    if kind is SumKind.ALL:
+        return [SumOfBlock(slice(None), n)]
+    if kind is SumKind.CONTROLS:
+        return [SumOfBlock(controls, n)]
+    if kind is SumKind.TREATED:
+        return [SumOfBlock(controls, float(len(treated)))]
+    totals = (float(len(controls)), float(len(treated)))
+    if kind is SumKind.PUBLIC:
+        assert form.sums.public is not None
+        totals = form.sums.public
+    both = [SumOfBlock(controls, float(totals[0])), SumOfBlock(treated, float(totals[1]))]
+    return [one for one in both if one.total > 0 or not _is_empty(one)]
+
+
+def _is_empty(block: SumOfBlock) -> bool:
+    return not isinstance(block.members, slice) and len(block.members) == 0
+
+
+def _curve(
+    form: WeightingForm, arms: Arms, base: Array | None, blocks: tuple[SumOfBlock, ...]
+) -> InverseSlope:
+    """Boxes by record, which a sum bounds as well; refuses those that cannot hold the sums."""
+    low_by_arm = np.asarray(form.low, dtype=np.float64).copy()
+    cap_by_arm = np.asarray(form.cap, dtype=np.float64).copy()
+    if form.sums.kind is SumKind.CONTROLS:
+        low_by_arm[1] = 0.0
+        cap_by_arm[1] = 0.0
+    if form.sums.kind is SumKind.TREATED:
+        low_by_arm[1] = 1.0
+        cap_by_arm[1] = 1.0
+    low = low_by_arm[arms]
+    cap = cap_by_arm[arms]
+    first, last = form.dispersion.ends
+    scale = np.ones(len(arms)) if base is None else base
+    low = np.maximum(low, first * scale)
+    cap = np.minimum(cap, last * scale)
+    if np.any(low < 0.0):
+        raise DeclarationError("weights may be negative: write w >= 0 among the constraints")
+    for block in blocks:
+        members = block.members
+        least = math.fsum(low[members])
+        most = math.fsum(np.minimum(cap[members], block.total + 1.0))
+        if not least <= block.total <= most:
+            raise InfeasibleError(
+                f"{len(low[members])} records: no weights between {least:g} and {most:g} in all have the sum "
+                f"{block.total:g}"
+            )
+        # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
+        cap[members] = np.maximum(np.minimum(cap[members], 2.0 * block.total + 1.0), low[members])
+    return InverseSlope(form.dispersion, low, cap, base)

@@ -1,0 +1,351 @@
+"""Weights of a form at a dataset, by its dual: prices of the imbalances and multipliers of the sums.
+
+The dual is solved in an outer variable y (K): ``s = prox(y)`` is an imbalance and ``lambda = (y - s) / step``
+its price, so that both belong together for squares, tolerances, Huber penalties, balls, kinks and constraints
+alike. What is left is the equation ``s = m(w)``, where weights are those at these prices and meet their sums.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.weighting.certificate import Point, certified_distance, hard_residual
+from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, weighting_data
+from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.multipliers import met_sums
+from dp2erm_cvx.weighting.pairs import PairsProblem
+from dp2erm_cvx.weighting.public_radius import StepConstants, public_steps
+
+#: Newton's steps, halvings of each, and steps without a smaller claim, at most.
+_MOST_STEPS, _HALVINGS, _MOST_STALLED = 100, 30, 12
+#: What is missed, relative to the weights and rows, from which on claims are made, and that is rounding.
+_NEAR, _ROUNDED = 1e-5, 1e-13
+#: Imbalance beyond a constraint that is left at a solution, relative to the weights and rows.
+_HARD_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class DualSolution:
+    """Weights with a proved distance to the exact weights.
+
+    Parameters
+    ----------
+    weights
+        The weights (n,).
+    prices
+        Prices lambda (K,) of the imbalances; of pairs of records the weights (n,) that prices are made of.
+    multipliers
+        Multipliers of the sums, one per block.
+    claim
+        Proved bound of ``|weights - exact weights|_1``. Infinite where nothing is proved, as under
+        constraints of the imbalance: those have no unique prices, and no claim is needed of them.
+    steps
+        Steps of the solver.
+    residual
+        How far constraints of the imbalance are missed; 0 without constraints.
+    fallback
+        Whether no solution of the constraints was found, and all weights are 1 in its place.
+    """
+
+    weights: Array = field(repr=False)
+    prices: Array = field(repr=False)
+    multipliers: Array = field(repr=False)
+    claim: float
+    steps: int
+    residual: float = 0.0
+    fallback: bool = False
+
+
+class DualProblem:
+    """A form at a dataset.
+
+    Parameters
+    ----------
+    form
+        The form.
+    records
+        The records.
+
+    Raises
+    ------
+    DeclarationError
+        Where the form is none that is solved; see :func:`~dp2erm_cvx.weighting.dataset.weighting_data`.
+    InfeasibleError
+        Where the boxes cannot hold the sums; shown to the data holder only.
+    """
+
+    def __init__(self, form: WeightingForm, records: Records) -> None:
+        self.form = form
+        self.data: WeightingData = weighting_data(form, records)
+        self.pairs: PairsProblem | None = None
+        if self.data.by_pairs:
+            self.pairs = PairsProblem(self.data, records.covariates)
+
+    def newton(self, tolerance: float = 1e-12) -> DualSolution:
+        """Solve by Newton's method.
+
+        Parameters
+        ----------
+        tolerance
+            Claim, relative to n, at which it stops. Where rounding keeps the claim above it, the least one
+            is returned.
+
+        Returns
+        -------
+        DualSolution
+        """
+        if self.pairs is not None:
+            omega, multipliers, steps = self.pairs.newton()
+            return self._paired(omega, multipliers, steps)
+        solver = _Newton(self.data, tolerance * self.form.n)
+        state, steps = solver.run()
+        return self._solution(state, steps)
+
+    def by_public_steps(self, constants: StepConstants) -> DualSolution:
+        """Solve by a number of steps that is public, after which every dataset is within the public radius.
+
+        Parameters
+        ----------
+        constants
+            Public constants of the form, from which the number of steps and their size follow.
+
+        Returns
+        -------
+        DualSolution
+
+        Raises
+        ------
+        DeclarationError
+            Where a price has a kink: smooth it.
+        """
+        if self.form.hard:
+            return self.newton()
+        if self.form.kinked:
+            raise DeclarationError("price with a kink: no public number of steps is proved; smooth the kink")
+        steps = public_steps(self.form, constants)
+        if self.pairs is not None:
+            omega, multipliers = self.pairs.accelerated(constants.dual_smoothness, steps)
+            return self._paired(omega, multipliers, steps)
+        return self._solution(self._accelerated(constants.dual_smoothness, steps), steps)
+
+    def _paired(self, omega: Array, multipliers: Array, steps: int) -> DualSolution:
+        assert self.pairs is not None
+        weights, claim = self.pairs.certified(omega, multipliers)
+        return DualSolution(weights, omega, multipliers, claim, steps)
+
+    def _solution(self, state: _State, steps: int) -> DualSolution:
+        """The certified solution of a state of a solver."""
+        if self.form.hard:
+            residual = hard_residual(self.data, state.weights)
+            scale = float(np.max(np.abs(self.data.rows), initial=0.0)) * self.form.n
+            if residual > _HARD_TOLERANCE * scale:
+                even = np.ones(self.form.n)
+                missed = hard_residual(self.data, even)
+                return DualSolution(even, state.prices, state.multipliers, math.inf, steps, missed, True)
+            return DualSolution(state.weights, state.prices, state.multipliers, math.inf, steps, residual)
+        point = Point(state.imbalance, state.prices, state.multipliers)
+        weights, claim = certified_distance(self.data, point)
+        return DualSolution(weights, state.prices, state.multipliers, claim, steps)
+
+    def _accelerated(self, smoothness: float, steps: int) -> _State:
+        """Accelerated proximal gradient steps on the dual, from prices 0.
+
+        In the norm of the penalty the dual is 1-strongly convex, and its part of the weights ``smoothness``-
+        smooth: the momentum is constant (Theorem 3 of ``docs/theory/weights_certificate.md``).
+        """
+        data = self.data
+        step = np.full(len(data.targets), smoothness) / data.smoothness
+        contraction = 1.0 / math.sqrt(1.0 + smoothness)
+        momentum = (1.0 - contraction) / (1.0 + contraction)
+        prices = np.zeros(len(data.targets))
+        ahead = prices
+        multipliers = np.zeros(len(data.blocks))
+        state = _state_at_prices(data, prices, multipliers)
+        for _ in range(steps):
+            y = step * ahead + state.reached
+            s = _prox(data, y, step)
+            new = _prices_at(data, s, (y - s) / step)
+            ahead = new + momentum * (new - prices)
+            prices = new
+            state = _state_at_prices(data, ahead, state.multipliers)
+            state.imbalance = s
+        final = _state_at_prices(data, prices, state.multipliers)
+        final.imbalance = state.imbalance
+        return final
+
+
+@dataclass
+class _State:
+    """A point of the dual: an imbalance with its price, and the weights at that price.
+
+    Parameters
+    ----------
+    imbalance
+        s (K,), of which ``prices`` is a slope of the penalty.
+    prices
+        lambda (K,).
+    weights, rates, multipliers
+        Weights at these prices, their derivatives, and multipliers of the sums.
+    reached
+        The imbalance m(w) (K,) of the weights.
+    """
+
+    imbalance: Array
+    prices: Array
+    weights: Array
+    rates: Array
+    multipliers: Array
+    reached: Array
+
+    @property
+    def missed(self) -> Array:
+        return self.imbalance - self.reached
+
+
+def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> _State:
+    weights, rates, found = met_sums(data, -(data.rows @ prices) - data.linear, multipliers)
+    reached = blocked_sum(weights, data.rows) - data.targets
+    return _State(reached, prices, weights, rates, found, reached)
+
+
+def _prox(data: WeightingData, y: Array, step: Array) -> Array:
+    """Proximal steps of all imbalances, each of one step."""
+    s = np.empty_like(y)
+    for one in data.priced:
+        if len(y[one.columns]):
+            s[one.columns], _ = one.prox(y[one.columns], float(step[one.columns][0]))
+    return s
+
+
+def _prices_at(data: WeightingData, s: Array, otherwise: Array) -> Array:
+    """Prices of imbalances s: slopes of their penalties, at kinks the one nearest ``otherwise``."""
+    prices = np.empty_like(otherwise)
+    for one in data.priced:
+        prices[one.columns] = one.price(s[one.columns], otherwise[one.columns])
+    return prices
+
+
+class _Newton:
+    """Newton's method in y, with a line search on the dual value or the size of what is missed."""
+
+    def __init__(self, data: WeightingData, goal: float) -> None:
+        self.data = data
+        self.goal = goal
+        spread = np.sum(np.square(data.rows)) / max(data.rows.shape[1], 1)
+        with np.errstate(divide="ignore"):
+            step = 1.0 / data.smoothness
+        # Kinks and constraints have no scale of their own: that of what weights do.
+        rates = met_sums(data, -data.linear, np.zeros(len(data.blocks)))[1]
+        other = max(float(np.mean(rates)), 1e-12) * max(float(spread), 1e-300)
+        self.step = np.where(np.isfinite(data.smoothness), step, other)
+        self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
+
+    def state(self, y: Array, multipliers: Array) -> tuple[_State, float]:
+        """The state at y, and the negative value of the dual there."""
+        data = self.data
+        s = _prox(data, y, self.step)
+        prices = _prices_at(data, s, (y - s) / self.step)
+        state = _state_at_prices(data, prices, multipliers)
+        state.imbalance = s
+        penalty = sum(one.value(s[one.columns]) for one in data.priced)
+        base = np.ones_like(state.weights) if data.curve.base is None else data.curve.base
+        dispersion = base * data.form.dispersion.value(state.weights / base) + data.linear * state.weights
+        value = float(prices @ state.missed) - penalty - float(np.sum(dispersion))
+        for number, block in enumerate(data.blocks):
+            off = float(np.sum(state.weights[block.members])) - block.total
+            value -= float(state.multipliers[number]) * off
+        return state, value
+
+    def direction(self, y: Array, state: _State) -> Array:
+        """Newton's step of ``prox(y) = m(w(y))``."""
+        data = self.data
+        size = len(y)
+        slope = np.zeros((size, size))
+        for one in data.priced:
+            if len(y[one.columns]):
+                _, slope[one.columns, one.columns] = one.prox(
+                    y[one.columns], float(self.step[one.columns][0])
+                )
+        moved = self.covariance(state.rates)
+        jacobian = slope + moved @ ((np.eye(size) - slope) / self.step[:, None])
+        jacobian[np.diag_indices(size)] += 1e-14 * np.trace(np.abs(jacobian)) / size
+        if np.all(np.isfinite(data.smoothness)):
+            return np.asarray(-np.linalg.solve(jacobian, state.missed))
+        # Prices of constraints that say the same are not unique: the shortest step moves them least.
+        return np.asarray(-np.linalg.lstsq(jacobian, state.missed, rcond=1e-12)[0])
+
+    def covariance(self, rates: Array) -> Array:
+        """Derivative of the imbalance by minus the prices: rates times squares of rows, centered by block."""
+        rows = self.data.rows
+        weighted = rates[:, None] * rows
+        moved = weighted.T @ rows
+        for block in self.data.blocks:
+            total = float(np.sum(rates[block.members]))
+            if total > 0:
+                sums = np.sum(weighted[block.members], axis=0)
+                moved -= np.outer(sums, sums) / total
+        return np.asarray(moved)
+
+    def claim(self, state: _State) -> float:
+        """What decides when to stop: the certificate, or the residual of constraints."""
+        if self.data.form.hard:
+            return self.goal * float(np.linalg.norm(state.missed)) / max(self.hard_goal(), 1e-300)
+        if float(np.linalg.norm(state.missed)) > _NEAR * self.scale:
+            # Far from a solution a claim is not worth its time.
+            return math.inf
+        point = Point(state.imbalance, state.prices, state.multipliers)
+        return certified_distance(self.data, point)[1]
+
+    def hard_goal(self) -> float:
+        return 1e-13 * self.scale
+
+    def run(self) -> tuple[_State, int]:
+        """States until the goal or rounding stops them; the best one and the number of steps."""
+        y = np.zeros(len(self.data.targets))
+        state, value = self.state(y, np.zeros(len(self.data.blocks)))
+        best = state
+        claim = self.claim(state)
+        stalled = 0
+        lowest = math.inf
+        for step in range(_MOST_STEPS):
+            if claim <= self.goal or not len(y) or stalled == _MOST_STALLED:
+                return best, step
+            found = self.searched(y, self.direction(y, state), state, value)
+            if found is None:
+                # A proximal gradient step moves prices that no weight answers to as yet.
+                found = self.searched(y, -state.missed, state, value)
+            if found is None:
+                return best, step
+            y, state, value = found
+            new = self.claim(state)
+            lowest = min(lowest, float(np.linalg.norm(state.missed)))
+            if new < 0.5 * claim or math.isinf(new):
+                stalled = 0
+            elif lowest <= _ROUNDED * self.scale:
+                stalled = _MOST_STALLED
+            else:
+                stalled += 1
+            if new < claim:
+                best = state
+                claim = new
+        return best, _MOST_STEPS
+
+    def searched(
+        self, y: Array, direction: Array, state: _State, value: float
+    ) -> tuple[Array, _State, float] | None:
+        """The first point of a line that lowers the dual value or what is missed; None for no such point."""
+        size = float(np.linalg.norm(state.missed))
+        length = 1.0
+        for _ in range(_HALVINGS):
+            there = y + length * direction
+            new, new_value = self.state(there, state.multipliers)
+            enough = float(np.linalg.norm(new.missed)) <= (1.0 - 0.1 * length) * size
+            if enough or new_value < value - 1e-12 * abs(value):
+                return there, new, new_value
+            length /= 2.0
+        return None

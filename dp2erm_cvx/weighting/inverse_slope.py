@@ -1,0 +1,282 @@
+"""Weights from their prices: the inverse of the slope of a dispersion on the box of a weight.
+
+The weight of a record at the price x is ``h_i(x)``, the minimizer of ``phi_i(w) - x w`` over its box. It is
+computed by a formula where the dispersion has one, else by safeguarded Newton steps. What is computed is then
+*enclosed*: slopes on both sides of it prove how far the exact weight may be, whatever the formula was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.weighting.dispersion import ATOMS, Dispersion, DispersionPart
+
+#: Half the distance of 1 to the next double.
+UNIT_ROUNDOFF = 2.0**-53
+#: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to 299 digits.
+_LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
+#: Ends of powers, beyond which weights have met any end of their box.
+_LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
+#: Most steps of the safeguarded iteration; every sixth halves the bracket.
+_MOST_STEPS = 400
+#: Times that a radius is doubled before all that the box says is taken.
+_DOUBLINGS = 6
+
+
+@dataclass(frozen=True)
+class InverseSlope:
+    """The functions h_i of n records.
+
+    Parameters
+    ----------
+    dispersion
+        phi, the same for every record.
+    low, cap
+        Ends of the box of every weight (n,), finite.
+    base
+        The numbers d_i (n,) of ``d_i phi(w / d_i)``, above 0; None for 1.
+    """
+
+    dispersion: Dispersion
+    low: Array
+    cap: Array
+    base: Array | None = None
+
+    def at(self, price: Array, index: slice | NDArray[np.intp]) -> tuple[Array, Array]:
+        """Weights of some records at their prices, and how fast they rise with the price.
+
+        Parameters
+        ----------
+        price
+            Prices x (m,).
+        index
+            The records, as an index of n.
+
+        Returns
+        -------
+        tuple
+            Weights (m,) within their boxes, and their derivatives (m,), 0 at the ends of a box.
+        """
+        low = self.low[index]
+        cap = self.cap[index]
+        if self.base is None:
+            weight, rate = self._free(price, low, cap)
+        else:
+            base = self.base[index]
+            weight, rate = self._free(price, low / base, cap / base)
+            weight = base * weight
+            rate = base * rate
+        inside = (weight > low) & (weight < cap)
+        return np.clip(weight, low, cap), np.where(inside, rate, 0.0)
+
+    def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
+        """Weights without a base; they may leave the box, whose ends only the general iteration needs."""
+        formulas = {"square": _square, "entropy": _entropy, "log": _log, "logit": _logit}
+        flat = _line_slope(self.dispersion)
+        curved = [part for part in self.dispersion.parts if part.atom != "line"]
+        formula = formulas.get(self.dispersion.family)
+        if len(curved) == 1 and curved[0].atom == "power" and curved[0].factor > 0:
+            formula = _power
+        if formula is None:
+            return _general(self.dispersion, price, low, cap)
+        return formula(curved, price - flat)
+
+    def radii(self, weight: Array, price: Array, price_error: Array) -> Array:
+        """Proved distances of computed weights from the exact weights at exact prices.
+
+        Parameters
+        ----------
+        weight
+            Computed weights (n,) within their boxes, however they were found.
+        price
+            Computed prices (n,).
+        price_error
+            Bounds (n,) of the distance of computed from exact prices.
+
+        Returns
+        -------
+        Array
+            Radii r_i (n,) with ``|weight_i - h_i(x_i)| <= r_i`` for every x_i within the error of the price.
+            They are the width of the box where nothing better is proved.
+        """
+        widest = (self.cap - self.low) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        base = np.ones_like(weight) if self.base is None else self.base
+        ratio = weight / base
+        slack = self._shift(ratio) * base
+        _, slope_error = self._slope(ratio)
+        curvature = self.dispersion.curvature(ratio) / base
+        beyond = price - self.dispersion.slope(ratio)
+        # At an end of its box a weight stays, however far beyond that end the price would have it.
+        beyond = np.where(weight >= self.cap, np.minimum(beyond, 0.0), beyond)
+        beyond = np.where(weight <= self.low, np.maximum(beyond, 0.0), beyond)
+        spread = price_error + slope_error + np.abs(beyond)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            radius = 2.0 * spread / curvature + 2.0 * slack
+        radius = np.where(np.isfinite(radius), np.minimum(radius, widest), widest)
+        proved = np.minimum(radius + slack, widest)
+        open_rows = np.flatnonzero(self.cap > self.low)
+        for _ in range(_DOUBLINGS):
+            open_rows = open_rows[~self._encloses(weight, price, price_error, radius, open_rows)]
+            if not len(open_rows):
+                return np.where(self.cap > self.low, proved, 0.0)
+            radius[open_rows] *= 4.0
+            proved[open_rows] = np.minimum(radius[open_rows] + slack[open_rows], widest[open_rows])
+        proved[open_rows] = widest[open_rows]
+        return np.where(self.cap > self.low, proved, 0.0)
+
+    def _encloses(
+        self, weight: Array, price: Array, error: Array, radius: Array, rows: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Whether slopes prove that exact weights lie within the radius, of some records."""
+        base = np.ones(len(rows)) if self.base is None else self.base[rows]
+        start = weight[rows] - radius[rows]
+        end = weight[rows] + radius[rows]
+        first, last = self.dispersion.ends
+        start_ratio = np.clip(start / base, first, last)
+        end_ratio = np.clip(end / base, first, last)
+        start_slope, start_error = self._slope(start_ratio)
+        end_slope, end_error = self._slope(end_ratio)
+        least = price[rows] - error[rows]
+        largest = price[rows] + error[rows]
+        above_start = (start <= self.low[rows]) | (start_slope + start_error <= least)
+        below_end = (end >= self.cap[rows]) | (end_slope - end_error >= largest)
+        return np.asarray(above_start & below_end, dtype=np.bool_)
+
+    def _shift(self, ratio: Array) -> Array:
+        """How far an argument of a slope may be from the weight that it was computed for, in weights.
+
+        ``factor * w + offset`` is computed as that of a weight within three units of ``|w| + |offset /
+        factor|``; a division by the base adds one.
+        """
+        farthest = max((abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0)
+        return np.asarray(8.0 * UNIT_ROUNDOFF * (np.abs(ratio) + farthest))
+
+    def _slope(self, ratio: Array) -> tuple[Array, Array]:
+        """Computed slopes, and bounds of their error at the arguments that :meth:`_shift` speaks of."""
+        total = np.zeros_like(ratio)
+        size = np.zeros_like(ratio)
+        for part in self.dispersion.parts:
+            inner = part.factor * ratio + part.offset
+            slope = part.scale * part.factor * ATOMS[part.atom].slope(inner, part.number)
+            total += slope
+            size += _relative_error(part, inner) * np.abs(slope)
+            if part.atom == "entropy":
+                # The logarithm is exact to units of its own size, which 1 may cancel.
+                size += 24.0 * abs(part.scale * part.factor)
+        return total, size * (len(self.dispersion.parts) + 1.0) * UNIT_ROUNDOFF
+
+
+def _relative_error(part: DispersionPart, inner: Array) -> Array | float:
+    """Units of roundoff of its size by which the slope of a part may be off at a given argument."""
+    if part.atom == "power":
+        logarithm = np.abs(np.log(np.maximum(inner, 1e-300)))
+        return np.asarray(16.0 + 4.0 * (1.0 + abs(part.number)) * logarithm)
+    return 16.0
+
+
+def _line_slope(dispersion: Dispersion) -> float:
+    """Slope of the lines in a dispersion."""
+    return sum(part.scale * part.factor for part in dispersion.parts if part.atom == "line")
+
+
+def _square(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
+    """``phi'(w) = a w + b``."""
+    curvature = sum(2.0 * part.scale * part.factor**2 for part in curved)
+    constant = sum(2.0 * part.scale * part.factor * part.offset for part in curved)
+    return (price - constant) / curvature, np.full_like(price, 1.0 / curvature)
+
+
+def _entropy(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
+    """``phi'(w) = s k (log(k w + c) + 1)``."""
+    part = curved[0]
+    exponent = price / (part.scale * part.factor) - 1.0
+    inner = np.exp(np.clip(exponent, _LEAST_EXPONENT, _LARGEST_EXPONENT))
+    return (inner - part.offset) / part.factor, inner / (part.scale * part.factor**2)
+
+
+def _log(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
+    """``phi'(w) = -s k / (k w + c)``; prices of 0 or more ask for the largest weight."""
+    part = curved[0]
+    size = part.scale * part.factor
+    inner = size / np.maximum(-price, 1e-130 * size)
+    return (inner - part.offset) / part.factor, inner / (part.scale * part.factor**2) * inner
+
+
+def _power(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
+    """``phi'(w) = +- s k p (k w + c)^(p - 1)``, with a minus for p between 0 and 1; t is ``k w + c``."""
+    part = curved[0]
+    exponent = part.number
+    sign = -1.0 if 0.0 < exponent < 1.0 else 1.0
+    leading = sign * exponent * part.scale * part.factor
+    # Prices of the other sign ask for the least weight of a rising slope, or the largest of one below 0.
+    power = np.clip(price / leading, _LEAST_POWER, _LARGEST_POWER)
+    logarithm = np.clip(np.log(power) / (exponent - 1.0), _LEAST_EXPONENT / 3.0, _LARGEST_EXPONENT / 3.0)
+    inner = np.exp(logarithm)
+    rate = inner / power / (leading * (exponent - 1.0) * part.factor)
+    return (inner - part.offset) / part.factor, rate
+
+
+def _logit(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
+    """``phi'(w) = f (log(k w + c) - log(k' w + c'))`` with k > 0 > k'."""
+    rising, falling = sorted(curved, key=lambda part: -part.factor)
+    low = -rising.offset / rising.factor
+    high = -falling.offset / falling.factor
+    size = rising.scale * rising.factor
+    ratio = math.log(rising.factor / -falling.factor)
+    exponent = np.clip(price / size - ratio, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    share = 1.0 / (1.0 + np.exp(-exponent))
+    complement = 1.0 / (1.0 + np.exp(exponent))
+    # Near its upper end a weight is that end less a small number, not a number near 1 times the width.
+    weight = np.where(exponent > 0, high - (high - low) * complement, low + (high - low) * share)
+    return weight, (high - low) * share * complement / size
+
+
+def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
+    """Safeguarded Newton steps in brackets; weights at kinks are exact."""
+    first, last = dispersion.ends
+    left = np.maximum(low, first)
+    right = np.minimum(cap, last)
+    weight = (left + right) / 2.0
+    settled = np.zeros(len(price), dtype=bool)
+    for kink in dispersion.kinks:
+        jump = sum(
+            part.scale * abs(part.factor)
+            for part in dispersion.parts
+            if part.atom == "size" and -part.offset / part.factor == kink
+        )
+        # At a kink the slope is given as the mean of both sides.
+        middle = float(dispersion.slope(np.array([kink]))[0])
+        at_kink = (np.abs(price - middle) <= jump) & (left <= kink) & (kink <= right)
+        weight = np.where(at_kink, kink, weight)
+        settled |= at_kink
+    kinked = settled.copy()
+    for step in range(_MOST_STEPS):
+        open_rows = np.flatnonzero(~settled)
+        if not len(open_rows):
+            break
+        here = weight[open_rows]
+        with np.errstate(all="ignore"):
+            missing = price[open_rows] - dispersion.slope(here)
+            newton = here + missing / dispersion.curvature(here)
+        left[open_rows] = np.where(missing >= 0, here, left[open_rows])
+        right[open_rows] = np.where(missing <= 0, here, right[open_rows])
+        middle_of_bracket = (left[open_rows] + right[open_rows]) / 2.0
+        usable = (newton > left[open_rows]) & (newton < right[open_rows])
+        if step % 6 == 5:
+            usable[:] = False
+        new = np.where(usable, newton, middle_of_bracket)
+        unit = 2.0 * UNIT_ROUNDOFF * np.abs(new)
+        narrow = right[open_rows] - left[open_rows] <= unit
+        still = np.abs(newton - here) <= unit
+        weight[open_rows] = np.where(still, here, new)
+        settled[open_rows] = narrow | still
+    with np.errstate(divide="ignore"):
+        rate = 1.0 / dispersion.curvature(weight)
+    # No weight moves at a kink; where phi is straight no rate exists, and such dispersions are refused.
+    rate = np.where(kinked | ~np.isfinite(rate), 0.0, rate)
+    return weight, rate

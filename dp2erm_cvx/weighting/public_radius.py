@@ -1,0 +1,372 @@
+"""A public number of steps, and the distance to the exact weights that they reach on every dataset.
+
+Theorem 3 of ``docs/theory/weights_certificate.md``. Everything here follows from the form, that is from
+public numbers: the radius is known before any record is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.weighting.certificate import response_of_means
+from dp2erm_cvx.weighting.dataset import sum_units
+from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
+from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.multipliers import SUM_UNITS
+from dp2erm_cvx.weighting.response import base_response, largest_response
+
+#: What the steps leave, relative to n, beside rounding.
+_ACCURACY = 1e-12
+#: Sums that computed weights may be off by, relative to n, in the proof; larger ones have no public radius.
+_LARGEST_DRIFT = 1e-3
+#: A step of the dual takes no less than this smoothness, which keeps its numbers in range.
+_LEAST_SMOOTHNESS = 1e-3
+
+
+@dataclass(frozen=True)
+class StepConstants:
+    """Public constants of a form that steps and their radius follow from.
+
+    All norms are those of the price: of a coordinate times the root of its smoothness.
+
+    Parameters
+    ----------
+    response
+        Bound of the sum of the responses of all weights, over n.
+    diameter
+        Bound of the distance of the rows of two records of a block.
+    row
+        Bound of the norm of the row of a record.
+    target
+        Bound of the norm of the sum of all targets and the public shift.
+    linear
+        Bound of the numbers that are added to slopes.
+    columns
+        Number of coordinates.
+    entry_units
+        Units of roundoff by which an entry of a kernel may be off; 0 without kernels.
+    """
+
+    response: float
+    diameter: float
+    row: float
+    target: float
+    linear: float
+    columns: int
+    entry_units: float = 0.0
+    n: int = 1
+
+    @classmethod
+    def of(cls, form: WeightingForm, entry_units: float = 0.0) -> StepConstants:
+        """Constants from the sets of the features alone, by the triangle inequality.
+
+        Parameters
+        ----------
+        form
+            The form.
+        entry_units
+            Units of roundoff by which an entry of a kernel may be off.
+        """
+        row = _size_of(form, "weighted")
+        target = form.n * _size_of(form, "target") + _size_of_shift(form)
+        linear = 0.0
+        if form.linear is not None:
+            linear = _largest_of_rows(form.linear, "weighted")
+        columns = sum(len(imbalance.shift) for imbalance in form.imbalances)
+        return cls(_response(form), 2.0 * row, row, target, linear, columns, entry_units, form.n)
+
+    @property
+    def dual_smoothness(self) -> float:
+        """Smoothness of the part of the weights in the dual: ``n R D^2 / 4``."""
+        return max(self.n * self.response * self.diameter**2 / 4.0, _LEAST_SMOOTHNESS)
+
+    @property
+    def largest_imbalance(self) -> float:
+        """Bound of the norm of the imbalance of any weights that have the sums."""
+        return self.n * self.row + self.target
+
+
+def public_steps(form: WeightingForm, constants: StepConstants) -> int:
+    """Number of steps after which the steps leave ``1e-12 n`` beside rounding, on every dataset.
+
+    Parameters
+    ----------
+    form
+        The form.
+    constants
+        Its public constants.
+
+    Returns
+    -------
+    int
+        The number of steps.
+    """
+    smoothness = constants.dual_smoothness
+    gain = math.sqrt(2.0 * form.n * constants.response * smoothness)
+    start = 2.0 * constants.largest_imbalance
+    ratio = gain * start / (_ACCURACY * form.n)
+    return max(math.ceil(2.0 * math.sqrt(1.0 + smoothness) * math.log(max(ratio, 1.0))), 1)
+
+
+def public_radius(form: WeightingForm, constants: StepConstants) -> float | None:
+    """Distance in the 1-norm, of weights by public steps to exact weights, that no dataset exceeds.
+
+    Parameters
+    ----------
+    form
+        The form.
+    constants
+        Its public constants, as they are given to ``DualProblem.by_public_steps``.
+
+    Returns
+    -------
+    float or None
+        The radius; None where none is proved: constraints and kinks of the imbalance, dispersions without a
+        formula for their weights, sums whose multipliers have no public bound, numbers that are too large.
+    """
+    if form.hard or form.kinked or form.dispersion.family == "general":
+        return None
+    if not math.isfinite(constants.response):
+        return None
+    steepest = _steepest_slope(form)
+    if steepest is None:
+        return None
+    by_kernel = any(one.kernel is not None for one in form.features)
+    rounding = _Rounding(form, constants, steepest)
+    if not by_kernel:
+        return rounding.radius(0.0)
+    features = rounding.with_features()
+    pairs = rounding.with_pairs()
+    if features is None or pairs is None:
+        return None
+    # Which of both solves a dataset depends on it.
+    return max(features, pairs)
+
+
+class _Rounding:
+    """Rounding of every step, bounded over all datasets."""
+
+    def __init__(self, form: WeightingForm, constants: StepConstants, steepest: float) -> None:
+        self.form = form
+        self.constants = constants
+        self.steepest = steepest
+        self.n = form.n
+        self.smoothness = constants.dual_smoothness
+        self.steps = public_steps(form, constants)
+        self.columns = constants.columns
+
+    def weights(self, largest_price: float, price_error: float) -> tuple[float, float] | None:
+        """Bounds of the rounding of weights in all, and of what their sums are off in all.
+
+        Parameters
+        ----------
+        largest_price
+            Bound of the norm of prices.
+        price_error
+            What prices are off beside the rounding of their sums.
+        """
+        u = UNIT_ROUNDOFF
+        n = self.n
+        constants = self.constants
+        score = constants.row * largest_price + constants.linear
+        multiplier = score + self.steepest
+        argument = score + multiplier
+        constants_of_curve, offset = _sizes_of_curve(self.form)
+        units = 2.0 * (self.columns + 8.0)
+        error = units * u * argument + price_error
+        error += (len(self.form.dispersion.parts) + 24.0) * u * (argument + constants_of_curve)
+        response = self.response_near()
+        computed = n * response * error + 40.0 * u * n * (1.0 + offset + _LARGEST_DRIFT)
+        summing = sum_units(n) * u * n * (1.0 + _LARGEST_DRIFT)
+        bracket = (score + 4.0 * multiplier + 4.0 * score) * u
+        blocks = 1.0 if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED) else 2.0
+        off = SUM_UNITS * u * n + blocks * (bracket * n * response) + 2.0 * (computed + summing)
+        off += computed + summing
+        if not off + computed <= _LARGEST_DRIFT * n:
+            return None
+        return computed, off
+
+    def response_near(self) -> float:
+        """The response of weights whose sums are off by the largest drift."""
+        return self.constants.response * _drift_factor(self.form)
+
+    def gradient(self, largest_price: float, price_error: float, position: float) -> float | None:
+        """Bound of the error of a gradient of the dual, with everything that a step rounds.
+
+        Parameters
+        ----------
+        largest_price
+            Bound of the norm of prices.
+        price_error
+            What prices are off beside the rounding of their sums.
+        position
+            What the points of the dual are off, in the norm of prices.
+        """
+        found = self.weights(largest_price, price_error)
+        if found is None:
+            return None
+        computed, off = found
+        u = UNIT_ROUNDOFF
+        constants = self.constants
+        reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
+        width = max([self.columns, *(one.width for one in self.form.features)])
+        summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
+        tolerance = _size_of_tolerance(self.form)
+        step = 8.0 * (self.columns + 16.0) * u
+        rounded = step * ((1.0 + self.smoothness) * (6.0 * largest_price + tolerance) + reached)
+        return constants.row * (computed + off) + summed + rounded + (1.0 + self.smoothness) * position
+
+    def radius(self, price_error: float, position_units: float = 0.0) -> float | None:
+        """The radius of Theorem 3 with a given error of prices."""
+        start = 2.0 * self.constants.largest_imbalance
+        largest_price = 7.0 * start
+        position = position_units * UNIT_ROUNDOFF * largest_price
+        gradient = self.gradient(largest_price, price_error, position)
+        if gradient is None or not gradient <= start:
+            return None
+        final = self.weights(largest_price, price_error)
+        assert final is not None
+        computed, off = final
+        contraction = 1.0 / math.sqrt(1.0 + self.smoothness)
+        left = start * math.exp(-self.steps * contraction / 2.0) + 2.0 * math.sqrt(2.0) * gradient
+        gain = math.sqrt(2.0 * self.n * self.response_near() * self.smoothness)
+        return (computed + off + gain * left) * (1.0 + 1e-9)
+
+    def with_features(self) -> float | None:
+        """The radius where features of kernels stand in for the kernel."""
+        return None
+
+    def with_pairs(self) -> float | None:
+        """The radius where pairs of records stand in for the kernel."""
+        return None
+
+
+def _norm_of(features: Features) -> float:
+    """Bound of the norm of a feature."""
+    within = features.within
+    if isinstance(within, ConstantSet):
+        return 1.0
+    if isinstance(within, BallSet):
+        return within.radius
+    if isinstance(within, IntervalSet):
+        return max(abs(within.low), abs(within.high))
+    return math.sqrt(within.bound)
+
+
+def _largest_of_rows(part: FeatureRows, which: str) -> float:
+    """Bound of the norm of the rows, or of the targets, that a feature makes."""
+    factors: Array = part.weighted if which == "weighted" else part.target
+    largest = float(np.max(np.abs(factors)))
+    if part.features.kernel is not None:
+        return largest * abs(float(part.matrix[0, 0])) * _norm_of(part.features)
+    # The Frobenius norm bounds the largest singular value and has no rounding to speak of.
+    size = min(float(np.linalg.norm(part.matrix)), float(np.linalg.norm(part.matrix, 2)) * (1.0 + 1e-9))
+    return largest * size * _norm_of(part.features)
+
+
+def _size_of_group(group: Group, which: str) -> float:
+    return sum(_largest_of_rows(part, which) for part in group)
+
+
+def _size_of(form: WeightingForm, which: str) -> float:
+    """Bound of the norm of a row or a target of one record, over all imbalances."""
+    square = 0.0
+    for imbalance in form.imbalances:
+        groups = sum(_size_of_group(group, which) ** 2 for group in imbalance.groups)
+        square += imbalance.penalty.smoothness * groups
+    return math.sqrt(square) * (1.0 + 1e-9)
+
+
+def _size_of_shift(form: WeightingForm) -> float:
+    squares = [one.penalty.smoothness * float(np.sum(np.square(one.shift))) for one in form.imbalances]
+    return math.sqrt(sum(squares)) * (1.0 + 1e-9)
+
+
+def _size_of_tolerance(form: WeightingForm) -> float:
+    """Norm of all tolerances."""
+    square = 0.0
+    for imbalance in form.imbalances:
+        tolerance = np.broadcast_to(np.asarray(imbalance.penalty.tolerance), np.shape(imbalance.shift))
+        square += imbalance.penalty.smoothness * float(np.sum(np.square(tolerance)))
+    return math.sqrt(square)
+
+
+def _box(form: WeightingForm) -> tuple[float, float]:
+    """Ends of all weights: no weight exceeds n."""
+    low = max(float(np.min(form.low)), 0.0)
+    return low, max(min(float(np.max(form.cap)), float(form.n)), low)
+
+
+def _has_mean_one(form: WeightingForm) -> bool:
+    """Whether the weights of every dataset have mean 1."""
+    return form.sums.kind in (SumKind.ALL, SumKind.PUBLIC, SumKind.COUNTS)
+
+
+def _bases(form: WeightingForm) -> tuple[float, float]:
+    if form.base is None:
+        return 1.0, 1.0
+    within = form.base.within
+    if isinstance(within, IntervalSet) and within.low > 0:
+        return within.low, within.high
+    return 0.0, math.inf
+
+
+def _response(form: WeightingForm) -> float:
+    """Bound of the sum of all responses, over n."""
+    low, high = _box(form)
+    least, largest = _bases(form)
+    if least <= 0.0:
+        return math.inf
+    if not _has_mean_one(form):
+        return largest * largest_response(form.dispersion, low / largest, high / least)
+    if form.base is not None:
+        return base_response(form.dispersion, (low / largest, high / least), (least, largest))
+    return response_of_means(form.dispersion, (low, high), (1.0, 1.0))
+
+
+def _drift_factor(form: WeightingForm) -> float:
+    """How much larger the response is where the mean weight is off by the largest drift."""
+    if not _has_mean_one(form):
+        return 1.0
+    low, high = _box(form)
+    room = min(1.0 - low, high - 1.0)
+    if room <= 0.0:
+        # All weights are at an end of their box.
+        return 1.0
+    return 1.0 + _LARGEST_DRIFT / room
+
+
+def _steepest_slope(form: WeightingForm) -> float | None:
+    """Bound of the slopes of phi at weights in the boxes that have the sums; None where there is none."""
+    least, largest = _bases(form)
+    equal_boxes = form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
+    if equal_boxes and form.sums.kind in (SumKind.ALL, SumKind.COUNTS):
+        weights = [1.0 / largest, 1.0 / least]
+    else:
+        low, high = _box(form)
+        if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
+            low = max(low, min(form.sums.public) / form.n)
+        weights = [low / largest, high / least]
+    first, last = form.dispersion.ends
+    inside = [weight for weight in weights if first < weight < last]
+    if len(inside) < len(weights):
+        return None
+    return float(np.max(np.abs(form.dispersion.slope(np.array(weights))))) * (1.0 + 1e-9)
+
+
+def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:
+    """Sizes of the constants in the slope of phi, in prices, and of those in its inverse, in weights."""
+    prices = 0.0
+    offset = 0.0
+    _, largest = _bases(form)
+    for part in form.dispersion.parts:
+        size = abs(part.scale * part.factor)
+        prices += size * (4.0 + 2.0 * abs(part.offset) + abs(math.log(abs(part.factor))))
+        if part.atom != "line":
+            offset = max(offset, largest * abs(part.offset / part.factor))
+    return prices, 2.0 * offset

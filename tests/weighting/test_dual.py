@@ -1,0 +1,73 @@
+"""Weights by the dual are those of CVXPY, and the certificate says how far they may be off."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.weighting.dual import DualProblem
+from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from tests.weighting import examples
+from tests.weighting.examples import form_of, moments_by_arm, records_of
+
+N = 120
+PENALTIES = {
+    "squares": ImbalancePenalty(5 / N),
+    "tolerance": ImbalancePenalty(5 / N, tolerance=0.02 * N),
+    "huber": ImbalancePenalty(50 / N, knee=0.005 * N),
+    "ball": ImbalancePenalty(50 / N, knee=0.02 * N, norm=2),
+    "norm beyond a tolerance": ImbalancePenalty(50 / N, tolerance=0.01 * N, norm=2),
+    "1-norm": ImbalancePenalty(math.inf, price=0.05),
+    "norm": ImbalancePenalty(math.inf, price=0.2, norm=2),
+    "constraint": ImbalancePenalty(math.inf, price=math.inf, tolerance=0.03 * N),
+}
+BOXES = {"logit": (0.1, 4.0), "log": (0.0, 3.0), "mixed": (0.0, 3.0)}
+
+
+def form_with(dispersion: str, penalty: ImbalancePenalty, n: int = N) -> WeightingForm:
+    low, cap = BOXES.get(dispersion, (0.0, math.inf))
+    return form_of(n, moments_by_arm(penalty), dispersion=dispersion, low=(low, low), cap=(cap, cap))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit", "mixed"])
+def test_weights_are_those_of_cvxpy(dispersion: str, penalty: str) -> None:
+    form = form_with(dispersion, PENALTIES[penalty])
+    records = records_of(N)
+    solution = DualProblem(form, records).newton()
+    # Clarabel loses half of the digits where a cone touches its boundary.
+    close = 1e-6 if PENALTIES[penalty].norm == 2 else 1e-9
+    apart = np.sum(np.abs(solution.weights - examples.Reference(form, records).weights()))
+    assert apart <= close * N
+    if PENALTIES[penalty].hard:
+        assert math.isinf(solution.claim)
+        assert solution.residual <= 1e-10 * N
+    else:
+        assert solution.claim <= (1e-6 if PENALTIES[penalty].kinked else 5e-12) * N
+
+
+SUMS = {
+    "all": WeightSums(SumKind.ALL),
+    "public": WeightSums(SumKind.PUBLIC, (0.45 * N, 0.55 * N)),
+    "counts": WeightSums(SumKind.COUNTS),
+    "controls": WeightSums(SumKind.CONTROLS),
+    "treated": WeightSums(SumKind.TREATED),
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize("dispersion", ["square", "entropy"])
+def test_sums_and_boxes_by_arm(dispersion: str, kind: str) -> None:
+    """Every kind of sum, with boxes that differ by arm."""
+    low, cap = (0.1, 0.3), (4.0, 3.0)
+    if kind == "controls":
+        low, cap = (0.0, 0.0), (math.inf, 0.0)
+    if kind == "treated":
+        low, cap = (0.0, 1.0), (math.inf, 1.0)
+    imbalance = moments_by_arm(ImbalancePenalty(5 / N))
+    form = form_of(N, imbalance, dispersion=dispersion, low=low, cap=cap, sums=SUMS[kind])
+    records = records_of(N)
+    solution = DualProblem(form, records).newton()
+    reference = examples.Reference(form, records).weights()
+    assert np.sum(np.abs(solution.weights - reference)) <= 1e-9 * N
+    assert solution.claim <= 1e-10 * N
