@@ -17,8 +17,9 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, known_names
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.program.balance import one_by_one
+from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 
@@ -161,7 +162,7 @@ class DeclaredRecords:
 
     def __getattr__(self, name: str) -> Datum:
         if name not in _LIBRARY:
-            known = (*_LIBRARY, "by_arm", "rows", "cells", "numbers", "n", "M", "outcome_bound")
+            known = (*_LIBRARY, "by_arm", "features", "rows", "cells", "numbers", "n", "M", "outcome_bound")
             raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
         low, high, make = _LIBRARY[name]
         if name in ("arms", "ones"):
@@ -239,6 +240,35 @@ class DeclaredRecords:
                 f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
             )
         return problem
+
+    def features(self, kernel: Kernel, of: str = "all") -> Datum:
+        """Features of a kernel, in a number of entries that stands for any.
+
+        Parameters
+        ----------
+        kernel
+            The kernel that the inner products of two records are.
+        of
+            ``all``; ``treated`` or ``controls``, where those of the other arm are 0; ``signed``, times
+            ``2a - 1``; or ``by_arm``, those of controls and those of treated beside each other.
+
+        Raises
+        ------
+        DeclarationError
+            For another kernel or another name.
+        """
+        if type(kernel) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
+            raise DeclarationError(f"kernel = {brief(kernel)}: must be one of the library's such as Gaussian")
+        if of not in _FEATURES_OF:
+            raise DeclarationError(f"of = {brief(of)}: {known_names(of, _FEATURES_OF)}")
+        name = f"features({kernel!r}, {of!r})"
+        factors = _FEATURES_OF[of]
+        radius = math.sqrt(kernel.bound(self.domain.features_bound)) * (1 + 1e-12)
+        datum = self._datum(name, Ball(radius), _no_vectors, _KERNEL_WIDTH * len(factors), name)
+        if self.parameter is None:
+            datum.kernel = kernel
+            datum.arm_factors = factors
+        return datum
 
     def _refuse_other_datum(self, datum: Datum) -> None:
         """Raise DeclarationError for a parameter that these records did not make, or that was changed."""
@@ -359,6 +389,23 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "arms": (0.0, 2.0, lambda records: np.column_stack([1.0 - records.a, records.a])),
     "ones": (0.0, 1.0, lambda records: np.ones((records.n_samples, 1))),
 }
+
+#: Entries that the features of a kernel are read with; there may be any number of them.
+_KERNEL_WIDTH = 3
+
+#: Factors of the features of a kernel for controls and for treated, of every block of entries.
+_FEATURES_OF: Mapping[str, tuple[tuple[float, float], ...]] = {
+    "all": ((1.0, 1.0),),
+    "treated": ((0.0, 1.0),),
+    "controls": ((1.0, 0.0),),
+    "signed": ((-1.0, 1.0),),
+    "by_arm": ((1.0, 0.0), (0.0, 1.0)),
+}
+
+
+def _no_vectors(records: Records) -> Array:
+    """Refuse to make vectors of features that are known by their inner products alone."""
+    raise DeclarationError("features of a kernel are no vectors: weigh them in a problem in the weights")
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:

@@ -139,6 +139,74 @@ def base_response(dispersion: Dispersion, interval: tuple[float, float], bases: 
     return outward(_envelope(dispersion, low, high, lambda hull: hull.steepest_line(first, last)))
 
 
+def controls_response(dispersion: Dispersion, high: float, share: float) -> float:
+    """R where only the controls have weights, of sum n: ``pi_0 qhat(1 / pi_0)`` at their largest share.
+
+    With q counted as 0 below the domain, qhat is a concave function on [0, high] that is at least 0, so that
+    ``e qhat(1/e)`` rises with e; a record that leaves the controls counts as one of weight 0.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion phi.
+    high
+        Largest weight.
+    share
+        The largest share of controls pi_0, above 0.
+
+    Returns
+    -------
+    float
+        R; infinite where ``phi''`` may be 0.
+    """
+    mean = max(1.0, 1.0 / share)
+    if dispersion.ends[0] <= 0.0:
+        return share * mean_response(dispersion, 0.0, max(high, mean), mean)
+    return share * _from_zero(dispersion, max(high, mean), lambda hull: hull.line_at(mean))
+
+
+def treated_response(dispersion: Dispersion, high: float, shares: tuple[float, float], total: float) -> float:
+    """R where the weights of the controls have the number of the treated as their sum.
+
+    It is the largest ``e qhat((total - e) / e)`` over the shares e of controls, that is ``total`` times the
+    largest ``qhat(u) / (1 + u)`` over their mean weights u.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion phi.
+    high
+        Largest weight.
+    shares
+        Least and largest share of controls, above 0.
+    total
+        1, or ``1 + 1/(2n)`` where a record may change its arm.
+
+    Returns
+    -------
+    float
+        R; infinite where ``phi''`` may be 0.
+    """
+    first = (total - shares[1]) / shares[1]
+    last = (total - shares[0]) / shares[0]
+    curved = _curved(dispersion)
+    if not curved:
+        return math.inf
+    if all(part.atom == "square" for part in curved):
+        return outward(shares[1] * _response_at(dispersion, first))
+    if len(curved) == 1 and curved[0].atom == "entropy" and curved[0].offset == 0.0:
+        return outward((total - shares[0]) / last * _response_at(dispersion, last))
+    return total * _from_zero(dispersion, max(high, last), lambda hull: hull.steepest_line(first, last, -1.0))
+
+
+def _from_zero(dispersion: Dispersion, high: float, sought: Callable[[_Hull], _Line]) -> float:
+    """A value of the envelope of q on [0, high], which counts as 0 below the domain."""
+    low, last = _within_domain(dispersion, 0.0, high)
+    if math.isinf(last):
+        return math.inf
+    return outward(_envelope(dispersion, low, last, sought, from_zero=True))
+
+
 def _within_domain(dispersion: Dispersion, low: float, high: float) -> tuple[float, float]:
     """The interval, cut at the ends of the domain of phi."""
     start, end = dispersion.ends
@@ -299,12 +367,12 @@ class _Hull:
         top = float(np.max(self.y))
         return _Line(top, 0.0, top, 0.0)
 
-    def steepest_line(self, first: float, last: float) -> _Line:
-        """The largest ratio of height and place between two places above 0, and the line there."""
+    def steepest_line(self, first: float, last: float, pole: float = 0.0) -> _Line:
+        """The largest ratio of height and distance from the pole between two places, and the line there."""
         inside = self.x[(self.x > first) & (self.x < last)]
         lines = [self.line_at(float(place)) for place in (first, last, *inside)]
-        best = max(lines, key=lambda line: line.height / line.place)
-        return _Line(best.height / best.place, best.place, best.height, best.slope)
+        best = max(lines, key=lambda line: line.height / (line.place - pole))
+        return _Line(best.height / (best.place - pole), best.place, best.height, best.slope)
 
 
 def _turns_left(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
@@ -313,23 +381,33 @@ def _turns_left(first: tuple[float, float], middle: tuple[float, float], last: t
     return rise <= (last[1] - first[1]) * (middle[0] - first[0])
 
 
-def _envelope(dispersion: Dispersion, low: float, high: float, sought: Callable[[_Hull], _Line]) -> float:
+def _envelope(
+    dispersion: Dispersion,
+    low: float,
+    high: float,
+    sought: Callable[[_Hull], _Line],
+    *,
+    from_zero: bool = False,
+) -> float:
     """Upper bound of a value that is ``sought`` of the concave envelope of q on [low, high].
+
+    ``from_zero`` adds the point (0, 0), left of the interval.
 
     On every cell the curvature lies above a line, so that q lies below the chord of 1 over that line. The
     hull of those chords is above the envelope, that of q at the ends of cells below it. Cells that decide
     are cut in half until both agree. Any state of the search is an upper bound.
     """
+    curved = _curved(dispersion)
     if low == high:
         return _response_at(dispersion, low)
-    curved = _curved(dispersion)
+    origin = np.zeros(int(from_zero and low > 0.0))
     edges = np.unique(np.concatenate([np.linspace(low, high, _CELLS + 1), _knees(curved, low, high)]))
     upper = math.inf
     for _ in range(_ROUNDS):
         left, right, left_top, right_top = _responses_on_cells(curved, edges)
-        places = np.repeat(edges, 2)[1:-1]
-        tops = np.stack([left_top, right_top], axis=1).ravel()
-        values = np.stack([left, right], axis=1).ravel()
+        places = np.concatenate([origin, np.repeat(edges, 2)[1:-1]])
+        tops = np.concatenate([origin, np.stack([left_top, right_top], axis=1).ravel()])
+        values = np.concatenate([origin, np.stack([left, right], axis=1).ravel()])
         if not np.all(np.isfinite(values)):
             return math.inf
         below = sought(_Hull(places, values))

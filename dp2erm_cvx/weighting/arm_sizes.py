@@ -1,0 +1,181 @@
+"""Which arm sizes a universe admits, and what a weighting form asks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+
+#: Up to so many sizes each is looked at; beyond, about so many cells of neighboring sizes, and near both
+#: ends, where a block may be a few records, so many sizes one by one.
+_CELLS, _NEAR = 1024, 64
+
+#: Excess of a total over what boxes admit that is rounding alone.
+_ROUNDED = 1e-12
+
+
+@dataclass(frozen=True)
+class ArmSizes:
+    """The numbers of controls and treated that datasets of a universe may have.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    floors
+        Least number of controls and of treated.
+
+    Raises :class:`~dp2erm_cvx.errors.DeclarationError` for floors that are no whole numbers or too many.
+    """
+
+    n: int
+    floors: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        for floor in self.floors:
+            whole_number("arm floor", floor, at_least=0)
+        if sum(self.floors) > self.n:
+            raise DeclarationError(f"arm floors {self.floors}: their sum must be at most n = {self.n}")
+
+    def least(self, arm: int) -> int:
+        """Least number of records of an arm."""
+        return self.floors[arm]
+
+    def most(self, arm: int) -> int:
+        """Largest number of records of an arm."""
+        return self.n - self.floors[1 - arm]
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        """The arms that may have a record."""
+        return tuple(arm for arm in (0, 1) if self.most(arm) >= 1)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a record may change its arm: both sizes before and after must be admitted."""
+        return sum(self.floors) <= self.n - 1
+
+    def cells(self) -> tuple[Array, Array]:
+        """First and last number of treated records of cells that cover all sizes, (m,) each.
+
+        Every cell is one size where they are at most 1,024.
+        """
+        first = self.floors[1]
+        last = self.n - self.floors[0]
+        if last - first < _CELLS:
+            sizes = np.arange(first, last + 1, dtype=np.float64)
+            return sizes, sizes
+        near = np.arange(_NEAR)
+        between = np.rint(np.linspace(first, last, _CELLS))
+        begins = np.unique(np.concatenate([first + near, between, last - near]))
+        ends = np.append(begins[1:] - 1.0, float(last))
+        return begins, ends
+
+
+def block_total(form: WeightingForm, arm: int, treated: Array) -> Array:
+    """Sum of the weights of the block of an arm, by the number of treated records (m,)."""
+    kind = form.sums.kind
+    if kind is SumKind.PUBLIC:
+        return np.full_like(treated, public_totals(form)[arm])
+    if kind is SumKind.COUNTS:
+        return block_size(form, arm, treated)
+    if kind is SumKind.TREATED:
+        return treated
+    return np.full_like(treated, form.n)
+
+
+def block_size(form: WeightingForm, arm: int, treated: Array) -> Array:
+    """Number of records of the block of an arm, by the number of treated records (m,)."""
+    if form.sums.kind is SumKind.ALL:
+        return np.full_like(treated, form.n)
+    return arm_size(form.n, arm, treated)
+
+
+def arm_size(n: int, arm: int, treated: Array) -> Array:
+    """Number of records of an arm, by the number of treated records (m,)."""
+    if arm == 1:
+        return treated
+    return n - treated
+
+
+def public_totals(form: WeightingForm) -> tuple[float, float]:
+    """The public sums of both arms. Raises DeclarationError if they are missing or do not add up to n."""
+    totals = form.sums.public
+    if totals is None or min(totals) < 0.0 or abs(sum(totals) - form.n) > 1e-9 * form.n:
+        raise DeclarationError(
+            f"sums {totals} of the arms: they must be at least 0 and add up to n = {form.n}"
+        )
+    return totals
+
+
+def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
+    """Refuse forms that have no weights on some dataset of the universe (condition C5).
+
+    Raises
+    ------
+    CalibrationError
+        With the floor or the box that would do.
+    """
+    if np.any(form.low < 0.0) or np.any(form.low > form.cap):
+        raise CalibrationError("weights have lower bounds of at least 0, and at most their upper bounds")
+    kind = form.sums.kind
+    if kind is SumKind.ALL:
+        _check_all(form, sizes)
+    elif kind is SumKind.COUNTS:
+        for arm in sizes.arms:
+            if not form.low[arm] <= 1.0 <= form.cap[arm]:
+                raise CalibrationError(
+                    f"weights of the {_NAMES[arm]} have the mean 1: let their box, from {form.low[arm]:g} "
+                    f"to {form.cap[arm]:g}, hold 1"
+                )
+    elif kind is SumKind.PUBLIC:
+        totals = public_totals(form)
+        for arm in (0, 1):
+            _check_total(form, sizes, arm, (totals[arm], totals[arm]))
+    elif kind is SumKind.CONTROLS:
+        _check_total(form, sizes, 0, (float(form.n), float(form.n)))
+    else:
+        _check_total(form, sizes, 0, (float(sizes.most(1)), float(sizes.least(1))))
+        if sizes.least(1) < 1:
+            raise CalibrationError(
+                "the controls weigh as many as the treated: declare an arm floor of at least 1"
+            )
+
+
+_NAMES = ("controls", "treated")
+
+
+def _check_all(form: WeightingForm, sizes: ArmSizes) -> None:
+    """Sum n of all weights: both extreme sizes admit it, hence all between."""
+    for treated in (sizes.least(1), sizes.most(1)):
+        counts = np.array([form.n - treated, treated])
+        present = counts > 0
+        least = float(np.sum(counts[present] * form.low[present]))
+        most = float(np.sum(counts[present] * form.cap[present]))
+        if least > form.n * (1.0 + _ROUNDED) or most < form.n * (1.0 - _ROUNDED):
+            raise CalibrationError(
+                f"boxes of the weights: with {treated} treated of {form.n} records none have the sum n; "
+                "let lower bounds be at most 1 and upper bounds at least 1, or declare arm floors"
+            )
+
+
+def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[float, float]) -> None:
+    """A total of one arm; it is given at the least and at the largest number of its records."""
+    name = _NAMES[arm]
+    least = sizes.least(arm)
+    most = sizes.most(arm)
+    if totals[0] > 0.0 and (least < 1 or least * form.cap[arm] < totals[0] * (1.0 - _ROUNDED)):
+        raise CalibrationError(
+            f"weights of the {name} have the sum {totals[0]:g}, which {least} of them of at most "
+            f"{form.cap[arm]:g} cannot reach: declare a larger arm floor, or a larger cap"
+        )
+    if most * form.low[arm] > totals[1] * (1.0 + _ROUNDED):
+        raise CalibrationError(
+            f"weights of the {name} have the sum {totals[1]:g}, and {most} of them are at least "
+            f"{form.low[arm]:g} each: declare a larger floor of the other arm, or a smaller lower bound"
+        )

@@ -1,0 +1,613 @@
+"""Public constants of a weighting form, and how far its weights move with one record.
+
+The theorems and their proofs are in ``docs/theory/weights_as_variable.md``; names here are those of the page.
+Nothing here sees data: everything follows from the form, which is public, and from the universe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.stability.base import outward
+from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible
+from dp2erm_cvx.weighting.diameters import RecordSums, ScaledImbalance, largest_squares
+from dp2erm_cvx.weighting.features import IntervalSet
+from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
+from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, largest_start
+from dp2erm_cvx.weighting.response import (
+    base_response,
+    controls_response,
+    mean_response,
+    treated_response,
+)
+
+#: Boxes of largest weights near either end of the arm sizes, and about so many between.
+_NEAR = 16
+
+#: Arms in words.
+_ARMS = ("control", "treated record")
+
+
+@dataclass(frozen=True)
+class PairBound:
+    """Bound on the movement of the weights where the replaced record has given arms before and after.
+
+    Parameters
+    ----------
+    arms
+        Its arm before and after.
+    largest
+        Its largest weights before and after.
+    kappa
+        Largest pull ``|w'(z' - zbar) - w(z - zbar) - (tau' - tau)|`` that its replacement exerts, over the
+        corners of the box of its weights, in scaled rows.
+    V
+        The bound, of the weights as they are solved for.
+    """
+
+    arms: tuple[int, int]
+    largest: tuple[float, float]
+    kappa: float
+    V: float
+
+
+@dataclass(frozen=True)
+class WeightingConstants:
+    """Public constants of a weighting form in a universe. Rows are scaled by ``sqrt(n * smoothness)``.
+
+    Rows with kinks are not among the scaled ones.
+
+    Parameters
+    ----------
+    response
+        R, a bound on the mean of ``q = 1/phi''`` over records; infinite where phi may be flat.
+    diameter
+        D, the largest distance of two rows of one block, scaled.
+    row_bound
+        Z, the largest norm of a row, scaled.
+    target_diameter
+        T, the largest distance of the targets of two records, scaled.
+    start
+        The largest norm of the imbalance, over n, of weights that are equal within every block, scaled.
+    largest
+        W, bounds of the weights of controls and treated, as they are solved for.
+    factor
+        ``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``.
+    pairs
+        A bound for each pair of arms that a replaced record may have.
+    release_factor
+        Largest factor by which weights are multiplied for their release, so that their sum is n: 1, or
+        ``n / (2 n_1)`` at the floor of the treated where those weigh 1.
+    V
+        Bound on ``sum_{i != j} |w_i - w'_i| + w_j + w'_j`` of the *released* weights, which have the sum n.
+    theorem
+        Which theorem gave V.
+    limits
+        What V is limited by, in a sentence.
+    smoothing
+        What a smoothed kink leaves out, in a sentence; empty where none was smoothed.
+    """
+
+    response: float
+    diameter: float
+    row_bound: float
+    target_diameter: float
+    start: float
+    largest: tuple[float, float]
+    factor: float
+    pairs: tuple[PairBound, ...]
+    release_factor: float
+    V: float
+    theorem: str
+    limits: str
+    smoothing: str
+
+
+def weighting_constants(
+    form: WeightingForm, arm_floors: tuple[int, int], keeps_treatment: bool
+) -> WeightingConstants:
+    """All constants of a form, for neighbors that differ in one replaced record of a universe.
+
+    Parameters
+    ----------
+    form
+        The form.
+    arm_floors
+        Public lower bounds on the numbers of controls and of treated; 0 where there are none.
+    keeps_treatment
+        Whether the replaced record keeps its arm.
+
+    Returns
+    -------
+    WeightingConstants
+        The constants.
+
+    Raises
+    ------
+    CalibrationError
+        If some dataset of the universe has no weights, or no theorem covers the form.
+    DeclarationError
+        If floors or sums are invalid.
+    """
+    sizes = ArmSizes(form.n, arm_floors)
+    check_feasible(form, sizes)
+    _check_covered(form)
+    prices = _prices(form)
+    by_size = largest_by_size(form, sizes, prices)
+    largest = (float(np.max(by_size[0])), float(np.max(by_size[1])))
+    response = _response(form, sizes, largest, keeps_treatment)
+    blocks = _pairs_within_blocks(form, sizes)
+    diameter = block_diameter(prices.smooth, blocks)
+    spread = _Spread(form.n, response, diameter, prices, _gradient_diameter(form, prices))
+    kinds = _pair_kinds(form, sizes, by_size, keeps_treatment)
+    pairs = tuple(_pair_bound(kind, spread) for kind in kinds)
+    release_factor = _release_factor(form, sizes)
+    moved = max(_released(form, sizes, pair) for pair in pairs)
+    trivial = 2.0 * form.n
+    V, theorem, limits = _stated(form, sizes, spread, max(pairs, key=lambda pair: pair.V), moved, trivial)
+    singles = [(arm,) for arm in sizes.arms]
+    return WeightingConstants(
+        response=response,
+        diameter=diameter,
+        row_bound=_largest_norm(prices.smooth, singles, np.array([1.0]), np.array([0.0])),
+        target_diameter=_largest_norm(
+            prices.smooth, _arm_pairs(sizes, keeps_treatment), np.zeros(2), np.array([1.0, -1.0])
+        ),
+        start=largest_start(form, sizes, prices.smooth),
+        largest=largest,
+        factor=spread_factor(response, diameter),
+        pairs=pairs,
+        release_factor=release_factor,
+        V=V,
+        theorem=theorem,
+        limits=limits,
+        smoothing=_smoothing(form),
+    )
+
+
+def spread_factor(response: float, diameter: float) -> float:
+    """``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``: at most R/4 (Theorem A).
+
+    Parameters
+    ----------
+    response
+        R.
+    diameter
+        D, in scaled rows.
+
+    Returns
+    -------
+    float
+        F; infinite where R is.
+    """
+    if math.isinf(response):
+        return math.inf
+    share = min(1.0, response * diameter**2 / 4.0)
+    return response * share / (1.0 + share) ** 2
+
+
+def _check_covered(form: WeightingForm) -> None:
+    """Refuse what no theorem on the page covers. Raises CalibrationError."""
+    for imbalance in form.imbalances:
+        penalty = imbalance.penalty
+        if penalty.norm not in (None, 2, math.inf) or (penalty.norm == math.inf and _smooth(penalty)):
+            raise CalibrationError(
+                f"{imbalance.text or 'a penalty'}: a square of this norm has no theorem: write squares, the "
+                "Euclidean norm, or the norm itself"
+            )
+    if form.base is None:
+        return
+    within = form.base.within
+    if not isinstance(within, IntervalSet) or not within.low > 0.0:
+        raise CalibrationError("base weights lie in a public interval above 0: declare one")
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        raise CalibrationError(
+            "base weights beside weights of the controls alone have no theorem: write one sum or sums by arm"
+        )
+
+
+def _smooth(penalty: ImbalancePenalty) -> bool:
+    return math.isfinite(penalty.factor)
+
+
+def _coordinates(imbalance: Imbalance) -> int:
+    return sum(len(group[0].matrix) for group in imbalance.groups)
+
+
+def _gradient_bound(imbalance: Imbalance) -> float:
+    """Largest Euclidean norm of a subgradient of the penalty of m; infinite for squares and constraints."""
+    penalty = imbalance.penalty
+    slope = 2.0 * penalty.factor * penalty.knee if _smooth(penalty) else penalty.price
+    if penalty.norm is None:
+        return slope * math.sqrt(_coordinates(imbalance))
+    # Subgradients of the largest entry have a 1-norm of at most the price, and no larger Euclidean norm.
+    return slope
+
+
+def _prices(form: WeightingForm) -> Prices:
+    """The imbalances, scaled where their penalties are smooth, and what bounds their gradients."""
+    smooth = []
+    kinks = []
+    squared_ball = 0.0
+    for imbalance in form.imbalances:
+        penalty = imbalance.penalty
+        if _smooth(penalty) and penalty.factor > 0.0:
+            scale = math.sqrt(form.n * penalty.smoothness)
+            smooth.append(ScaledImbalance(imbalance, scale))
+            squared_ball += (_gradient_bound(imbalance) / scale) ** 2
+        elif penalty.kinked:
+            kinks.append(ScaledImbalance(imbalance, 1.0))
+    sizes = [_gradient_bound(kink.imbalance) for kink in kinks]
+    ball = outward(math.sqrt(squared_ball))
+    return Prices(smooth, kinks, sizes, ball, _linear_diameter(form))
+
+
+def _linear_diameter(form: WeightingForm) -> float:
+    """Largest difference of the linear terms of two records."""
+    if form.linear is None:
+        return 0.0
+    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
+    return block_diameter([_alone(form.linear)], arms)
+
+
+def _alone(rows: FeatureRows) -> ScaledImbalance:
+    """An imbalance of one group, whose penalty does not matter."""
+    shift = np.zeros(len(rows.matrix))
+    return ScaledImbalance(Imbalance(((rows,),), shift, ImbalancePenalty(1.0)), 1.0)
+
+
+def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
+    """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for squares."""
+    return 2.0 * form.n * prices.ball
+
+
+def _response(
+    form: WeightingForm, sizes: ArmSizes, largest: tuple[float, float], keeps_treatment: bool
+) -> float:
+    """R: over which weights, and at which mean, the response is meant (section "Constants" of the page)."""
+    n = form.n
+    kind = form.sums.kind
+    if kind is SumKind.CONTROLS:
+        return controls_response(form.dispersion, largest[0], sizes.most(0) / n)
+    if kind is SumKind.TREATED:
+        changes = sizes.may_change and not keeps_treatment
+        total = 1.0 + 0.5 / n if changes else 1.0
+        shares = (sizes.least(0) / n, sizes.most(0) / n)
+        return treated_response(form.dispersion, largest[0], shares, total)
+    present = list(sizes.arms)
+    low = float(np.min(form.low[present]))
+    high = max(largest[arm] for arm in present)
+    if form.base is None:
+        return mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
+    within = form.base.within
+    assert isinstance(within, IntervalSet)
+    ratios = (low / within.high, high / within.low)
+    return base_response(form.dispersion, ratios, (within.low, within.high))
+
+
+def _arm_pairs(sizes: ArmSizes, keeps_treatment: bool) -> list[tuple[int, int]]:
+    """Arms that a replaced record may have before and after."""
+    changes = sizes.may_change and not keeps_treatment
+    every = [(first, second) for first in sizes.arms for second in sizes.arms]
+    return [pair for pair in every if changes or pair[0] == pair[1]]
+
+
+def _pairs_within_blocks(form: WeightingForm, sizes: ArmSizes) -> list[tuple[int, int]]:
+    """Arms of two records of one block."""
+    if form.sums.kind is SumKind.ALL:
+        return [(first, second) for first in sizes.arms for second in sizes.arms]
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        return [(0, 0)]
+    return [(arm, arm) for arm in sizes.arms]
+
+
+def _largest_norm(
+    imbalances: Sequence[ScaledImbalance],
+    arms: Sequence[tuple[int, ...]],
+    rows: Array,
+    targets: Array,
+) -> float:
+    """Largest norm of a sum of records of any of these arms, with one vector of factors for all."""
+    if not imbalances:
+        return 0.0
+    every = np.array(arms)
+    sums = RecordSums(np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every)
+    return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
+
+
+@dataclass(frozen=True)
+class _PairKind:
+    """Pairs of datasets whose replaced record has given arms, with one choice of common rows.
+
+    Parameters
+    ----------
+    form
+        The form.
+    before, after
+        Arms of the replaced record.
+    common
+        Arm of the common row of each block whose sum moves.
+    least
+        Its least weights before and after.
+    largest
+        Largest weights before and after, (boxes, 2): each pair of datasets has both in one of the boxes.
+    """
+
+    form: WeightingForm
+    before: int
+    after: int
+    common: tuple[int, ...]
+    least: tuple[float, float]
+    largest: Array
+
+    def gains(self, w: float, v: float) -> tuple[float, ...]:
+        """delta_b, what the other records of each block gain, for weights w before and v after."""
+        kind = self.form.sums.kind
+        if self.before == self.after:
+            return (w - v,)
+        if kind is SumKind.TREATED:
+            # The treated weigh 1, and the controls weigh one more or one less.
+            return (1.0 + w,) if self.before == 0 else (-1.0 - v,)
+        if kind is SumKind.PUBLIC:
+            return (w, -v)
+        if kind is SumKind.COUNTS:
+            return (w - 1.0, 1.0 - v)
+        return (w - v,)
+
+    @property
+    def two_blocks(self) -> bool:
+        """Whether two blocks of weights answer."""
+        return self.form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
+
+    def pull(self, w: float, v: float) -> tuple[list[float], list[float]]:
+        """Factors of rows and targets in ``k_c = v z' - w z + sum_b delta_b zbar_b - (tau' - tau)``."""
+        gains = self.gains(w, v)
+        rows = [v, -w, *gains]
+        targets = [-1.0, 1.0, *(0.0 for _ in gains)]
+        return rows, targets
+
+    def corners(self) -> Array:
+        """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of them."""
+        least = np.minimum(np.array(self.least), self.largest)
+        before = np.stack([least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1)
+        after = np.stack([least[:, 1], self.largest[:, 1], least[:, 1], self.largest[:, 1]], axis=1)
+        return np.stack([before, after], axis=2)
+
+    def kappas(self, imbalances: Sequence[ScaledImbalance]) -> Array:
+        """Kappa at the corners, (boxes, 4)."""
+        corners = self.corners()
+        if not imbalances:
+            return np.zeros(corners.shape[:2])
+        factors = [self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()]
+        arms = np.tile([self.after, self.before, *self.common], (len(factors), 1))
+        rows = np.array([rows for rows, _ in factors])
+        targets = np.array([targets for _, targets in factors])
+        squares = largest_squares(imbalances, RecordSums(rows, targets, arms))
+        return np.sqrt(squares).reshape(corners.shape[:2])
+
+    def total(self, w: float, v: float, squared: float) -> float:
+        """V for weights w and v, where ``squared`` bounds ``sum_b R_b A_b s^2``.
+
+        One block answers with ``sqrt(delta^2 + squared)`` (Theorem A); of two, the one whose sum moves less
+        takes all of it in the worst case (Theorem B).
+        """
+        sizes = sorted(abs(gain) for gain in self.gains(w, v))
+        if not self.two_blocks:
+            return w + v + math.sqrt(sizes[0] ** 2 + squared)
+        smaller = sizes[0] if len(sizes) == 2 else 0.0
+        return w + v + sizes[-1] + math.sqrt(smaller**2 + squared)
+
+
+def _pair_kinds(
+    form: WeightingForm, sizes: ArmSizes, by_size: Array, keeps_treatment: bool
+) -> list[_PairKind]:
+    """All arms that a replaced record and the common rows may have; ``by_size`` are its largest weights."""
+    kinds = []
+    for before, after in _arm_pairs(sizes, keeps_treatment):
+        least = (_least_weight(form, before), _least_weight(form, after))
+        largest = _largest_of_both(form, by_size, before, after)
+        for common in _common_arms(form, sizes, before, after):
+            kinds.append(_PairKind(form, before, after, common, least, largest))
+    return kinds
+
+
+def _least_weight(form: WeightingForm, arm: int) -> float:
+    """Least weight of a record of an arm; the treated may have no weight of their own."""
+    if arm == 1 and form.sums.kind is SumKind.CONTROLS:
+        return 0.0
+    if arm == 1 and form.sums.kind is SumKind.TREATED:
+        return 1.0
+    return float(form.low[arm])
+
+
+def _largest_of_both(form: WeightingForm, by_size: Array, before: int, after: int) -> Array:
+    """Largest weights (boxes, 2) of a replaced record before and after.
+
+    A record that changes its arm leaves n_1 one higher or lower, so that its weights belong to neighboring
+    sizes: where sums are by arm a small arm stands against a large one, and not both weights are large.
+    """
+    overall = np.max(by_size, axis=1)
+    apart = form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
+    if before == after or not apart:
+        return np.array([[overall[before], overall[after]]])
+    cells = by_size.shape[1]
+    near = np.arange(_NEAR)
+    between = np.rint(np.linspace(0, cells, _NEAR))
+    edges = np.unique(np.clip(np.concatenate([near, between, cells - near]), 0, cells)).astype(int)
+    boxes = []
+    for first, last in pairwise(edges.tolist()):
+        own = by_size[before, first:last]
+        # The other size may be one further, in the next cell to either side.
+        other = by_size[after, max(first - 1, 0) : last + 1]
+        boxes.append([float(np.max(own)), float(np.max(other))])
+    return np.array(boxes)
+
+
+def _common_arms(form: WeightingForm, sizes: ArmSizes, before: int, after: int) -> list[tuple[int, ...]]:
+    """Arms of the common rows, one for each block whose sum moves."""
+    if form.sums.kind is SumKind.ALL:
+        return [(arm,) for arm in sizes.arms]
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        return [(0,)]
+    if before == after:
+        return [(before,)]
+    return [(before, after)]
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a pull kappa does to the other weights: bounds of ``sum_b R_b A_b s^2``.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    response, diameter
+        R, and D of the smooth penalties.
+    prices
+        The imbalances.
+    reach
+        ``n Gamma`` of the smooth penalties: the largest ``s = n |Delta|``; infinite for squares.
+    """
+
+    n: int
+    response: float
+    diameter: float
+    prices: Prices
+    reach: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the gradients of the smooth penalties are bounded, or there are kinks."""
+        return math.isfinite(self.reach) or bool(self.prices.kinks)
+
+    def squared(self, kappa: float) -> float:
+        """``F kappa^2``, of Theorems A and B."""
+        return spread_factor(self.response, self.diameter) * kappa**2
+
+    def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
+        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``; with kinks Theorem D.
+
+        The second branch says that s moves rows of diameter D alone; beside kinks only the first is left, and
+        each kink adds ``R n Gamma kappa``.
+        """
+        if self.prices.kinks:
+            step = min(self.reach, kappa / 2.0)
+            gained = kappa * step - step**2
+            for size, own in zip(self.prices.kink_sizes, kink_kappas, strict=True):
+                gained += self.n * 2.0 * size * own
+            return self.response * gained
+        bend = self.response * self.diameter**2 / 4.0
+        step = min(self.reach, max(kappa / 2.0, kappa / (1.0 + bend)))
+        return self.response * min(kappa * step - step**2, bend * step**2)
+
+
+def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
+    """The bound of one kind of pairs: the better of two.
+
+    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients it is not;
+    but V rises with each weight while kappa is held, so that the largest weights together with the largest
+    kappa of all corners are a bound.
+    """
+    kappas = kind.kappas(spread.prices.smooth)
+    kappa = float(np.max(kappas))
+    arms = (kind.before, kind.after)
+    largest = (float(np.max(kind.largest[:, 0])), float(np.max(kind.largest[:, 1])))
+    if math.isinf(spread.response):
+        return PairBound(arms, largest, kappa, math.inf)
+    kink_kappas = [np.max(kind.kappas([kink]), axis=1) for kink in spread.prices.kinks]
+    worst = 0.0
+    for box, corners in enumerate(kind.corners().tolist()):
+        best = math.inf
+        if not spread.prices.kinks:
+            pulled = zip(corners, kappas[box].tolist(), strict=True)
+            best = max(kind.total(w, v, spread.squared(own)) for (w, v), own in pulled)
+        if spread.bounded:
+            kinked = [float(own[box]) for own in kink_kappas]
+            squared = spread.squared_within_reach(float(np.max(kappas[box])), kinked)
+            best = min(best, kind.total(corners[-1][0], corners[-1][1], squared))
+        if best > worst:
+            worst = best
+            largest = (corners[-1][0], corners[-1][1])
+    return PairBound(arms, largest, kappa, outward(worst))
+
+
+def _release_factor(form: WeightingForm, sizes: ArmSizes) -> float:
+    """Largest factor that makes the sum of all weights n."""
+    if form.sums.kind is SumKind.TREATED:
+        return form.n / (2.0 * sizes.least(1))
+    return 1.0
+
+
+def _released(form: WeightingForm, sizes: ArmSizes, pair: PairBound) -> float:
+    """V of the released weights, ``n / (2 n_1)`` times those that treated records weigh 1 in.
+
+    At a change of arm n_1 changes as well. The larger of both is n_1 + 1, and with it
+    ``V_u <= n / (2 (n_1 + 1)) (V + 2)``.
+    """
+    if form.sums.kind is not SumKind.TREATED:
+        return pair.V
+    if pair.arms[0] == pair.arms[1]:
+        return _release_factor(form, sizes) * pair.V
+    return form.n / (2.0 * (sizes.least(1) + 1)) * (pair.V + 2.0)
+
+
+def _stated(
+    form: WeightingForm,
+    sizes: ArmSizes,
+    spread: _Spread,
+    worst: PairBound,
+    moved: float,
+    trivial: float,
+) -> tuple[float, str, str]:
+    """V with the name of its theorem and what limits it."""
+    nothing = "weights of sum n move by at most 2n"
+    if form.hard:
+        reason = "V is 2n: a constraint of the imbalance depends on the data; price the imbalance instead"
+        return trivial, nothing, reason
+    if form.sums.kind in (SumKind.ALL, SumKind.COUNTS) and np.all(form.cap[list(sizes.arms)] <= 1.0):
+        return 2.0, "all weights are 1", "V is 2: no weight may be above 1, so that none is below"
+    if math.isinf(spread.response):
+        reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
+        return trivial, nothing, reason
+    arms = f"a {_ARMS[worst.arms[0]]} of weight {worst.largest[0]:.4g} becomes "
+    arms += f"a {_ARMS[worst.arms[1]]} of weight {worst.largest[1]:.4g}"
+    if moved >= trivial:
+        reason = f"V is 2n, as the bound is {moved:.4g} where {arms}: declare a smaller cap or a larger ridge"
+        return trivial, nothing, reason
+    return moved, _theorem(form, spread), f"V is largest where {arms}"
+
+
+def _theorem(form: WeightingForm, spread: _Spread) -> str:
+    """Name of the theorem that V follows from."""
+    names = {
+        SumKind.ALL: "Theorem A (one sum)",
+        SumKind.PUBLIC: "Theorem B (public sums by arm)",
+        SumKind.COUNTS: "Theorem B (arm sizes as sums)",
+        SumKind.CONTROLS: "Theorem A (one sum over the controls)",
+        SumKind.TREATED: "Theorem A (controls that weigh as many as the treated)",
+    }
+    name = names[form.sums.kind]
+    if spread.prices.kinks:
+        return f"{name} with Theorem D (kinks)"
+    if math.isfinite(spread.reach):
+        return f"{name}, gradients bounded"
+    return name
+
+
+def _smoothing(form: WeightingForm) -> str:
+    """What smoothing leaves out (section "Smoothing a kink" of the page)."""
+    if not form.smoothed:
+        return ""
+    each = [f"{text} with parameter {value:g}" for text, value in form.smoothed.items()]
+    return (
+        f"Smoothed: {'; '.join(each)}. Where the imbalance left is at least the parameter times the price, "
+        "the weights are those of the declared program; elsewhere that imbalance is below this product."
+    )

@@ -1,0 +1,87 @@
+"""Forms whose bounds are attacked, with the floors of their universes."""
+
+from __future__ import annotations
+
+from dp2erm_cvx.weighting.dispersion import Dispersion
+from dp2erm_cvx.weighting.features import Features, IntervalSet
+from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from tests.weighting.forms import COUNTS, ENTROPY, LOG, ONE, SQUARE, ball, by_arm, form, imbalance, rows
+
+X = ball(1.0, 2)
+CONTROLS = WeightSums(SumKind.CONTROLS)
+TREATED = WeightSums(SumKind.TREATED)
+
+#: A form and the floors of its universe.
+Family = tuple[WeightingForm, tuple[int, int]]
+
+
+def squares(rho: float, n: int) -> ImbalancePenalty:
+    """``n rho |m/n|^2 / 2`` of the imbalance m."""
+    return ImbalancePenalty(rho / (2.0 * n))
+
+
+def halves(n: int) -> WeightSums:
+    return WeightSums(SumKind.PUBLIC, (n / 2, n / 2))
+
+
+def plain(n: int, dispersion: Dispersion, rho: float, **more: object) -> WeightingForm:
+    """Rows x, no target."""
+    groups = ((rows(X, [1.0, 1.0], [0.0, 0.0]),),)
+    return form(n, dispersion, [imbalance(groups, squares(rho, n))], **more)  # type: ignore[arg-type]
+
+
+def arms(n: int, dispersion: Dispersion, rho: float, **more: object) -> WeightingForm:
+    """Rows e_a (x) (1, x), targets (g, g)/2."""
+    groups = by_arm([(ONE, 1.0), (X, 1.0)])
+    return form(n, dispersion, [imbalance(groups, squares(rho, n))], **more)  # type: ignore[arg-type]
+
+
+def sided(n: int, dispersion: Dispersion, rho: float, sums: WeightSums, **more: object) -> WeightingForm:
+    """Controls balanced to the treated, or to all records."""
+    if sums is TREATED:
+        groups = ((rows(X, [1.0, -1.0], [0.0, 0.0]),),)
+    else:
+        groups = ((rows(X, [1.0, 0.0], [0.5, 0.5]),),)
+    terms = [imbalance(groups, squares(rho, n))]
+    return form(n, dispersion, terms, sums=sums, **more)  # type: ignore[arg-type]
+
+
+def moved_target(n: int, rho: float, cap: float) -> WeightingForm:
+    """Rows x and targets -y in the same coordinates."""
+    tau = ball(1.0, 2, "targets")
+    group = (rows(X, [1.0, 1.0], [0.0, 0.0]), rows(tau, [0.0, 0.0], [-1.0, -1.0]))
+    return form(n, SQUARE, [imbalance((group,), squares(rho, n))], cap=cap)
+
+
+BASE = Features("base", IntervalSet(0.5, 2.0), 1)
+PULL = Features("pull", IntervalSet(-1.0, 1.0), 1)
+
+FAMILIES: dict[str, Family] = {
+    "square, one sum, cap 4": (plain(201, SQUARE, 9.0, cap=4.0), (0, 0)),
+    "entropy, one sum, cap 3": (plain(201, ENTROPY, 10.0, cap=3.0), (0, 0)),
+    "square, rows by arm, cap 3": (arms(201, SQUARE, 10.0, cap=3.0), (0, 0)),
+    "entropy, rows by arm, cap 3": (arms(201, ENTROPY, 10.0, cap=3.0), (0, 0)),
+    "square, rows by arm": (arms(41, SQUARE, 0.5), (0, 0)),
+    "entropy, rows by arm": (arms(41, ENTROPY, 1.0), (0, 0)),
+    "log, from .1 to 4": (plain(101, LOG, 10.0, low=0.1, cap=4.0), (0, 0)),
+    "square, public sums, cap 3": (arms(100, SQUARE, 10.0, cap=3.0, sums=halves(100)), (25, 25)),
+    "square, public sums": (arms(40, SQUARE, 1.0, sums=halves(40)), (8, 8)),
+    "entropy, arm sizes, cap 3": (arms(101, ENTROPY, 10.0, cap=3.0, sums=COUNTS), (0, 0)),
+    "entropy, arm sizes": (arms(41, ENTROPY, 0.5, sums=COUNTS), (0, 0)),
+    "square, as many as treated, cap 4": (sided(101, SQUARE, 3.0, TREATED, cap=4.0), (30, 20)),
+    "entropy, as many as treated": (sided(41, ENTROPY, 1.0, TREATED), (10, 15)),
+    "square, controls, cap 4": (sided(101, SQUARE, 3.0, CONTROLS, cap=4.0), (30, 20)),
+    "square, controls": (sided(41, SQUARE, 1.0, CONTROLS), (10, 5)),
+    "entropy, base weights": (plain(101, ENTROPY, 10.0, cap=4.0, base=BASE), (0, 0)),
+    "square, base weights": (plain(101, SQUARE, 10.0, cap=4.0, base=BASE), (0, 0)),
+    "square, linear terms, cap 4": (
+        plain(101, SQUARE, 10.0, cap=4.0, linear=rows(PULL, [1.0, 1.0], [0.0, 0.0])),
+        (0, 0),
+    ),
+    "entropy, linear terms": (plain(41, ENTROPY, 0.3, linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])), (0, 0)),
+    "square, public sums, linear terms": (
+        arms(40, SQUARE, 0.5, sums=halves(40), linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])),
+        (8, 8),
+    ),
+    "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
+}

@@ -1,0 +1,171 @@
+"""Constants and V of known schemes, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.weighting.constants import spread_factor, weighting_constants
+from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from tests.weighting import forms
+
+CONTROLS = WeightSums(SumKind.CONTROLS)
+TREATED = WeightSums(SumKind.TREATED)
+
+
+def stability(form: WeightingForm, floors: tuple[int, int] = (0, 0), *, keeps: bool = False) -> float:
+    return weighting_constants(form, floors, keeps).V
+
+
+@pytest.mark.parametrize(
+    ("form", "floor", "V"),
+    [
+        (forms.entropy_balancing(), 0, 7.15),
+        (forms.entropy_balancing(ridge=0.1, cap=3.0), 0, 15.5),
+        (forms.entropy_balancing(300, ridge=0.1, radius=0.5), 0, 14.0),
+        (forms.stable_balancing(), 0, 5.32),
+        (forms.stable_balancing(300, ridge=0.1), 0, 96.2),
+        (forms.mmd_pooled(), 0, 7.10),
+        (forms.mmd(), 100, 10.11),
+        (forms.mmd(ridge=0.3, cap=3.0), 134, 16.35),
+        (forms.logit_calibration(), 0, 13.7),
+        (forms.minimal_dispersion(), 0, 20.65),
+    ],
+    ids=[
+        "entropy balancing",
+        "entropy balancing, cap 3",
+        "entropy balancing in a ball",
+        "stable balancing",
+        "stable balancing, ridge .1",
+        "MMD pooled",
+        "MMD by arm",
+        "MMD by arm, cap 3",
+        "logit calibration",
+        "tolerance",
+    ],
+)
+def test_stability_of_known_schemes(form: WeightingForm, floor: int, V: float) -> None:
+    found = stability(form, (floor, floor))
+    assert 0.98 * V <= found <= 1.001 * V
+
+
+def test_a_kink_with_a_cap_by_hand() -> None:
+    """|w - 1|^2 + rho |sum w x|, cap 3: 2 W + sqrt(n R Gamma W D), where W <= 1 + rho D / 2 as well."""
+    n, R, D = 400, 0.5, 2.0
+    for rho, W in ((1.0, 2.0), (2.0, 3.0), (10.0, 3.0)):
+        found = stability(forms.robust(n, rho=rho))
+        assert found == pytest.approx(2 * W + math.sqrt(n * R * 2 * rho * W * D), rel=2e-3)
+
+
+@pytest.mark.parametrize("W", [1.0, 1.5, 3.0])
+def test_kappa_of_rows_by_arm(W: float) -> None:
+    """Rows e_a (x) (c_0, x) with targets (g, g)/2: the closed forms of the page, for the cap W."""
+    c, G_x = 0.7, 1.3
+    G = math.hypot(c, G_x)
+    groups = forms.by_arm([(forms.ONE, c), (forms.ball(G_x), 1.0)])
+    # Rows are scaled by sqrt(n * 2 * factor) = 10.
+    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(1.0))], cap=W)
+    constants = weighting_constants(form, (0, 0), keeps_treatment=False)
+    u = min(1.0, W / (2.0 * W - 2.0)) if W > 1.0 else 1.0
+    both = max(2.0 * G_x * math.hypot(W - 0.5, 0.5), math.sqrt(2.0) * G * W)
+    one = max(
+        4.0 * W**2 * G_x**2,
+        2.0 * W**2 * c**2 + G_x**2 * (2.0 * W**2 + 2.0 * W * u - (2.0 * W - 2.0) * u**2),
+    )
+    assert constants.largest == pytest.approx((W, W))
+    kappa = max(pair.kappa for pair in constants.pairs)
+    assert kappa / 10.0 == pytest.approx(max(both, math.sqrt(one)), rel=1e-6)
+    assert constants.diameter / 10.0 == pytest.approx(max(2.0 * G_x, math.sqrt(2.0) * G), rel=1e-8)
+    assert constants.target_diameter / 10.0 == pytest.approx(math.sqrt(2.0) * G_x, rel=1e-8)
+    assert constants.row_bound / 10.0 == pytest.approx(G, rel=1e-8)
+
+
+def test_the_factor() -> None:
+    assert spread_factor(1.0, 2.0) == 0.25
+    assert spread_factor(1.0, 100.0) == 0.25
+    assert spread_factor(2.0, 0.0) == 0.0
+    assert spread_factor(2.0, 1.0) == pytest.approx(2.0 * 0.5 / 1.5**2)
+
+
+def test_a_hard_constraint_has_the_trivial_bound() -> None:
+    groups = forms.by_arm([(forms.ball(1.0), 1.0)])
+    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(math.inf, price=math.inf))])
+    constants = weighting_constants(form, (0, 0), keeps_treatment=False)
+    assert constants.V == 100.0
+    assert "2n" in constants.limits
+
+
+def test_a_flat_dispersion_has_the_trivial_bound() -> None:
+    groups = forms.by_arm([(forms.ball(1.0), 1.0)])
+    cubic = forms.Dispersion((forms.DispersionPart("power", 1.0, number=3.0),))
+    constants = weighting_constants(
+        forms.form(50, cubic, [forms.imbalance(groups, ImbalancePenalty(1.0))], cap=3.0), (0, 0), False
+    )
+    assert constants.V == 100.0
+    assert "flat" in constants.limits
+
+
+def test_a_cap_of_1_leaves_weights_of_1() -> None:
+    form = forms.entropy_balancing(60, ridge=0.1, cap=1.0)
+    assert stability(form) == 2.0
+
+
+def test_keeping_the_treatment_is_no_larger() -> None:
+    for form, floors in ((forms.mmd(), (100, 100)), (forms.entropy_balancing(), (0, 0))):
+        assert stability(form, floors, keeps=True) < stability(form, floors)
+    # With floors that leave one split no record can change its arm.
+    tight = forms.mmd(400)
+    assert stability(tight, (200, 200)) == stability(tight, (200, 200), keeps=True)
+
+
+@pytest.mark.parametrize(
+    ("form", "floors", "message"),
+    [
+        (forms.mmd(), (0, 100), "controls have the sum 200"),
+        (forms.mmd(cap=1.5), (100, 100), "declare a larger arm floor"),
+        (forms.form(50, forms.SQUARE, [], cap=0.9), (0, 0), "sum n"),
+        (forms.form(50, forms.SQUARE, [], low=1.1), (0, 0), "sum n"),
+        (forms.form(50, forms.SQUARE, [], low=-1.0), (0, 0), "at least 0"),
+        (forms.form(50, forms.SQUARE, [], low=1.2, sums=forms.COUNTS), (0, 0), "hold 1"),
+        (
+            forms.form(50, forms.SQUARE, [], low=0.5, sums=WeightSums(SumKind.PUBLIC, (15.0, 35.0))),
+            (5, 5),
+            "at least 0.5 each",
+        ),
+        (forms.form(50, forms.SQUARE, [], sums=TREATED), (5, 0), "at least 1"),
+        (forms.form(50, forms.SQUARE, [], cap=2.0, sums=WeightSums(SumKind.TREATED)), (5, 5), "cannot reach"),
+        (
+            forms.form(50, forms.SQUARE, [], cap=2.0, sums=WeightSums(SumKind.CONTROLS)),
+            (5, 5),
+            "cannot reach",
+        ),
+    ],
+)
+def test_a_universe_with_datasets_without_weights_is_refused(
+    form: WeightingForm, floors: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(CalibrationError, match=message):
+        weighting_constants(form, floors, keeps_treatment=False)
+
+
+def test_wrong_floors_and_sums_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="at most n"):
+        stability(forms.entropy_balancing(50), (30, 30))
+    with pytest.raises(DeclarationError, match="whole number"):
+        stability(forms.entropy_balancing(50), (1.5, 0))  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="add up"):
+        stability(forms.form(50, forms.SQUARE, [], sums=WeightSums(SumKind.PUBLIC, (20.0, 20.0))), (5, 5))
+
+
+def test_a_square_of_the_largest_entry_is_refused() -> None:
+    groups = forms.by_arm([(forms.ball(1.0), 1.0)])
+    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(1.0, norm=math.inf))])
+    with pytest.raises(CalibrationError, match="no theorem"):
+        stability(form)
+
+
+def test_no_imbalance_moves_nothing_but_the_record() -> None:
+    """Weights of 1 without an imbalance: V = 2."""
+    assert stability(forms.form(50, forms.SQUARE, [], cap=3.0)) == pytest.approx(2.0)
+    assert np.isclose(stability(forms.form(50, forms.ENTROPY, [])), 2.0)

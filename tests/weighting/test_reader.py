@@ -1,0 +1,892 @@
+"""Problems in the weights are read whatever their spelling, refused in one line, and never misread."""
+
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import (
+    weighting_data,
+    weighting_prices,
+    weighting_reader,
+    weighting_sets,
+    weighting_sums,
+    weighting_terms,
+)
+from dp2erm_cvx.program.kernels import Energy, Gaussian
+from dp2erm_cvx.program.rows import Ball, DeclaredRecords
+from dp2erm_cvx.program.weighting_reader import drawn_records, drawn_weights, read_weighting
+from dp2erm_cvx.weighting.features import IntervalSet
+from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.objective import WeightingObjective
+
+Function = Callable[[Any, Any], Any]
+DOMAIN = Domain(1.5, 2.0)
+WITH_INTERCEPT = Domain(1.5, 2.0, intercept=0.5)
+SIZES = (7, 11)
+
+
+def declared(function: Function, n: int, domain: Domain = DOMAIN) -> tuple[Any, Any, DeclaredRecords]:
+    """Problem, weights and records of a declaration with three columns."""
+    w = cp.Variable(n, name="w")
+    records = DeclaredRecords(domain, n, 3)
+    return function(w, records), w, records
+
+
+def read(function: Function, n: int = 7, domain: Domain = DOMAIN, **settings: Any) -> WeightingForm:
+    problem, w, records = declared(function, n, domain)
+    return read_weighting(problem, w, records, **settings)
+
+
+def refused(function: Function, n: int = 7, domain: Domain = DOMAIN, **settings: Any) -> str:
+    with pytest.raises(DeclarationError) as error:
+        read(function, n, domain, **settings)
+    text = str(error.value)
+    assert "please report" not in text
+    return text
+
+
+def misread(function: Function) -> str:
+    """What the comparison says of a reader that is wrong."""
+    problem, w, records = declared(function, 7)
+    with pytest.raises(DeclarationError, match="please report it") as error:
+        sys.modules["dp2erm_cvx.program.weighting_reader"].read_weighting(problem, w, records)
+    return str(error.value)
+
+
+def minimized(objective: Function, constraints: Function = lambda w, r: [cp.sum(w) == r.n]) -> Function:
+    return lambda w, r: cp.Problem(cp.Minimize(objective(w, r)), constraints(w, r))
+
+
+def square(w: Any) -> Any:
+    return cp.sum_squares(w - 1)
+
+
+def balance(w: Any, r: Any) -> Any:
+    return cp.sum_squares(r.x.T @ w - cp.sum(r.x, axis=0)) / r.n
+
+
+def plus(dispersion: Callable[[Any], Any]) -> Function:
+    return minimized(lambda w, r: dispersion(w) + balance(w, r))
+
+
+def of(price: Function) -> Function:
+    return minimized(lambda w, r: square(w) + price(w, r))
+
+
+def under(*constraints: Function) -> Function:
+    return minimized(lambda w, r: square(w) + balance(w, r), lambda w, r: [c(w, r) for c in constraints])
+
+
+def difference(w: Any, r: Any) -> Any:
+    return r.x.T @ w - cp.sum(r.x, axis=0)
+
+
+MATRIX = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+TOLERANCES = np.array([0.1, 0.2, 0.3])
+
+
+def mean(w: Any, r: Any) -> Any:
+    return difference(w, r) / r.n
+
+
+def products(r: Any) -> Any:
+    return r.rows("products", lambda x, a, y: x * x[0], Ball(2.0))
+
+
+def signs(r: Any) -> Any:
+    return r.cells("sign", lambda x, a, y: x[0] > 0, 2)
+
+
+def pooled(w: Any, r: Any) -> Any:
+    return r.features(Gaussian(1.0)).T @ w - cp.sum(r.features(Gaussian(1.0)), axis=0)
+
+
+DISPERSIONS: dict[str, Function] = {
+    "sum_squares(w)": plus(lambda w: cp.sum_squares(w)),
+    "sum(square(w - 1))": plus(lambda w: cp.sum(cp.square(w - 1))),
+    "sum((2 w - 2)**2) / 8": plus(lambda w: cp.sum((2 * w - 2) ** 2) / 8),
+    "quad_over_lin": plus(lambda w: cp.quad_over_lin(w - 1, 4)),
+    "norm(w - 1)**2": plus(lambda w: cp.norm(w - 1) ** 2),
+    "square(norm(w - 1))": plus(lambda w: 3 * cp.square(cp.norm(1 - w))),
+    "mean of squares": plus(lambda w: cp.mean(cp.square(w))),
+    "var": plus(lambda w: cp.var(w)),
+    "sum_squares(w - mean(w))": plus(lambda w: cp.sum_squares(w - cp.mean(w))),
+    "-entr": plus(lambda w: -cp.sum(cp.entr(w))),
+    "-sum(entr(w)) / n": plus(lambda w: 4 * -cp.sum(cp.entr(2 * w + 1)) / 7),
+    "-log": plus(lambda w: -cp.sum(cp.log(w + 0.5))),
+    "power 1.5": plus(lambda w: cp.sum(cp.power(w, 1.5))),
+    "power 3": plus(lambda w: cp.sum(w**3)),
+    "power 4": plus(lambda w: cp.sum(w**4)),
+    "inv_pos": plus(lambda w: cp.sum(cp.inv_pos(w))),
+    "-sqrt": plus(lambda w: -2 * cp.sum(cp.sqrt(w))),
+    "kl_div(w, 2)": plus(lambda w: cp.sum(cp.kl_div(w, 2))),
+    "kl_div(1, w)": plus(lambda w: cp.sum(cp.kl_div(np.ones(w.size), w))),
+    "rel_entr(w, 1)": plus(lambda w: cp.sum(cp.rel_entr(w, 1))),
+    "rel_entr(2, w)": plus(lambda w: cp.sum(cp.rel_entr(2 * np.ones(w.size), w))),
+    "logit": plus(lambda w: -cp.sum(cp.entr(w - 0.1)) - cp.sum(cp.entr(4 - w))),
+    "norm1 and squares": plus(lambda w: 0.2 * cp.norm1(w - 1) + cp.sum_squares(w - 1)),
+    "abs and squares": plus(lambda w: cp.sum(cp.abs(w) + (w - 1) ** 2)),
+    "huber and squares": plus(lambda w: cp.sum(cp.huber(w - 1, 0.2)) + 0.1 * cp.sum_squares(w)),
+    "linear and squares": plus(lambda w: cp.sum_squares(w) - 2 * cp.sum(w)),
+}
+
+IMBALANCES: dict[str, Function] = {
+    "P.T @ w": of(lambda w, r: cp.sum_squares(r.x.T @ w)),
+    "w @ P": of(lambda w, r: cp.sum_squares(w @ r.x)),
+    "one column": of(lambda w, r: cp.square(r.x[:, 1] @ w)),
+    "column by column": of(lambda w, r: sum(cp.square(r.x[:, k] @ w - cp.sum(r.x[:, k])) for k in range(3))),
+    "sum(multiply)": of(lambda w, r: cp.sum_squares(cp.sum(cp.multiply(r.x, w[:, None]), axis=0))),
+    "sum(multiply) of a column": of(lambda w, r: cp.square(cp.sum(cp.multiply(r.x[:, 0], w)))),
+    "diag @": of(lambda w, r: cp.sum_squares(np.diag([1.0, 2.0, 3.0]) @ (r.x.T @ w))),
+    "cp.diag @": of(lambda w, r: cp.sum_squares(cp.diag(TOLERANCES) @ (r.x.T @ w))),
+    "P.T @ (w - 1)": of(lambda w, r: cp.sum_squares(r.x.T @ (w - 1))),
+    "(w - 1) @ P": of(lambda w, r: cp.sum_squares((w - 1) @ r.signed / r.n)),
+    "P.T @ ones": of(lambda w, r: cp.sum_squares(r.x.T @ w - r.x.T @ np.ones(r.n))),
+    "mean(P)": of(lambda w, r: r.n * cp.sum_squares(r.x.T @ w / r.n - cp.mean(r.x, axis=0))),
+    "public target": of(lambda w, r: r.n * cp.sum_squares(r.x.T @ w / r.n - TOLERANCES)),
+    "centered rows": of(lambda w, r: cp.sum_squares((r.x - np.ones((r.n, 1)) @ TOLERANCES[None]).T @ w)),
+    "slice": of(lambda w, r: cp.sum_squares(r.x[:, :2].T @ w - cp.sum(r.x[:, :2], axis=0))),
+    "hstack": of(lambda w, r: cp.sum_squares(cp.hstack([r.x.T @ w, r.signed.T @ w, cp.sum(w) - r.n]))),
+    "vstack": of(lambda w, r: cp.sum_squares(cp.vstack([r.x.T @ w, 2 * (r.signed.T @ w)]))),
+    "half of both": of(lambda w, r: cp.sum_squares(r.by_arm(1.0).T @ w - cp.sum(r.by_arm(1.0), axis=0) / 2)),
+    "arms": of(lambda w, r: cp.sum_squares(r.arms.T @ w - r.n / 2)),
+    "treatment": of(lambda w, r: cp.square(r.treatment @ w - cp.sum(r.treatment))),
+    "outcomes": of(
+        lambda w, r: cp.square(r.y @ w) + cp.square(r.response @ w) + cp.square(r.outcome_size @ w)
+    ),
+    "favored": of(lambda w, r: cp.sum_squares(r.favored.T @ w)),
+    "mixed features": of(lambda w, r: cp.square(r.x[:, 0] @ w + r.y @ w - cp.sum(r.y))),
+    "own rows": of(lambda w, r: cp.sum_squares(products(r).T @ w)),
+    "own numbers": of(lambda w, r: cp.square(r.numbers("first", lambda x, a, y: x[0], -1.0, 1.0) @ w)),
+    "own cells": of(lambda w, r: cp.sum_squares(signs(r).T @ w - r.n / 2)),
+    "quad_form": of(lambda w, r: cp.quad_form(difference(w, r), MATRIX)),
+    "factors": of(lambda w, r: TOLERANCES @ cp.square(difference(w, r))),
+    "multiplied squares": of(lambda w, r: cp.sum(cp.multiply(TOLERANCES, cp.square(difference(w, r))))),
+    "squares of factors": of(lambda w, r: cp.sum_squares(cp.multiply(TOLERANCES, difference(w, r)))),
+    "maximized": lambda w, r: cp.Problem(cp.Maximize(-cp.sum_squares(w) - balance(w, r)), [cp.sum(w) == r.n]),
+}
+
+PRICES: dict[str, Function] = {
+    "tolerance": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(difference(w, r)) - 0.1))),
+    "tolerance of means": of(lambda w, r: cp.sum(cp.square(cp.pos(2 * cp.abs(mean(w, r)) - 0.1)))),
+    "maximum(., 0)": of(lambda w, r: 5 * cp.sum(cp.maximum(cp.abs(difference(w, r)) - 0.1, 0) ** 2)),
+    "tolerances": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(difference(w, r)) - TOLERANCES))),
+    "tolerance of a norm": of(lambda w, r: cp.square(cp.pos(cp.norm(difference(w, r)) / 2 - 0.1))),
+    "huber": of(lambda w, r: cp.sum(cp.huber(difference(w, r), 0.3))),
+    "huber of a norm": of(lambda w, r: 2 * cp.huber(cp.norm(difference(w, r)), 0.3)),
+    "huber of a tolerance": of(lambda w, r: cp.sum(cp.huber(cp.pos(cp.abs(difference(w, r)) - 0.1), 0.3))),
+    "norm": of(lambda w, r: 0.5 * cp.norm(difference(w, r))),
+    "norm1": of(lambda w, r: cp.norm1(difference(w, r)) / 2),
+    "norm(., 1)": of(lambda w, r: cp.norm(difference(w, r), 1)),
+    "sum(abs)": of(lambda w, r: cp.sum(cp.abs(difference(w, r)))),
+    "prices": of(lambda w, r: TOLERANCES @ cp.abs(difference(w, r))),
+    "norm_inf": of(lambda w, r: cp.norm_inf(difference(w, r))),
+    "max(abs)": of(lambda w, r: 2 * cp.max(cp.abs(difference(w, r)))),
+}
+
+SETS: dict[str, Function] = {
+    "no sum": under(),
+    "w >= 0": under(lambda w, r: w >= 0, lambda w, r: cp.sum(w) == r.n),
+    "mean": under(lambda w, r: cp.mean(w) == 1),
+    "ones @ w": under(lambda w, r: np.ones(r.n) @ w == r.n),
+    "cap": under(lambda w, r: w <= 3, lambda w, r: w >= 0.2),
+    "caps": under(lambda w, r: w <= 3 * np.ones(r.n)),
+    "2 w <= 6": under(lambda w, r: 2 * w - 6 <= 0),
+    "arm totals": under(lambda w, r: r.arms.T @ w == np.array([0.3, 0.7]) * r.n),
+    "one arm's total": under(lambda w, r: r.treatment @ w == r.n / 2),
+    "counts": under(lambda w, r: r.arms.T @ w == cp.sum(r.arms, axis=0)),
+    "counts of treated": under(lambda w, r: r.treatment @ (w - 1) == 0),
+    "controls": under(lambda w, r: w <= 4 * (1 - r.treatment), lambda w, r: cp.sum(w) == r.n),
+    "treated 0": under(lambda w, r: cp.multiply(r.treatment, w) == 0),
+    "treated": under(
+        lambda w, r: cp.multiply(r.treatment, w - 1) == 0,
+        lambda w, r: (1 - r.treatment) @ w == cp.sum(r.treatment),
+    ),
+    "sum of both": under(
+        lambda w, r: cp.multiply(r.treatment, w) == r.treatment,
+        lambda w, r: cp.sum(w) == 2 * cp.sum(r.treatment),
+    ),
+    "cap by arm": under(lambda w, r: w <= 2 + 2 * r.treatment),
+    "abs(m) <= tolerance": under(lambda w, r: cp.abs(difference(w, r)) <= 0.1),
+    "abs(m) / n <= tolerances": under(lambda w, r: cp.abs(difference(w, r)) / r.n <= TOLERANCES),
+    "tolerance >= abs(m)": under(lambda w, r: cp.abs(difference(w, r)) <= TOLERANCES),
+    "m == 0": under(lambda w, r: difference(w, r) == 0),
+    "X.T @ w == X.T @ 1": under(lambda w, r: r.x.T @ w == r.x.T @ np.ones(r.n)),
+    "norm_inf(m) <= d": under(lambda w, r: cp.norm_inf(difference(w, r)) <= 0.4),
+    "norm(m) <= d": under(lambda w, r: cp.norm(difference(w, r)) <= 0.4),
+    "two sides": under(lambda w, r: difference(w, r) <= 0.1, lambda w, r: difference(w, r) >= -TOLERANCES),
+}
+
+LINEAR: dict[str, Function] = {
+    "sum_squares(w - d)": minimized(lambda w, r: cp.sum_squares(w - r.y) + balance(w, r)),
+    "c @ w": of(lambda w, r: 3 * r.y @ w + balance(w, r)),
+    "sum(multiply)": of(lambda w, r: cp.sum(cp.multiply(r.numbers("c", lambda x, a, y: x[1], -1, 1), w))),
+    "treatment @ w": of(lambda w, r: r.treatment @ w),
+    "beta @ x.T @ w": of(lambda w, r: TOLERANCES @ (r.x.T @ w)),
+}
+
+
+def positive(r: Any) -> Any:
+    return r.numbers("base", lambda x, a, y: 1 + x[0] / 2, 0.5, 2.0)
+
+
+BASES: dict[str, Function] = {
+    "kl_div(w, d)": minimized(lambda w, r: cp.sum(cp.kl_div(w, positive(r))) + balance(w, r)),
+    "kl_div(2 w, 3 d)": minimized(lambda w, r: cp.sum(cp.kl_div(2 * w, 3 * positive(r))) + balance(w, r)),
+    "kl_div(d, w)": minimized(lambda w, r: cp.sum(cp.kl_div(positive(r), w)) + balance(w, r)),
+    "rel_entr(w, d)": minimized(lambda w, r: cp.sum(cp.rel_entr(w, positive(r))) + cp.sum(w)),
+    "rel_entr(d, w)": minimized(lambda w, r: 2 * cp.sum(cp.rel_entr(positive(r), w)) + balance(w, r)),
+}
+
+KERNELS: dict[str, Function] = {
+    "pooled": of(
+        lambda w, r: cp.sum_squares(
+            r.features(Gaussian(1.0)).T @ w - cp.sum(r.features(Gaussian(1.0)), axis=0)
+        )
+    ),
+    "three ways": of(
+        lambda w, r: (
+            cp.sum_squares(r.features(Energy(), "treated").T @ w - cp.sum(r.features(Energy()), axis=0) / 2)
+            + cp.sum_squares(r.features(Energy(), "signed").T @ w)
+        )
+    ),
+    "by arm": of(lambda w, r: cp.sum_squares(r.features(Gaussian(1.0), "by_arm").T @ w / r.n)),
+    "norm": of(lambda w, r: cp.norm(2 * r.features(Gaussian(1.0), "controls").T @ w)),
+    "two kernels": of(
+        lambda w, r: cp.sum_squares(
+            cp.hstack([r.features(Gaussian(1.0)).T @ w, 2 * (r.features(Gaussian(2.0)).T @ w), r.x.T @ w])
+        )
+    ),
+}
+
+READ = {
+    f"{kind}: {name}": function
+    for kind, table in {
+        "dispersion": DISPERSIONS,
+        "imbalance": IMBALANCES,
+        "price": PRICES,
+        "set": SETS,
+        "linear": LINEAR,
+        "base": BASES,
+        "kernel": KERNELS,
+    }.items()
+    for name, function in table.items()
+}
+
+
+def loaded(function: Function, n: int, domain: Domain, seed: int) -> tuple[Any, Any, WeightingObjective]:
+    """A problem at drawn records, its weights, and the objective of its form at the same records."""
+    problem, w, records = declared(function, n, domain)
+    form = read_weighting(problem, w, records)
+    rng = np.random.default_rng(seed)
+    drawn = drawn_records(records, rng)
+    phi = {}
+    for features in form.features:
+        if features.kernel is not None:
+            phi[features.name] = rng.standard_normal((n, features.width))
+        else:
+            phi[features.name] = features.of(drawn)
+    for datum in problem.parameters():
+        if hasattr(datum, "kernel"):
+            datum.value = of_kernel(datum, phi[f"kernel {datum.kernel!r}"], drawn.a)
+        else:
+            datum.value = datum.of(drawn)
+    return problem, w, WeightingObjective(form, phi, drawn.a)
+
+
+def of_kernel(datum: Any, phi: Any, a: Any) -> Any:
+    factors = datum.arm_factors
+    return np.hstack([np.array(pair)[a][:, None] * phi for pair in factors])
+
+
+def slope_of(problem: Any, w: Any) -> Any:
+    try:
+        return np.ravel(problem.objective.args[0].grad[w].toarray())
+    except NotImplementedError:  # CVXPY has no slope of the largest of sizes
+        return by_differences(problem.objective.args[0], w)
+
+
+def by_differences(e: Any, w: Any) -> Any:
+    point = w.value.copy()
+    values = []
+    for step in (1e-6, -1e-6):
+        for unit in np.eye(w.size):
+            w.value = point + step * unit
+            values.append(float(e.value))
+    ahead, behind = np.reshape(values, (2, w.size))
+    return (ahead - behind) / 2e-6
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, WITH_INTERCEPT], ids=["plain", "intercept"])
+@pytest.mark.parametrize("name", READ)
+def test_a_form_has_the_values_and_slopes_of_the_problem(name: str, domain: Domain) -> None:
+    for n in SIZES:
+        problem, w, at = loaded(READ[name], n, domain, seed=n)
+        rng = np.random.default_rng(n)
+        of_mean_one = "mean(w)" in name or "var" in name
+        points = [drawn_weights(at.form, rng, of_mean_one=of_mean_one) for _ in range(4)]
+        ours = [at.value(point) for point in points]
+        theirs = []
+        precision = 1e-6 if "norm_inf" in name or "max" in name else 1e-9
+        sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+        for point in points:
+            w.value = point
+            theirs.append(sign * float(problem.objective.value))
+            gap = sign * slope_of(problem, w) - at.slope(point)
+            if of_mean_one:
+                gap = gap - np.mean(gap)
+            assert np.max(np.abs(gap)) <= precision * (1 + np.max(np.abs(at.slope(point))))
+        np.testing.assert_allclose(np.diff(ours), np.diff(theirs), rtol=1e-9, atol=1e-9)
+
+
+SAME_SUMS = {
+    "no sum": SumKind.ALL,
+    "mean": SumKind.ALL,
+    "arm totals": SumKind.PUBLIC,
+    "one arm's total": SumKind.PUBLIC,
+    "counts": SumKind.COUNTS,
+    "counts of treated": SumKind.COUNTS,
+    "controls": SumKind.CONTROLS,
+    "treated 0": SumKind.CONTROLS,
+    "treated": SumKind.TREATED,
+    "sum of both": SumKind.TREATED,
+}
+
+
+@pytest.mark.parametrize("name", SAME_SUMS)
+def test_sums_of_weights_are_told_apart(name: str) -> None:
+    form = read(SETS[name])
+    assert form.sums.kind is SAME_SUMS[name]
+    if name == "arm totals":
+        np.testing.assert_allclose(form.sums.public, (2.1, 4.9))
+    if form.sums.kind is SumKind.TREATED:
+        assert form.low.tolist() == [0.0, 1.0]
+        assert form.cap.tolist() == [math.inf, 1.0]
+
+
+def test_boxes_are_read_by_arm() -> None:
+    form = read(SETS["cap"])
+    assert form.low.tolist() == [0.2, 0.2]
+    assert form.cap.tolist() == [3.0, 3.0]
+    form = read(SETS["cap by arm"])
+    assert form.cap.tolist() == [2.0, 4.0]
+    form = read(SETS["controls"])
+    assert form.cap.tolist() == [4.0, 0.0]
+    # the domain of an entropy of w - 0.1 and of 4 - w
+    form = read(DISPERSIONS["logit"])
+    assert form.low.tolist() == [0.1, 0.1]
+    assert form.cap.tolist() == [4.0, 4.0]
+
+
+def test_spellings_of_one_imbalance_are_one_form() -> None:
+    forms = [read(function) for function in (IMBALANCES["P.T @ (w - 1)"], IMBALANCES["P.T @ ones"])]
+    parts = [form.imbalances[0].groups[0][0] for form in forms]
+    assert parts[0].features == parts[1].features
+    np.testing.assert_allclose(parts[0].matrix, parts[1].matrix, rtol=1e-12)
+    assert parts[0].weighted.tolist() == parts[1].weighted.tolist() == [1.0, 1.0]
+    assert parts[0].target.tolist() == parts[1].target.tolist() == [1.0, 1.0]
+
+
+def test_library_data_share_two_features() -> None:
+    """Rows that move together have to be known to do so: x, signed and by_arm hold the same covariates."""
+
+    def together(w: Any, r: Any) -> Any:
+        return cp.sum_squares(cp.hstack([r.x.T @ w, r.signed.T @ w, r.by_arm(1.0).T @ w, r.arms.T @ w]))
+
+    form = read(of(together), domain=WITH_INTERCEPT)
+    assert sorted(features.name for features in form.features) == ["covariates", "one"]
+
+
+def test_hard_constraints_are_imbalances_without_a_price() -> None:
+    form = read(SETS["two sides"])
+    hard = form.imbalances[-1]
+    assert hard.penalty.hard
+    assert form.hard
+    np.testing.assert_allclose(hard.penalty.tolerance, (0.1 + TOLERANCES) / 2)
+    np.testing.assert_allclose(hard.shift, (0.1 - TOLERANCES) / 2)
+
+
+def test_a_constraint_on_the_intercept_is_a_sum() -> None:
+    form = read(SETS["m == 0"], domain=WITH_INTERCEPT)
+    assert form.sums.kind is SumKind.ALL
+    assert sum(len(group[0].matrix) for group in form.imbalances[-1].groups) == 2
+
+
+def test_kinks_are_smoothed_in_units_of_the_mean() -> None:
+    """``price |m|`` becomes ``n huber(m / n, eta price) / (2 eta)``, n times an envelope of the mean's."""
+    eta = 0.05
+    for name, size in {"norm": 0.5, "norm1": 0.5, "sum(abs)": 1.0}.items():
+        _, _, at = loaded(PRICES[name], 7, DOMAIN, seed=3)
+        plain, w_again, records = declared(PRICES[name], 7)
+        form = read_weighting(plain, w_again, records, smoothing=eta)
+        smooth = WeightingObjective(form, at.phi, at.a)
+        penalty = form.imbalances[0].penalty
+        assert not form.kinked
+        assert list(form.smoothed.values()) == [eta]
+        rng = np.random.default_rng(3)
+        for _ in range(5):
+            point = drawn_weights(form, rng, of_mean_one=True)
+            y = at.imbalances(point)[0] / 7
+            x = cp.Variable(3)
+            kink = cp.norm(x) if name == "norm" else cp.norm1(x)
+            envelope = cp.Problem(cp.Minimize(size * kink + cp.sum_squares(x - y) / (2 * eta)))
+            envelope.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12)
+            expected = float(np.sum((point - 1) ** 2)) + 7 * envelope.value
+            assert smooth.value(point) == pytest.approx(expected, rel=1e-7)
+        assert penalty.smoothness == pytest.approx(1 / (eta * 7))
+
+
+def test_prices_of_entries_are_smoothed_each_by_its_own() -> None:
+    form = read(PRICES["prices"], smoothing=0.1)
+    knees = [imbalance.penalty.knee for imbalance in form.imbalances]
+    np.testing.assert_allclose(knees, 7 * 0.1 * TOLERANCES)
+
+
+def test_a_parameter_that_is_no_datum_is_a_public_number() -> None:
+    ridge = cp.Parameter(nonneg=True, value=0.25)
+    form = read(minimized(lambda w, r: ridge * cp.sum_squares(w) + ridge * balance(w, r)))
+    assert form.dispersion.parts[0].scale == 0.25
+
+
+def test_a_problem_keeps_its_values() -> None:
+    problem, w, records = declared(READ["imbalance: P.T @ w"], 7)
+    w.value = np.ones(7)
+    records.x.value = np.full((7, 3), 0.5)
+    read_weighting(problem, w, records)
+    assert w.value.tolist() == [1.0] * 7
+    assert records.x.value.tolist() == [[0.5] * 3] * 7
+
+
+def test_many_records_are_read_in_few_evaluations() -> None:
+    n = 20_000
+    w = cp.Variable(n)
+    records = DeclaredRecords(DOMAIN, n, 20)
+    objective = cp.sum_squares(w - 1) + cp.sum_squares(difference(w, records)) / n
+    form = read_weighting(cp.Problem(cp.Minimize(objective), [w <= 3]), w, records)
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(20))
+
+
+REFUSED: dict[str, tuple[Function, str]] = {
+    "no dispersion": (minimized(balance), "add cp.sum_squares(w - 1)"),
+    "huber alone": (plus(lambda w: cp.sum(cp.huber(w - 1, 1))), "not strictly convex"),
+    "size alone": (plus(lambda w: cp.norm1(w - 1)), "not strictly convex"),
+    "norm of weights": (plus(lambda w: cp.norm(w - 1)), "write cp.sum_squares(w - 1)"),
+    "std": (plus(lambda w: cp.std(w)), "write cp.sum_squares(w - 1)"),
+    "exp": (plus(lambda w: cp.sum(cp.exp(w))), "is not read here"),
+    "logistic": (plus(lambda w: cp.sum(cp.logistic(w))), "is not read here"),
+    "power 4 of w - 1": (plus(lambda w: cp.sum((w - 1) ** 4)), "a power 4 of numbers below 0"),
+    "entropy of 2 - w, cap below": (plus(lambda w: -cp.sum(cp.entr(0.9 - w))), "is infinite at weights 1"),
+    "numbers by place": (plus(lambda w: cp.sum_squares(w - np.arange(7))), "write one for all"),
+    "factors by place": (plus(lambda w: np.arange(1, 8) @ cp.square(w)), "write one for all"),
+    "dispersion by arm": (
+        minimized(lambda w, r: cp.sum_squares(cp.multiply(1 + r.treatment, w))),
+        "the same for all",
+    ),
+    "entropy from data": (minimized(lambda w, r: -cp.sum(cp.entr(w + r.outcome_size))), "kl_div(w, d)"),
+    "base that may be 0": (
+        minimized(lambda w, r: cp.sum(cp.kl_div(w, r.outcome_size))),
+        "no positive number",
+    ),
+    "base beside squares": (
+        minimized(lambda w, r: cp.sum(cp.kl_div(w, positive(r))) + square(w)),
+        "beside another one",
+    ),
+    "two kinds of linear terms": (of(lambda w, r: r.y @ w + r.x[:, 0] @ w), "one number of every record"),
+    "linear in a kernel": (of(lambda w, r: np.ones(3) @ (r.features(Gaussian(1.0)).T @ w)), "is linear in"),
+    "product of data": (of(lambda w, r: cp.sum(r.x, axis=0) @ (r.x.T @ w)), "is no sum over records of x"),
+    "divided by data": (of(lambda w, r: cp.sum_squares(r.x.T @ w / (1 + cp.sum(r.treatment)))), "is no sum"),
+    "curved data": (of(lambda w, r: cp.sum_squares(cp.exp(r.x).T @ w)), "is no sum over records of x"),
+    "data of a neighbor": (
+        of(lambda w, r: cp.sum_squares(r.x[1:].T @ w[:-1])),
+        "is no sum over records in which each weight",
+    ),
+    "a record counted twice": (of(lambda w, r: cp.sum_squares(r.x.T @ w + r.x[0] * w[0])), "is no sum"),
+    "public matrix": (of(lambda w, r: cp.sum_squares(np.vander(np.arange(7), 3).T @ w)), "is no sum"),
+    "differences of neighbors": (of(lambda w, r: cp.sum_squares(cp.diff(w))), "is no sum"),
+    "target of one record": (of(lambda w, r: cp.sum_squares(r.x.T @ w - r.n * r.x[0])), "is no sum"),
+    "other direction": (of(lambda w, r: cp.square(r.x[:, 0] @ w - cp.sum(r.x[:, 1]))), "an entry of its own"),
+    "some of a kernel": (
+        of(lambda w, r: cp.sum_squares(r.features(Gaussian(1.0))[:, :2].T @ w)),
+        "takes some of kernel",
+    ),
+    "matrix of a kernel": (of(lambda w, r: cp.quad_form(pooled(w, r), MATRIX)), "a matrix of them"),
+    "tolerance of a kernel": (
+        of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(pooled(w, r)) - 0.1))),
+        "prices entries of kernel",
+    ),
+    "kernel beside numbers": (of(lambda w, r: cp.sum_squares(pooled(w, r) + r.x.T @ w)), "mixes"),
+    "some cells": (of(lambda w, r: cp.square(signs(r)[:, 0] @ w)), "takes some of own sign"),
+    "squared largest entry": (of(lambda w, r: cp.square(cp.norm_inf(difference(w, r)))), "sum_squares(m)"),
+    "squared 1-norm": (of(lambda w, r: cp.square(cp.norm1(difference(w, r)))), "sum_squares(m)"),
+    "3-norm": (of(lambda w, r: cp.pnorm(difference(w, r), 3)), "order 1, 2 or infinity"),
+    "mixed norm": (
+        of(lambda w, r: cp.mixed_norm(cp.vstack([difference(w, r), r.signed.T @ w]), 2, 1)),
+        "is not read here",
+    ),
+    "log_sum_exp": (of(lambda w, r: cp.log_sum_exp(difference(w, r))), "cp.norm_inf of the imbalance"),
+    "positive parts": (of(lambda w, r: cp.sum(cp.pos(difference(w, r)))), "is not read here"),
+    "entropy of an imbalance": (of(lambda w, r: -cp.sum(cp.entr(1 + r.x.T @ w))), "is not read here"),
+    "other total": (under(lambda w, r: cp.sum(w) == 1), "contradicts another sum"),
+    "twice the total": (under(lambda w, r: cp.sum(w) == 2 * r.n), "contradicts another sum"),
+    "arms of 1": (under(lambda w, r: r.arms.T @ w == 1), "sums of weights are n in all"),
+    "half of the counts": (
+        under(lambda w, r: r.treatment @ w == cp.sum(r.treatment) / 2),
+        "write one of these",
+    ),
+    "group totals": (under(lambda w, r: cp.sum(w[:3]) == 3), "is no sum over records"),
+    "two totals": (under(lambda w, r: cp.sum(w) == r.n, lambda w, r: cp.mean(w) == 2), "contradicts"),
+    "sum at most n": (under(lambda w, r: cp.sum(w) <= r.n), "fix it by =="),
+    "cap below 1": (under(lambda w, r: w <= 0.5), "raise it to 1"),
+    "floor above 1": (under(lambda w, r: w >= 1.5), "lower it to 1"),
+    "empty box": (under(lambda w, r: w >= 3, lambda w, r: w <= 2), "no weight of arm 0 is between"),
+    "caps by place": (under(lambda w, r: w <= np.arange(2, 9)), "write one for all"),
+    "cap from data": (under(lambda w, r: w <= 3 + r.outcome_size), "is a box made of data"),
+    "cap from a mean": (under(lambda w, r: w <= 3 * cp.mean(w)), "is a box made of a mean"),
+    "one side": (under(lambda w, r: difference(w, r) <= 0.1), "write cp.abs(m) <= tolerance"),
+    "contradicting sides": (
+        under(lambda w, r: difference(w, r) <= -0.1, lambda w, r: difference(w, r) >= 0.1),
+        "contradict each other",
+    ),
+    "tolerance below 0": (under(lambda w, r: cp.abs(difference(w, r)) <= -0.1), "the tolerance is below 0"),
+    "tolerance from data": (
+        under(lambda w, r: cp.abs(difference(w, r)) <= cp.sum(r.outcome_size)),
+        "a public number",
+    ),
+    "norm1 constraint": (under(lambda w, r: cp.norm1(difference(w, r)) <= 1), "cp.abs(m) <= tolerance"),
+    "squares constraint": (under(lambda w, r: cp.sum_squares(difference(w, r)) <= 1), "cp.norm(m) <="),
+    "size of weights": (under(lambda w, r: cp.abs(w - 1) <= 0.5), "write w <= cap"),
+    "cone": (under(lambda w, r: cp.SOC(cp.sum(w), r.x.T @ w)), "is not read"),
+    "treated at 2": (under(lambda w, r: cp.multiply(r.treatment, w - 2) == 0), "fix them at 0 or 1"),
+    "no sum of controls": (
+        under(lambda w, r: cp.multiply(r.treatment, w - 1) == 0),
+        "no sum of the controls",
+    ),
+    "treated at 0, log": (
+        minimized(lambda w, r: -cp.sum(cp.log(w)), lambda w, r: [w <= 4 * (1 - r.treatment)]),
+        "infinite at the fixed weight 0",
+    ),
+    "not convex": (minimized(lambda w, r: -square(w)), "is not convex"),
+    "another variable": (of(lambda w, r: cp.square(cp.Variable(name="z"))), "variable z"),
+    "a parameter without a value": (
+        of(lambda w, r: cp.Parameter(name="c", nonneg=True) * balance(w, r)),
+        "c",
+    ),
+    "no problem": (lambda w, r: cp.Minimize(square(w)), "return a cp.Problem"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_theorem_covers_is_refused_in_one_line(name: str) -> None:
+    function, reason = REFUSED[name]
+    assert reason in refused(function)
+
+
+def test_a_largest_entry_is_not_smoothed() -> None:
+    assert "write cp.norm(m)" in refused(PRICES["norm_inf"], smoothing=0.1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, -1.0, math.nan, math.inf, "much"])
+def test_a_smoothing_is_a_public_size(smoothing: Any) -> None:
+    refused(PRICES["norm"], smoothing=smoothing)
+
+
+def test_data_of_other_records_are_refused() -> None:
+    problem, w, _ = declared(READ["imbalance: P.T @ w"], 7)
+    with pytest.raises(DeclarationError, match="x has no public set"):
+        read_weighting(problem, w, DeclaredRecords(DOMAIN, 7, 3))
+
+
+def test_features_are_of_a_kernel_and_of_known_records() -> None:
+    records = DeclaredRecords(DOMAIN, 7, 3)
+    with pytest.raises(DeclarationError, match="must be one of the library"):
+        records.features(lambda x: x)
+    with pytest.raises(DeclarationError, match="of = 'treatd'"):
+        records.features(Gaussian(1.0), "treatd")
+
+
+def entries_by_place(w: Any, r: Any) -> Any:
+    m = cp.hstack([r.x[:, 0] @ w, r.y @ w, r.x[:, 1] @ w])
+    return cp.sum_squares(cp.pos(cp.abs(m) - np.array([0.1, 3.0, 0.3])))
+
+
+def without_sum(price: Function) -> Function:
+    return minimized(lambda w, r: square(w) + price(w, r), lambda w, r: [w <= 3])
+
+
+def public_target(w: Any, r: Any) -> Any:
+    return cp.sum_squares(r.x.T @ w - TOLERANCES)
+
+
+#: Name: the module, what stands there, what is planted, and a declaration that it misreads.
+PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
+    "a divisor multiplies": (
+        weighting_prices,
+        "term.number / float(flat(divisor.value)[0])",
+        "term.number * float(flat(divisor.value)[0])",
+        DISPERSIONS["quad_over_lin"],
+    ),
+    "a sign is lost": (
+        weighting_prices,
+        "yield from entries_of(e.args[0], -factor)",
+        "yield from entries_of(e.args[0], factor)",
+        minimized(lambda w, r: square(w) - cp.sum(cp.log(w) - cp.abs(w))),
+    ),
+    "a tolerance keeps its units": (
+        weighting_prices,
+        "_number_if_alike(limit / alike)",
+        "_number_if_alike(limit)",
+        PRICES["tolerance of means"],
+    ),
+    "a knee is doubled": (
+        weighting_prices,
+        "ImbalancePenalty(factor, knee=knee))",
+        "ImbalancePenalty(factor, knee=2.0 * knee))",
+        PRICES["huber"],
+    ),
+    "the price of a norm is doubled": (
+        weighting_prices,
+        "norm=norm, price=term.number",
+        "norm=norm, price=2.0 * term.number",
+        PRICES["norm"],
+    ),
+    "a root is no root": (
+        weighting_prices,
+        "np.sqrt(np.maximum(eigenvalues, 0.0))[:, None]",
+        "np.maximum(eigenvalues, 0.0)[:, None]",
+        IMBALANCES["quad_form"],
+    ),
+    "an entropy counts twice": (
+        weighting_terms,
+        'DispersionPart("entropy", -term.number',
+        'DispersionPart("entropy", -2.0 * term.number',
+        DISPERSIONS["-entr"],
+    ),
+    "a divergence loses its line": (
+        weighting_terms,
+        "(math.log(base) + float(whole))",
+        "math.log(base)",
+        BASES["kl_div(w, d)"],
+    ),
+    "both divergences are one": (
+        weighting_terms,
+        'DispersionPart("log", scale * base',
+        'DispersionPart("entropy", scale * base',
+        DISPERSIONS["kl_div(1, w)"],
+    ),
+    "a linear term is halved": (
+        weighting_terms,
+        "2.0 * penalty.factor * slope",
+        "penalty.factor * slope",
+        LINEAR["sum_squares(w - d)"],
+    ),
+    "tolerances lose their order": (
+        weighting_terms,
+        "tolerance = tolerance[order]",
+        "tolerance = 1.0 * tolerance",
+        of(entries_by_place),
+    ),
+    "targets change sides": (weighting_sums, "-of_targets.T", "of_targets.T", IMBALANCES["P.T @ (w - 1)"]),
+    "a shift changes sides": (
+        weighting_sums,
+        "-read.constant)",
+        "read.constant)",
+        without_sum(public_target),
+    ),
+    "weights without data are lost": (
+        weighting_sums,
+        "rows[name] = rows.get(name, 0.0) + constant",
+        "rows[name] = rows.get(name, 0.0 * constant)",
+        without_sum(lambda w, r: cp.sum_squares(cp.hstack([r.x.T @ w, cp.sum(w) - r.n]))),
+    ),
+    "signs of arms are lost": (
+        weighting_sums,
+        "FeatureRows(table.known[name], matrix, factors[:2]",
+        "FeatureRows(table.known[name], matrix, np.abs(factors[:2])",
+        IMBALANCES["(w - 1) @ P"],
+    ),
+    "treated are controls": (
+        weighting_data,
+        "self._times((-1.0, 1.0))",
+        "self._times((1.0, -1.0))",
+        IMBALANCES["(w - 1) @ P"],
+    ),
+    "a cap is lost": (
+        weighting_sets,
+        "self.cap[arm] = min(self.cap[arm], end)",
+        "self.cap[arm] = max(self.cap[arm], end)",
+        SETS["cap"],
+    ),
+    "arms change caps": (
+        weighting_sets,
+        "self._bound(arm, slope",
+        "self._bound(1 - arm, slope",
+        SETS["cap by arm"],
+    ),
+    "sides are not halved": (
+        weighting_sets,
+        "half = (sums.shift + other.shift) / 2.0",
+        "half = sums.shift + other.shift",
+        SETS["two sides"],
+    ),
+    "counts are one total": (
+        weighting_sets,
+        "WeightSums(SumKind.COUNTS)",
+        "WeightSums(SumKind.ALL)",
+        SETS["counts"],
+    ),
+    "arms change totals": (
+        weighting_sets,
+        "float(controls[0]) * self.n, float(treated[0]) * self.n",
+        "float(treated[0]) * self.n, float(controls[0]) * self.n",
+        SETS["arm totals"],
+    ),
+}
+
+#: The reader's files, each after those that it imports.
+FILES = (
+    weighting_data,
+    weighting_sums,
+    weighting_prices,
+    weighting_terms,
+    weighting_sets,
+    weighting_reader,
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_misreading_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted, old, new, function = PLANTED[name]
+    assert old in inspect.getsource(planted)
+    for module in FILES:
+        copy = ModuleType(module.__name__)
+        monkeypatch.setitem(sys.modules, module.__name__, copy)
+        source = inspect.getsource(module)
+        if module is planted:
+            source = source.replace(old, new)
+        exec(compile(source, module.__name__, "exec"), vars(copy))
+    misread(function)
+
+
+def test_a_small_term_is_compared_beside_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total alone has the values of the problem to twelve digits, whatever is read of the dispersion."""
+    read(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+    part = weighting_terms.DispersionPart
+    monkeypatch.setattr(
+        weighting_terms, "DispersionPart", lambda *of: part(*of[:4], *(2 * k for k in of[4:]))
+    )
+    misread(minimized(lambda w, r: 1e-9 * cp.sum(cp.huber(w - 1, 0.1)) + square(w) + 1e6 * balance(w, r)))
+
+
+def statement(objective: Function, *constraints: Function) -> Function:
+    """With a balance of ``5 n |mean|^2``, as the statements that a reader is known to have misread."""
+
+    def problem(w: Any, r: Any) -> Any:
+        loss = objective(w, r) + 5 * r.n * cp.sum_squares(r.x.T @ w / r.n)
+        return cp.Problem(cp.Minimize(loss), [cp.sum(w) == r.n, w >= 0, *(c(w, r) for c in constraints)])
+
+    return problem
+
+
+def atoms(function: Function) -> list[tuple[str, float]]:
+    """Curved parts of the dispersion with their scales."""
+    parts = read(function).dispersion.parts
+    return [(part.atom, part.scale) for part in parts if part.atom != "line"]
+
+
+def test_both_arguments_of_a_divergence_are_told_apart() -> None:
+    ones = np.ones(7)
+    assert atoms(statement(lambda w, r: -cp.sum(cp.entr(w)), lambda w, r: w <= 4)) == [("entropy", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(w, ones)))) == [("entropy", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.kl_div(ones, w)))) == [("log", 1.0)]
+    assert atoms(statement(lambda w, r: cp.sum(cp.rel_entr(3 * ones, w)))) == [("log", 3.0)]
+    assert atoms(statement(lambda w, r: -cp.sum(cp.log(w)), lambda w, r: w <= 200)) == [("log", 1.0)]
+
+
+def test_a_norm_of_entries_is_told_from_one_of_all() -> None:
+    """Each has another bound: that of the 1-norm is not that of the Euclidean one."""
+    for norm, expected in ((cp.norm1, None), (cp.norm2, 2.0), (cp.norm_inf, math.inf)):
+        form = read(statement(lambda w, r, norm=norm: square(w) + norm(r.x.T @ w), lambda w, r: w <= 3))
+        kink = next(one.penalty for one in form.imbalances if one.penalty.kinked)
+        assert kink.norm == expected
+        assert form.kinked
+        assert not form.hard
+
+
+def test_a_kink_beside_squares_is_two_imbalances() -> None:
+    form = read(statement(lambda w, r: square(w) / 2 + 1e-4 * cp.norm(r.x.T @ w)))
+    assert sorted(one.penalty.kinked for one in form.imbalances) == [False, True]
+
+
+def test_public_parameters_of_statements_are_read() -> None:
+    ridge = cp.Parameter(value=2.0, nonneg=True)
+    matrix = cp.Parameter((3, 3), PSD=True, value=np.eye(3))
+    form = read(statement(lambda w, r: square(w) / 2 + ridge * cp.sum_squares(r.x.T @ w) / r.n))
+    assert form.imbalances[0].penalty.factor == pytest.approx(2 / 7)
+    form = read(statement(lambda w, r: square(w) / 2 + cp.quad_form(r.x.T @ w / r.n, matrix)))
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(3) / 7, atol=1e-15)
+
+
+def test_numbers_of_records_without_a_public_set_are_refused() -> None:
+    """A linear term moves every weight by a number of its own record, which has to be bounded."""
+    assert "has no public set" in refused(statement(lambda w, r: square(w) + cp.Parameter(7, name="c") @ w))
+    given = cp.Parameter(7, name="c", value=np.arange(7.0))
+    assert "is no sum over records" in refused(statement(lambda w, r: square(w) + given @ w))
+    form = read(statement(lambda w, r: square(w) + r.numbers("c", lambda x, a, y: y, -1, 1) @ w))
+    assert form.linear is not None
+    assert form.linear.features.within == IntervalSet(-1, 1)
+
+
+def test_totals_of_arms_are_read_whatever_the_cap() -> None:
+    """That they need arms of a least size is for their bound to say."""
+    for cap in (4.0, 1.0):
+        form = read(under(lambda w, r: r.arms.T @ w == r.n / 2, lambda w, r, cap=cap: w <= cap))
+        assert form.sums.kind is SumKind.PUBLIC
+        assert form.cap.tolist() == [cap, cap]
+
+
+def test_as_many_columns_as_records_are_no_weights() -> None:
+    w = cp.Variable(7)
+    records = DeclaredRecords(DOMAIN, 7, 7)
+    miss = records.x.T @ w - np.arange(7)
+    form = read_weighting(cp.Problem(cp.Minimize(square(w) + cp.sum_squares(miss))), w, records)
+    np.testing.assert_allclose(form.imbalances[0].shift, np.arange(7))
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(7))
+
+
+def test_a_cap_that_is_not_set_is_none() -> None:
+    form = read(under(lambda w, r: w <= math.inf, lambda w, r: -math.inf <= w))
+    assert form.cap.tolist() == [math.inf, math.inf]
+
+
+def test_a_constraint_may_have_any_scale() -> None:
+    for scale in (1e-12, 1e12):
+        form = read(under(lambda w, r, scale=scale: scale * w <= 3 * scale))
+        np.testing.assert_allclose(form.cap, 3.0)
+
+
+def test_an_entry_may_be_small_beside_others() -> None:
+    form = read(of(lambda w, r: cp.sum_squares(cp.hstack([1e13 * (r.x.T @ w), r.y @ w]))))
+    of_outcome = next(group[0] for group in form.imbalances[0].groups if group[0].features.name == "outcome")
+    assert of_outcome.matrix.tolist() == [[1.0]]
+
+
+def test_solutions_of_a_form_are_those_of_the_problem() -> None:
+    """A problem in CVXPY that is written from the numbers of the form, solved beside the author's."""
+    problem, w, at = loaded(PRICES["tolerances"], 11, DOMAIN, seed=5)
+    tight = {"solver": "CLARABEL", "tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
+    cp.Problem(problem.objective, [*problem.constraints, w >= 0]).solve(**tight)
+    v = cp.Variable(11)
+    penalty = at.form.imbalances[0].penalty
+    m = at.rows[0].T @ v - at.targets[0]
+    loss = cp.sum_squares(v - 1) + penalty.factor * cp.sum_squares(cp.pos(cp.abs(m) - penalty.tolerance))
+    cp.Problem(cp.Minimize(loss), [cp.sum(v) == 11, v >= 0]).solve(**tight)
+    np.testing.assert_allclose(v.value, w.value, atol=1e-6)
