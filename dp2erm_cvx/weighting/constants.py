@@ -17,7 +17,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible
-from dp2erm_cvx.weighting.diameters import RecordSums, ScaledImbalance, largest_squares
+from dp2erm_cvx.weighting.diameters import RecordCombinations, ScaledImbalance, largest_squares
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
 from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, largest_start
@@ -318,7 +318,7 @@ def _largest_norm(
     if not imbalances:
         return 0.0
     every = np.array(arms)
-    sums = RecordSums(np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every)
+    sums = RecordCombinations(np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every)
     return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
 
 
@@ -389,7 +389,7 @@ class _PairKind:
         arms = np.tile([self.after, self.before, *self.common], (len(factors), 1))
         rows = np.array([rows for rows, _ in factors])
         targets = np.array([targets for _, targets in factors])
-        squares = largest_squares(imbalances, RecordSums(rows, targets, arms))
+        squares = largest_squares(imbalances, RecordCombinations(rows, targets, arms))
         return np.sqrt(squares).reshape(corners.shape[:2])
 
     def total(self, w: float, v: float, squared: float) -> float:

@@ -43,7 +43,7 @@ class ScaledImbalance:
 
 
 @dataclass(frozen=True)
-class RecordSums:
+class RecordCombinations:
     """B sums ``sum_r rows_r z(r) + targets_r tau(r) + shift * (public target)`` over m records.
 
     Parameters
@@ -91,7 +91,7 @@ class _Piece:
         return self.factor[:, None, None] * (outer + outer.swapaxes(1, 2)) / 2.0
 
 
-def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordSums) -> Array:
+def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordCombinations) -> Array:
     """Upper bounds (B,) of the squared norms of sums of records, over all imbalances together.
 
     Coordinates of several features count with the sum of the norms of their parts. The public target is
@@ -130,7 +130,9 @@ def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordSums) -> 
     return np.asarray(total * (1.0 + ROUNDING))
 
 
-def largest_products(imbalances: Sequence[ScaledImbalance], first: RecordSums, second: RecordSums) -> Array:
+def largest_products(
+    imbalances: Sequence[ScaledImbalance], first: RecordCombinations, second: RecordCombinations
+) -> Array:
     """Upper bounds (B,) of the inner products of two sums of the same records.
 
     Parameters
@@ -180,7 +182,7 @@ def largest_products(imbalances: Sequence[ScaledImbalance], first: RecordSums, s
 
 
 def _groups(
-    imbalances: Sequence[ScaledImbalance], sums: RecordSums
+    imbalances: Sequence[ScaledImbalance], sums: RecordCombinations
 ) -> Iterable[tuple[ScaledImbalance, tuple[FeatureRows, ...], Array]]:
     """Every group of coordinates with its imbalance and its share of the public target, times its factor."""
     for part_of in imbalances:
@@ -200,7 +202,7 @@ def _alone(
     return ScaledImbalance(Imbalance((group,), target, own.penalty, own.text), part_of.scale)
 
 
-def _shares(group: tuple[FeatureRows, ...], sums: RecordSums) -> list[tuple[FeatureRows, Array]]:
+def _shares(group: tuple[FeatureRows, ...], sums: RecordCombinations) -> list[tuple[FeatureRows, Array]]:
     """The parts of a group with factors f_p, so that its squared norm is at most ``sum_p f_p |part p|^2``.
 
     ``(sum_p s_p)^2 <= sum_p s_p^2 / theta_p`` for shares theta of sum 1; those in proportion to the largest

@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.stability.base import ROUNDING
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes, arm_size, block_size, block_total
 from dp2erm_cvx.weighting.diameters import (
-    RecordSums,
+    RecordCombinations,
     ScaledImbalance,
     largest_products,
     largest_squares,
@@ -99,7 +99,7 @@ def largest_start(form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[Sca
     return float(np.sqrt(np.max(_start_squares(form, imbalances, ends))))
 
 
-def _start_sums(form: WeightingForm, treated: Array) -> RecordSums:
+def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
     """The mean imbalance of equal weights within blocks: a mean row and a mean target of each arm.
 
     It is affine in the number of treated records, so that norms are largest at ends of cells.
@@ -117,7 +117,7 @@ def _start_sums(form: WeightingForm, treated: Array) -> RecordSums:
     else:
         held = shares
     arms = np.tile([0, 1], (len(treated), 1))
-    return RecordSums(held, -shares, arms, -1.0 / form.n)
+    return RecordCombinations(held, -shares, arms, -1.0 / form.n)
 
 
 def _start_squares(form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array) -> Array:
@@ -132,7 +132,9 @@ def block_diameter(imbalances: Sequence[ScaledImbalance], pairs: Sequence[tuple[
         return 0.0
     arms = np.array(pairs)
     factors = np.tile([1.0, -1.0], (len(arms), 1))
-    return float(np.sqrt(np.max(largest_squares(imbalances, RecordSums(factors, 0.0 * factors, arms)))))
+    return float(
+        np.sqrt(np.max(largest_squares(imbalances, RecordCombinations(factors, 0.0 * factors, arms))))
+    )
 
 
 def _slopes_before(dispersion: Dispersion, weights: Array) -> Array:
@@ -290,7 +292,7 @@ class _Block:
 
         return _last_admitted(admitted, self.left_over)
 
-    def mean_less_own(self, treated: Array, arm: int) -> RecordSums:
+    def mean_less_own(self, treated: Array, arm: int) -> RecordCombinations:
         """The mean row of the block less the row of one of its records, of an arm."""
         share = treated / self.form.n
         factors = np.zeros((len(treated), 3))
@@ -301,7 +303,7 @@ class _Block:
             factors[:, arm] = 1.0
         factors[:, 2] = -1.0
         arms = np.tile([0, 1, arm], (len(treated), 1))
-        return RecordSums(factors, np.zeros_like(factors), arms)
+        return RecordCombinations(factors, np.zeros_like(factors), arms)
 
     def between(self) -> Array:
         """What an inner product of :meth:`first_bound` may gain inside a cell over the larger of its ends.
@@ -315,8 +317,8 @@ class _Block:
             return 0.0 * width
         arms = np.array([[0, 1]])
         rows = np.array([[-1.0, 1.0]])
-        apart = largest_squares(self.prices.smooth, RecordSums(rows, 0.0 * rows, arms))
-        moved = largest_squares(self.prices.smooth, RecordSums(rows, -rows, arms))
+        apart = largest_squares(self.prices.smooth, RecordCombinations(rows, 0.0 * rows, arms))
+        moved = largest_squares(self.prices.smooth, RecordCombinations(rows, -rows, arms))
         return np.asarray(np.sqrt(apart * moved)[0] * width**2 / 4.0)
 
 
@@ -333,8 +335,10 @@ def _last_admitted(admitted: Callable[[Array], Array], highest: Array) -> Array:
     return np.asarray(np.where(everywhere, highest, high) * (1.0 + ROUNDING))
 
 
-def _padded(sums: RecordSums) -> RecordSums:
+def _padded(sums: RecordCombinations) -> RecordCombinations:
     """The same sums with a third record that does not count."""
     zeros = np.zeros((len(sums.rows), 1))
     arms = np.hstack([sums.arms, np.zeros((len(sums.arms), 1), dtype=np.int64)])
-    return RecordSums(np.hstack([sums.rows, zeros]), np.hstack([sums.targets, zeros]), arms, sums.shift)
+    return RecordCombinations(
+        np.hstack([sums.rows, zeros]), np.hstack([sums.targets, zeros]), arms, sums.shift
+    )
