@@ -608,6 +608,6 @@ def _smoothing(form: WeightingForm) -> str:
         return ""
     each = [f"{text} with parameter {value:g}" for text, value in form.smoothed.items()]
     return (
-        f"Smoothed: {'; '.join(each)}. Where the imbalance left is at least the parameter times the price, "
-        "the weights are those of the declared program; elsewhere that imbalance is below this product."
+        f"Smoothed: {'; '.join(each)}. Where the imbalance left, over n, is at least the parameter times the "
+        "price, the weights are those of the declared program; elsewhere it is below this product."
     )
