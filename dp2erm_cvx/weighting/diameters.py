@@ -328,7 +328,7 @@ def _missing(dual: Array, form: Array) -> Array:
 
 
 def _ascended(form: Array) -> Array:
-    """Nearly optimal d (B, m) of the dual: prices of unit vectors that ascend one at a time.
+    """Nearly optimal d (B, m) of the dual: prices of vectors in the unit ball that ascend one at a time.
 
     Where the ascent has not ended after its rounds the bound is only larger.
     """
@@ -342,7 +342,11 @@ def _ascended(form: Array) -> Array:
         for own in range(records):
             pull = np.einsum("bl,bld->bd", off_diagonal[:, own], vectors)
             size = np.linalg.norm(pull, axis=1, keepdims=True)
-            vectors[:, own] = np.where(size > 0.0, pull / np.maximum(size, 1e-300), vectors[:, own])
+            # A vector that its own diagonal holds back may end inside the ball.
+            against = np.maximum(-form[:, own, own], 0.0)[:, None]
+            length = np.minimum(1.0, size / np.maximum(against, 1e-300))
+            direction = pull / np.maximum(size, 1e-300)
+            vectors[:, own] = np.where(size > 0.0, length * direction, vectors[:, own])
         if step % _CHECKED == 0:
             dual = _prices(form, vectors)
             excess = records * _missing(dual, form)

@@ -5,7 +5,21 @@ from __future__ import annotations
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import Features, IntervalSet
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from tests.weighting.forms import COUNTS, ENTROPY, LOG, ONE, SQUARE, ball, by_arm, form, imbalance, rows
+from tests.weighting.forms import (
+    COUNTS,
+    ENTROPY,
+    LOG,
+    ONE,
+    SQUARE,
+    ball,
+    by_arm,
+    form,
+    imbalance,
+    kernel,
+    mmd,
+    mmd_pooled,
+    rows,
+)
 
 X = ball(1.0, 2)
 CONTROLS = WeightSums(SumKind.CONTROLS)
@@ -83,5 +97,7 @@ FAMILIES: dict[str, Family] = {
         arms(40, SQUARE, 0.5, sums=halves(40), linear=rows(PULL, [0.3, 0.3], [0.0, 0.0])),
         (8, 8),
     ),
+    "kernel, pooled": (mmd_pooled(41, 1.0, kernel(1.0, signed=False, width=3)), (0, 0)),
+    "kernel, by arm, cap 3": (mmd(40, 0.1, 3.0, kernel(1.0, signed=True, width=3)), (14, 14)),
     "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
 }

@@ -18,9 +18,8 @@ from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 #: Inverse slope of each family of dispersions, and 1 over its curvature.
 Curve = tuple[Callable[[Array], Array], Callable[[Array], Array]]
 
-#: For ``(w - 1)^2 / 2``, ``w log w`` and ``-log w``, as `forms` writes them.
+#: For ``w log w`` and ``-log w``, as `forms` writes them.
 CURVES: Mapping[str, Curve] = {
-    "square": (lambda x: 1.0 + x, np.ones_like),
     "entropy": (lambda x: np.exp(np.clip(x - 1.0, -690.0, 50.0)), lambda w: w),
     "log": (lambda x: -1.0 / np.minimum(x, -1e-9), lambda w: w * w),
 }
@@ -84,7 +83,7 @@ def solve(form: WeightingForm, data: Datasets, rounds: int = 60) -> Solved:
 
 class _Solver:
     def __init__(self, form: WeightingForm, data: Datasets) -> None:
-        self.inverse, self.response = CURVES[form.dispersion.family]
+        self.inverse, self.response = self.curve(form)
         self.counts = data.counts
         self.rows, self.targets = rows_and_targets(form, data)
         self.base = np.ones_like(data.counts)
@@ -117,6 +116,15 @@ class _Solver:
             totals = [everyone if kind is SumKind.CONTROLS else treated]
         self.blocks = np.stack(blocks, axis=2)
         self.totals = np.stack(totals, axis=1)
+
+    @staticmethod
+    def curve(form: WeightingForm) -> Curve:
+        """The curve of a form; squares without a center are those with one, up to a constant of the sum."""
+        part = form.dispersion.parts[0]
+        if part.atom == "square":
+            curvature = 2.0 * part.scale
+            return lambda x: 1.0 + x / curvature, lambda w: np.full_like(w, 1.0 / curvature)
+        return CURVES[part.atom]
 
     def at(self, x: Array, index: NDArray[np.int64]) -> tuple[Array, Array]:
         """Weights and their responses at slopes x."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.weighting.constants import WeightingConstants, weighting_constants
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
+from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from tests.weighting.reference import Datasets, solve, variation
 
@@ -54,8 +54,11 @@ def into_set(features: Features, values: Array) -> Array:
         return np.ones_like(values)
     if isinstance(within, IntervalSet):
         return np.clip(values, within.low, within.high)
-    assert isinstance(within, BallSet)
     size = np.linalg.norm(values, axis=-1, keepdims=True)
+    if isinstance(within, SimilaritySet):
+        # Vectors of one length, without negative entries where no inner product may be negative.
+        kept = values if within.signed else np.abs(values)
+        return kept / np.maximum(size, 1e-300) * np.sqrt(within.bound)
     return values * np.minimum(1.0, within.radius / np.maximum(size, 1e-300))
 
 
