@@ -234,7 +234,7 @@ class DeclaredRecords:
         if isinstance(problem, cp.Problem):
             inside = [own.name() for own in problem.parameters()]
             for datum in problem.parameters():
-                self._refuse_other_datum(datum)
+                self.refuse_other_datum(datum)
         if unused := [name for name in self._data if name not in inside]:
             raise DeclarationError(
                 f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
@@ -270,7 +270,7 @@ class DeclaredRecords:
             datum.arm_factors = factors
         return datum
 
-    def _refuse_other_datum(self, datum: Datum) -> None:
+    def refuse_other_datum(self, datum: Datum) -> None:
         """Raise DeclarationError for a parameter that these records did not make, or that was changed."""
         if self.parameter is not None:
             return

@@ -140,10 +140,12 @@ class Price:
 
 
 def all_entries(term: ScaledNode) -> Any:
-    """The sum of the entries of an affine term, with its factors."""
-    if isinstance(term.factor, float):
-        return cp.sum(term.factor * term.node)
-    return cp.sum(cp.multiply(term.factor, cp.vec(term.node, order="F")))
+    """The sum of the entries of a term, with its factors."""
+    node = term.node
+    if not isinstance(term.factor, float):
+        return cp.sum(cp.multiply(term.factor, cp.vec(node, order="F")))
+    whole = node if node.size == 1 else cp.sum(node)
+    return whole if term.factor == 1.0 else term.factor * whole
 
 
 def price_of(term: ScaledNode) -> Price | None:
@@ -231,8 +233,8 @@ def size_and_limit(e: Any) -> tuple[Any, float | Array, float | Array] | None:
 
 def _square(argument: Any, factor: float | Array) -> Price:
     """A square of entries, of a norm, or of what is beyond a tolerance."""
-    if not np.all(np.asarray(factor) > 0.0):
-        raise DeclarationError(f"square({printed(argument)}): has a factor that is not above 0")
+    if not np.all(np.asarray(factor) >= 0.0):
+        raise DeclarationError(f"square({printed(argument)}): has a factor below 0")
     kind = node_kind(argument)
     if argument.is_affine():
         return _entrywise(argument, factor)
@@ -314,8 +316,8 @@ def _size(node: Any, term: ScaledNode) -> Price:
     argument = node.args[0]
     if not argument.is_affine():
         refuse_node(node)
-    if not np.all(np.asarray(term.factor) > 0.0):
-        raise DeclarationError(f"{printed(node)}: has a factor that is not above 0")
+    if not np.all(np.asarray(term.factor) >= 0.0):
+        raise DeclarationError(f"{printed(node)}: has a factor below 0")
     if isinstance(term.factor, float):
         return Price(argument, ImbalancePenalty(math.inf, price=term.factor))
     return Price(argument, ImbalancePenalty(math.inf, price=1.0), term.factor)

@@ -8,7 +8,7 @@ at drawn records and weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,13 +17,14 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed
 from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.weighting_data import FeatureTable, at_features
 from dp2erm_cvx.program.weighting_prices import ScaledNode, all_entries, entries_of, is_public
-from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums
+from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums, is_no_bound
 from dp2erm_cvx.program.weighting_sums import AffineReader, flat
 from dp2erm_cvx.program.weighting_terms import TermReader
 from dp2erm_cvx.public import public_size
@@ -33,6 +34,8 @@ from dp2erm_cvx.weighting.objective import WeightingObjective, excess_of_imbalan
 
 #: Slopes are compared up to this many records; beyond, CVXPY takes too long for them.
 _MOST_SLOPES = 200
+#: Numbers of records at which a function is read first.
+_FEW = (7, 11)
 #: Datasets that are drawn, and weights on each of them.
 _DATASETS, _POINTS = 2, 2
 #: Values may differ by this part of their sizes.
@@ -76,6 +79,50 @@ def read_weighting(
         _refuse_misread(reading, problem, w, records)
     form = reading.form
     return form if smoothing is None else smoothed(form, public_size("smoothing", smoothing))
+
+
+def read_declared_weighting(
+    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem],
+    universe: Universe,
+    smoothing: float | None = None,
+) -> WeightingForm:
+    """The form of an author's function at all records of a universe.
+
+    It is read at few records first, where slopes are compared as well: beyond some number CVXPY takes too
+    long for them.
+
+    Parameters
+    ----------
+    declare
+        The author's function of weights and records, with its settings.
+    universe
+        Numbers of records and of covariates, and their domain.
+    smoothing
+        As of :func:`read_weighting`.
+
+    Returns
+    -------
+    WeightingForm
+        The form at the number of records of the universe.
+
+    Raises
+    ------
+    DeclarationError
+        As :func:`read_weighting`, and where the problem leaves out data that it asked for.
+    """
+    for n in _FEW:
+        _declared(declare, replace(universe, n_samples=n), smoothing)
+    return _declared(declare, universe, smoothing)
+
+
+def _declared(
+    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem], universe: Universe, smoothing: float | None
+) -> WeightingForm:
+    """The form of an author's function at the records of a universe."""
+    n = universe.n_samples
+    w = cp.Variable(n, name="w")
+    records = DeclaredRecords(universe.domain, n, universe.n_columns, tried=universe.domain is not STANDARD)
+    return read_weighting(records.used(declare(w, records)), w, records, smoothing)
 
 
 def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
@@ -148,15 +195,28 @@ def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredR
     public = {}
     for parameter in problem.parameters():
         if hasattr(parameter, "within") or parameter.value is None:
-            records._refuse_other_datum(parameter)
+            records.refuse_other_datum(parameter)
         else:
             public[id(parameter)] = cp.Constant(parameter.value)
     if public:
         objective = type(problem.objective)(problem.objective.args[0].tree_copy(public))
         problem = cp.Problem(objective, [one.tree_copy(public) for one in problem.constraints])
+    _refuse_infinite(problem)
     if not problem.is_dcp():
         raise DeclarationError(f"{printed(problem.objective.args[0])}: is not convex by the rules of CVXPY")
     return problem
+
+
+def _refuse_infinite(problem: cp.Problem) -> None:
+    """Raise DeclarationError for public numbers that are not finite, but a bound that is not set."""
+    parts = [problem.objective.args[0]]
+    for constraint in problem.constraints:
+        if type(constraint).__name__ != "Inequality" or not is_no_bound(*constraint.args):
+            parts.append(constraint)
+    for part in parts:
+        for constant in part.constants():
+            if not np.all(np.isfinite(flat(constant.value))):
+                raise DeclarationError(f"{printed(part)}: holds a public number that is not finite")
 
 
 @contextmanager
@@ -189,6 +249,10 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
     for term in entries_of(problem.objective.args[0], sign):
         if is_public(term.node) or not np.any(term.factor):
             continue
+        if not np.all(np.isfinite(term.factor)):
+            raise DeclarationError(f"{printed(term.node)}: has a factor that is not finite")
+        if not term.node.variables():
+            raise DeclarationError(f"{printed(term.node)}: holds no weights: leave it out")
         one_term = TermReader(affine, table, total)
         one_term.read(term)
         terms.append((term, one_term))
@@ -244,7 +308,9 @@ def _within_domain(
         raise DeclarationError(f"objective: is infinite at weights 1: is finite on ({begin:g}, {end:g})")
     for arm in np.flatnonzero(written[0] == written[1]):
         value = float(written[0][arm])
-        finite = objective.base is None and np.isfinite(_value_at(dispersion, value))
+        if objective.base is not None:
+            raise DeclarationError(f"objective: is measured from {objective.base.name}: fix no weights")
+        finite = math.isfinite(_value_at(dispersion, value))
         if low[arm] > cap[arm] or not finite:
             raise DeclarationError(f"objective: is infinite at the fixed weight {value:g}: take sum_squares")
     return low, cap
@@ -359,7 +425,7 @@ def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool)
     if centered:
         difference = difference - np.mean(difference)
     size = 1e-300 + float(np.max(np.abs(known))) + float(np.max(np.abs(slope)))
-    if float(np.max(np.abs(difference))) > precision * size:
+    if not float(np.max(np.abs(difference))) <= precision * size:
         raise DeclarationError(f"{printed(e)}: was read as something with other slopes: please report it")
 
 
@@ -406,7 +472,7 @@ def _refuse_other_constraint(
             theirs = theirs[order]
         size = 1e-300 + float(np.max(np.abs(theirs))) + float(np.max(np.abs(m)))
         size = size + float(np.max(np.abs(imbalance.penalty.tolerance)))
-        if theirs.shape != excess.shape or np.max(np.abs(theirs - excess)) > _CLOSE * size:
+        if theirs.shape != excess.shape or not np.max(np.abs(theirs - excess)) <= _CLOSE * size:
             raise DeclarationError(f"{one.text}: was read as something with other values: please report it")
         if reading.form.n <= _MOST_SLOPES and one.equality:
             _refuse_other_rows(one, order, imbalance, w, at.rows[place])

@@ -101,7 +101,7 @@ class ConstraintReader:
     def read(self, constraint: Any) -> None:
         """Read one constraint of CVXPY. Raises DeclarationError for what no theorem covers."""
         kind = type(constraint).__name__
-        if kind == "Inequality" and _is_no_bound(*constraint.args):
+        if kind == "Inequality" and is_no_bound(*constraint.args):
             return
         if kind == "Inequality":
             self._below(constraint.args[0] - constraint.args[1], constraint)
@@ -196,7 +196,10 @@ class ConstraintReader:
         if self.affine.line(argument) is not None:
             raise DeclarationError(f"{text}: bounds a size of weights: write w <= cap and w >= floor")
         penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
-        self.hard.append(HardSums(self.affine.sums(argument), penalty, (e,), factor, False, text))
+        sums = self.affine.sums(argument)
+        if is_constant(sums.rows) and is_constant(sums.targets):
+            raise DeclarationError(f"{text}: bounds a sum of weights: fix it by ==")
+        self.hard.append(HardSums(sums, penalty, (e,), factor, False, text))
 
     def _two_sided(self, sums: SumsOverRecords, other: SumsOverRecords, expressions: tuple[Any, Any]) -> None:
         """``sums <= 0`` and ``other <= 0`` of opposite rows: the middle is the target, the half is left."""
@@ -233,7 +236,7 @@ class ConstraintReader:
             if not met:
                 raise DeclarationError(f"{text}: holds for no weights in arm {arm}: leave it out")
             return
-        end = -offset / slope
+        end = 0.0 - offset / slope
         if equality or slope > 0.0:
             self.cap[arm] = min(self.cap[arm], end)
         if equality or slope < 0.0:
@@ -352,7 +355,7 @@ class _Equations:
         raise DeclarationError(_SUMS)
 
 
-def _is_no_bound(left: Any, right: Any) -> bool:
+def is_no_bound(left: Any, right: Any) -> bool:
     """True for a bound that is infinite, such as a cap that is not set."""
     above = is_public(right) and bool(np.all(flat(right.value) == math.inf))
     below = is_public(left) and bool(np.all(flat(left.value) == -math.inf))

@@ -54,6 +54,14 @@ class SumsOverRecords:
         targets = {name: matrix @ tensor for name, tensor in self.targets.items()}
         return SumsOverRecords(rows, targets, matrix @ self.shift)
 
+    @property
+    def weighted(self) -> NDArray[np.bool_]:
+        """Which entries hold weights, (K,)."""
+        found = np.zeros(len(self.shift), dtype=bool)
+        for tensor in self.rows.values():
+            found |= np.any(tensor != 0.0, axis=(0, 2))
+        return found
+
     def at(self, places: NDArray[np.int64]) -> SumsOverRecords:
         """The entries at these places."""
         rows = {name: tensor[:, places] for name, tensor in self.rows.items()}
@@ -430,8 +438,9 @@ def _one_direction(four: Array, name: str, text: str) -> tuple[Array, Array]:
             f"{text}: an entry weighs other {name} than it is compared with, or others in each arm: give "
             "each of them an entry of its own"
         )
-    factors = np.where(np.abs(factors) > _SAME, factors, 0.0)
-    return direction, factors
+    # factors are a half or a whole number more often than not, and then without rounding
+    halves = np.round(2.0 * factors) / 2.0
+    return direction, np.where(np.abs(factors - halves) <= _NOTHING, halves, factors)
 
 
 def _blocks(coordinates: list[_Coordinate], table: FeatureTable, text: str) -> list[list[_Coordinate]]:
@@ -454,7 +463,7 @@ def _multiples_of_all(
     for coordinate in coordinates:
         direction = coordinate.directions[name]
         entry = int(np.argmax(np.abs(direction)))
-        multiple = float(np.round(direction[entry], 12))
+        multiple = float(f"{direction[entry]:.9e}")  # to ten digits, whatever its size
         if np.count_nonzero(direction) != 1:
             raise DeclarationError(_not_all(text, name))
         by_entry = waiting.setdefault(multiple, [[] for _ in range(width)])

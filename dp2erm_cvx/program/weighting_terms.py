@@ -128,24 +128,28 @@ class TermReader:
         text = printed(price.argument)
         sums = self.affine.sums(price.argument)
         factors = np.broadcast_to(price.entries, sums.shift.shape)
-        for factor in np.unique(factors) if price.penalty.kinked else [factors]:
-            if price.penalty.kinked:
-                own = sums.at(np.flatnonzero(factors == factor))
-                penalty = replace(price.penalty, price=price.penalty.price * float(factor))
-            else:
-                own = sums.times(np.diag(factors))
-                penalty = price.penalty
-            found = self.priced(own, penalty, text)
-            if found is not None:
-                self.imbalances.append(found[0])
+        if not price.penalty.kinked:
+            self._append(sums.times(np.diag(factors)), price.penalty, text)
+            return
+        for factor in np.unique(factors[factors > 0.0]):
+            own = sums.at(np.flatnonzero(factors == factor))
+            penalty = replace(price.penalty, price=price.penalty.price * float(factor))
+            self._append(own, penalty, text)
+
+    def _append(self, sums: SumsOverRecords, penalty: ImbalancePenalty, text: str) -> None:
+        found = self.priced(sums, penalty, text)
+        if found is not None:
+            self.imbalances.append(found[0])
 
     def priced(
         self, sums: SumsOverRecords, penalty: ImbalancePenalty, text: str
     ) -> tuple[Imbalance, NDArray[np.int64]] | None:
         """Sums with their price, and the places of their coordinates; None where they are 0."""
         if not sums.rows:
-            raise DeclarationError(f"{text}: holds data and no weights: leave it out")
+            raise DeclarationError(f"{text}: holds no weights: leave it out")
         groups, order = feature_groups(sums, self.table, text)
+        if penalty.hard and not np.all(sums.weighted[order]):
+            raise DeclarationError(f"{text}: has an entry without weights: leave it out")
         if not groups:
             return None
         tolerance = penalty.tolerance

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     weighting_data,
@@ -23,7 +23,12 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.kernels import Energy, Gaussian
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
-from dp2erm_cvx.program.weighting_reader import drawn_records, drawn_weights, read_weighting
+from dp2erm_cvx.program.weighting_reader import (
+    drawn_records,
+    drawn_weights,
+    read_declared_weighting,
+    read_weighting,
+)
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.objective import WeightingObjective
@@ -188,6 +193,8 @@ PRICES: dict[str, Function] = {
     "norm1": of(lambda w, r: cp.norm1(difference(w, r)) / 2),
     "norm(., 1)": of(lambda w, r: cp.norm(difference(w, r), 1)),
     "sum(abs)": of(lambda w, r: cp.sum(cp.abs(difference(w, r)))),
+    "prices, one of them 0": of(lambda w, r: np.array([0.0, 1.0, 2.0]) @ cp.abs(difference(w, r))),
+    "factors, one of them 0": of(lambda w, r: np.array([0.0, 1.0, 2.0]) @ cp.square(difference(w, r))),
     "prices": of(lambda w, r: TOLERANCES @ cp.abs(difference(w, r))),
     "norm_inf": of(lambda w, r: cp.norm_inf(difference(w, r))),
     "max(abs)": of(lambda w, r: 2 * cp.max(cp.abs(difference(w, r)))),
@@ -544,6 +551,25 @@ REFUSED: dict[str, tuple[Function, str]] = {
     ),
     "group totals": (under(lambda w, r: cp.sum(w[:3]) == 3), "is no sum over records"),
     "two totals": (under(lambda w, r: cp.sum(w) == r.n, lambda w, r: cp.mean(w) == 2), "contradicts"),
+    "size of a sum": (under(lambda w, r: cp.abs(cp.sum(w) - r.n) <= 1), "fix it by =="),
+    "infinite factor": (of(lambda w, r: math.inf * balance(w, r)), "is not finite"),
+    "factor beyond doubles": (of(lambda w, r: 1e200 * (1e200 * balance(w, r))), "is not finite"),
+    "tolerance that is no number": (
+        of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(difference(w, r)) - math.nan))),
+        "is not finite",
+    ),
+    "base and fixed weights": (
+        minimized(
+            lambda w, r: cp.sum(cp.kl_div(w, positive(r))), lambda w, r: [cp.multiply(r.treatment, w) == 0]
+        ),
+        "fix no weights",
+    ),
+    "products of data of one record": (
+        of(lambda w, r: cp.sum_squares(r.x.T @ cp.multiply(r.treatment, w))),
+        "records.by_arm",
+    ),
+    "total 0": (under(lambda w, r: r.treatment @ w == 0), "one of these"),
+    "sum of largest weights": (of(lambda w, r: cp.sum_largest(w, 2)), "is not read here"),
     "sum at most n": (under(lambda w, r: cp.sum(w) <= r.n), "fix it by =="),
     "cap below 1": (under(lambda w, r: w <= 0.5), "raise it to 1"),
     "floor above 1": (under(lambda w, r: w >= 1.5), "lower it to 1"),
@@ -561,6 +587,12 @@ REFUSED: dict[str, tuple[Function, str]] = {
         under(lambda w, r: cp.abs(difference(w, r)) <= cp.sum(r.outcome_size)),
         "a public number",
     ),
+    "data alone": (under(lambda w, r: cp.sum(r.x, axis=0) == 0), "holds no weights"),
+    "an entry of data alone": (
+        under(lambda w, r: cp.abs(cp.hstack([r.x[:, 0] @ w, cp.sum(r.y)])) <= 1),
+        "an entry without weights",
+    ),
+    "price of data alone": (of(lambda w, r: cp.sum_squares(cp.sum(r.x, axis=0))), "holds no weights"),
     "norm1 constraint": (under(lambda w, r: cp.norm1(difference(w, r)) <= 1), "cp.abs(m) <= tolerance"),
     "squares constraint": (under(lambda w, r: cp.sum_squares(difference(w, r)) <= 1), "cp.norm(m) <="),
     "size of weights": (under(lambda w, r: cp.abs(w - 1) <= 0.5), "write w <= cap"),
@@ -860,6 +892,21 @@ def test_as_many_columns_as_records_are_no_weights() -> None:
     form = read_weighting(cp.Problem(cp.Minimize(square(w) + cp.sum_squares(miss))), w, records)
     np.testing.assert_allclose(form.imbalances[0].shift, np.arange(7))
     np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(7))
+
+
+def test_a_function_is_read_at_few_records_first() -> None:
+    sizes = []
+
+    def declare(w: Any, r: Any) -> Any:
+        sizes.append(r.n)
+        return READ["imbalance: P.T @ w"](w, r)
+
+    form = read_declared_weighting(declare, Universe(DOMAIN, 300, 4))
+    assert sizes == [7, 11, 300]
+    assert form.n == 300
+    np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(4))
+    with pytest.raises(DeclarationError, match="'signed' is asked for"):
+        read_declared_weighting(lambda w, r: (r.signed, declare(w, r))[1], Universe(DOMAIN, 300, 4))
 
 
 def test_a_cap_that_is_not_set_is_none() -> None:
