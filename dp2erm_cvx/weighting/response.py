@@ -187,7 +187,8 @@ def treated_response(dispersion: Dispersion, high: float, shares: tuple[float, f
     float
         R; infinite where ``phi''`` may be 0.
     """
-    first = (total - shares[1]) / shares[1]
+    # Pairs of datasets with the same arms have the total 1.
+    first = (1.0 - shares[1]) / shares[1]
     last = (total - shares[0]) / shares[0]
     curved = _curved(dispersion)
     if not curved:
@@ -195,7 +196,8 @@ def treated_response(dispersion: Dispersion, high: float, shares: tuple[float, f
     if all(part.atom == "square" for part in curved):
         return outward(shares[1] * _response_at(dispersion, first))
     if len(curved) == 1 and curved[0].atom == "entropy" and curved[0].offset == 0.0:
-        return outward((total - shares[0]) / last * _response_at(dispersion, last))
+        # q is a multiple of the weight, and e q((total - e) / e) one of total - e.
+        return outward(shares[0] * _response_at(dispersion, last))
     return total * _from_zero(dispersion, max(high, last), lambda hull: hull.steepest_line(first, last, -1.0))
 
 

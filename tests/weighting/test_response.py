@@ -8,7 +8,13 @@ import pytest
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.weighting.response import base_response, largest_response, mean_response
+from dp2erm_cvx.weighting.response import (
+    base_response,
+    controls_response,
+    largest_response,
+    mean_response,
+    treated_response,
+)
 
 SQUARE = DispersionPart("square", 0.5)
 ENTROPY = DispersionPart("entropy", 1.0)
@@ -174,3 +180,30 @@ def test_bases_of_1_have_the_response_at_the_mean() -> None:
     for dispersion in SUMS.values():
         one = base_response(dispersion, (0.3, 3.0), (1.0, 1.0))
         assert one == pytest.approx(mean_response(dispersion, 0.3, 3.0, 1.0), rel=1e-8)
+
+
+@pytest.mark.parametrize("dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.5, 8.0), *SUMS.values()])
+@pytest.mark.parametrize("total", [None, 1.0, 1.0125])
+def test_the_response_of_controls_is_above_every_mixture(dispersion: Dispersion, total: float | None) -> None:
+    """Means over all records of q of the controls' weights; their sum is n, or ``total`` less their share."""
+    generator = np.random.default_rng(9)
+    shares, high = (0.5, 0.8), 4.0
+    if total is None:
+        bound = controls_response(dispersion, high, shares[1])
+    else:
+        bound = treated_response(dispersion, high, shares, total)
+    largest = 0.0
+    low = max(0.01, dispersion.ends[0])
+    for _ in range(3_000):
+        share = generator.choice([*shares, generator.uniform(*shares)])
+        mean = (1.0 if total is None else total - share) / share
+        w = np.array([generator.uniform(low, mean), generator.uniform(mean, high)]) if mean > low else None
+        if w is None:
+            continue
+        w = np.where(generator.random(2) < 0.3, [low + 1e-9, high - 1e-9], w)
+        heavy = (mean - w[0]) / (w[1] - w[0])
+        with np.errstate(over="ignore"):
+            q = 1.0 / np.maximum(dispersion.curvature(w), 1e-300)
+        largest = max(largest, share * ((1.0 - heavy) * q[0] + heavy * q[1]))
+    assert largest <= bound
+    assert math.isinf(bound) or largest >= 0.75 * bound
