@@ -344,8 +344,8 @@ def _ascended(form: Array) -> Array:
             size = np.linalg.norm(pull, axis=1, keepdims=True)
             # A vector that its own diagonal holds back may end inside the ball.
             against = np.maximum(-form[:, own, own], 0.0)[:, None]
-            length = np.minimum(1.0, size / np.maximum(against, 1e-300))
-            direction = pull / np.maximum(size, 1e-300)
+            length = np.divide(size, against, out=np.ones_like(size), where=against > size)
+            direction = np.divide(pull, size, out=np.zeros_like(pull), where=size > 0.0)
             vectors[:, own] = np.where(size > 0.0, length * direction, vectors[:, own])
         if step % _CHECKED == 0:
             dual = _prices(form, vectors)

@@ -169,3 +169,89 @@ def test_no_imbalance_moves_nothing_but_the_record() -> None:
     """Weights of 1 without an imbalance: V = 2."""
     assert stability(forms.form(50, forms.SQUARE, [], cap=3.0)) == pytest.approx(2.0)
     assert np.isclose(stability(forms.form(50, forms.ENTROPY, [])), 2.0)
+
+
+def test_controls_that_weigh_as_many_as_the_treated_by_hand() -> None:
+    """(1 + W)(1 + sqrt(1 + F D^2)) at a change of arm, 2 W + sqrt(F) W D within the controls."""
+    n, floors, W, rho = 100, (30, 20), 4.0, 3.0
+    groups = ((forms.rows(forms.ball(1.0), [1.0, -1.0], [0.0, 0.0]),),)
+    terms = [forms.imbalance(groups, ImbalancePenalty(rho / (2.0 * n)))]
+    form = forms.form(n, forms.SQUARE, terms, cap=W, sums=TREATED)
+    stated = weighting_constants(form, floors, keeps_treatment=False)
+    R = 0.8
+    D = 2.0 * math.sqrt(rho)
+    assert stated.response == pytest.approx(R)
+    assert stated.diameter == pytest.approx(D)
+    F = spread_factor(R, D)
+    by_arms = {pair.arms: pair.V for pair in stated.pairs}
+    W = stated.largest[0]
+    assert by_arms[0, 0] == pytest.approx(2.0 * W + math.sqrt(F) * W * D)
+    assert by_arms[1, 1] == pytest.approx(2.0 + math.sqrt(F) * D)
+    assert by_arms[0, 1] == pytest.approx((1.0 + W) * (1.0 + math.sqrt(1.0 + F * D**2)))
+    assert by_arms[1, 0] == pytest.approx(by_arms[0, 1])
+    scaled = max(n / 40.0 * by_arms[0, 0], n / 42.0 * (by_arms[0, 1] + 2.0))
+    assert stated.V == pytest.approx(scaled)
+    assert stated.release_factor == 2.5
+
+
+def test_changes_of_arm_pair_neighboring_sizes() -> None:
+    """With n/2 per arm a heavy record of a small arm was a light one of the large arm."""
+    stated = weighting_constants(forms.mmd(), (100, 100), keeps_treatment=False)
+    change = next(pair for pair in stated.pairs if pair.arms == (0, 1))
+    assert max(change.largest) == pytest.approx(max(stated.largest))
+    assert min(change.largest) < 0.6 * max(stated.largest)
+
+
+def test_smoothing_says_what_it_leaves_out() -> None:
+    groups = forms.by_arm([(forms.ball(1.0), 1.0)])
+    penalty = ImbalancePenalty(2.0, knee=0.25, norm=2)
+    form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, penalty)], smoothed={"norm(m)": 0.1})
+    stated = weighting_constants(form, (0, 0), keeps_treatment=False)
+    assert "norm(m) with parameter 0.1" in stated.smoothing
+    assert weighting_constants(forms.mmd(), (100, 100), False).smoothing == ""
+
+
+DISPERSIONS = [
+    forms.SQUARE,
+    forms.ENTROPY,
+    forms.LOG,
+    forms.logit(0.0, 5.0),
+    forms.Dispersion((forms.DispersionPart("power", 1.0, number=-0.5),)),
+    forms.Dispersion((forms.DispersionPart("power", 1.0, number=3.0), forms.DispersionPart("square", 0.1))),
+    forms.Dispersion((forms.DispersionPart("square", 0.3), forms.DispersionPart("size", 2.0, 1.0, -1.0))),
+    forms.Dispersion((forms.DispersionPart("huber", 0.3, 1.0, -1.0, 0.5),)),
+]
+
+
+@pytest.mark.parametrize("kind", list(SumKind))
+@pytest.mark.parametrize("place", range(len(DISPERSIONS)))
+def test_every_form_has_finite_constants_or_a_reason(kind: SumKind, place: int) -> None:
+    """Drawn forms of few records, odd boxes and extreme prices: 2 max(w) <= V <= 2n, or a typed refusal."""
+    generator = np.random.default_rng([place, len(kind.value)])
+    stated = 0
+    for _ in range(8):
+        n = int(generator.choice([2, 3, 5, 50, 1500]))
+        least = n // 3 if kind is SumKind.PUBLIC else 0
+        floors = (int(generator.integers(least, n // 2 + 1)), int(generator.integers(least, n // 2 + 1)))
+        sums = WeightSums(kind, (0.4 * n, 0.6 * n) if kind is SumKind.PUBLIC else None)
+        low = generator.choice([0.0, 0.0, 0.2, 1.0], 2)
+        cap = generator.choice([1.0, 1.5, 4.0, 5.0], 2)
+        if place != 3 and generator.random() < 0.4:
+            cap = np.full(2, math.inf)
+        factor = float(10.0 ** generator.uniform(-8, 4))
+        knee = float(generator.choice([math.inf, 0.1, 10.0]))
+        groups = forms.by_arm([(forms.ONE, 0.5), (forms.ball(1.0), 1.0)])
+        terms = [forms.imbalance(groups, ImbalancePenalty(factor, knee=knee, norm=2))]
+        if generator.random() < 0.3:
+            terms.append(forms.imbalance(groups, ImbalancePenalty(math.inf, price=factor)))
+        form = forms.form(n, DISPERSIONS[place], terms, low=low, cap=cap, sums=sums)
+        try:
+            constants = weighting_constants(form, floors, keeps_treatment=bool(generator.integers(2)))
+        except CalibrationError:
+            continue
+        stated += 1
+        assert 0.0 <= constants.V <= 2.0 * n
+        assert all(0.0 <= weight <= n * (1.0 + 1e-9) for weight in constants.largest)
+        assert constants.theorem
+        assert constants.limits
+    assert stated >= 1
