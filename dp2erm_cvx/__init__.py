@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from dp2erm_cvx.design import PublicData
     from dp2erm_cvx.domain import Domain, Universe
     from dp2erm_cvx.domain_file import load_domain
-    from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
+    from dp2erm_cvx.estimators import (
+        PrivateEffect,
+        PrivateRanges,
+        PrivateRule,
+        PrivateTwoStageERM,
+        TwoStageERM,
+    )
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
-    from dp2erm_cvx.private_ranges import PrivateRanges, Within
+    from dp2erm_cvx.private_ranges import OpenDomain, Within
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.ranges import RangesRelease
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
 
 __version__ = "0.1.0"
@@ -30,11 +37,13 @@ _HOME = {
     "EffectRelease": "release.effect",
     "Ledger": "ledger",
     "Neighboring": "privacy",
+    "OpenDomain": "private_ranges",
     "PrivateEffect": "estimators",
-    "PrivateRanges": "private_ranges",
+    "PrivateRanges": "estimators",
     "PrivateRule": "estimators",
     "PrivateTwoStageERM": "estimators",
     "PublicData": "design",
+    "RangesRelease": "release.ranges",
     "Release": "release",
     "RuleRelease": "release.rule",
     "Treatment": "cells",
@@ -54,11 +63,13 @@ __all__ = [
     "EffectRelease",
     "Ledger",
     "Neighboring",
+    "OpenDomain",
     "PrivateEffect",
     "PrivateRanges",
     "PrivateRule",
     "PrivateTwoStageERM",
     "PublicData",
+    "RangesRelease",
     "Release",
     "RuleRelease",
     "Treatment",

@@ -18,7 +18,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Curves, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.files import PLAIN, CsvLayout, read_table
-from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.tables import (
     Table,
     as_array,
@@ -33,7 +33,7 @@ from dp2erm_cvx.tables import (
 
 R = TypeVar("R")
 #: What is declared about records.
-Public = Domain | PrivateRanges
+Public = Domain | OpenDomain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +170,7 @@ class Dataset:
         Parameters
         ----------
         public
-            A :class:`~dp2erm_cvx.domain.Domain` or :class:`~dp2erm_cvx.private_ranges.PrivateRanges` with a
+            A :class:`~dp2erm_cvx.domain.Domain` or :class:`~dp2erm_cvx.private_ranges.OpenDomain` with a
             codebook.
         X
             A data frame, in which columns are found by name, or an array with them in their order; sampling

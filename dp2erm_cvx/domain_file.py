@@ -13,7 +13,8 @@ from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
-from dp2erm_cvx.private_ranges import PrivateRanges, Within
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.private_ranges import Known, OpenDomain
 from dp2erm_cvx.public import declared_by_name, list_of, one_line, public_number
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
@@ -28,6 +29,7 @@ CODEBOOK = {
 def domain_of(declared: Mapping[str, Any]) -> Domain:
     """The domain that the names of a file declare. Raises DeclarationError."""
     check_names(declared)
+    refuse_open(declared)
     book, rest = split_codebook(of_covariates(declared))
     ranges = rest.get("ranges")
     if isinstance(ranges, Mapping) or (book and book.renames):
@@ -110,62 +112,37 @@ def _crossed(declared: object) -> list[Any]:
     return [table["columns"] for table in declared]
 
 
-#: What may be declared beside ranges that are released.
-_BESIDE_RANGES = ("covariate_bound", "outcome_bound", "outcome_center", "outcome", "relation", "ranges")
+def asks_ranges(declared: Mapping[str, Any]) -> bool:
+    """True if a file has a table ``[[ranges]]``: it releases ranges, and declares them in there."""
+    tables = declared.get("ranges")
+    return isinstance(tables, list) and bool(tables) and all(isinstance(one, Mapping) for one in tables)
 
 
-def leaves_ranges(declared: Mapping[str, Any]) -> bool:
-    """True if a file leaves ranges to be released: of the outcome, or of a column."""
-    ranges = declared.get("ranges")
-    entries = ranges.values() if isinstance(ranges, Mapping) else ()
-    return "outcome" in declared or any(one == "private" or isinstance(one, Mapping) for one in entries)
+def refuse_open(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where ranges are not declared but released by a question."""
+    if asks_ranges(declared):
+        text = (
+            "this needs declared ranges: give a file with [ranges] and outcome_bound, once they are released"
+        )
+        raise DeclarationError(f"[[ranges]] leaves ranges to be released: {text}")
 
 
-def private_ranges_of(declared: Mapping[str, Any], share: Any) -> PrivateRanges:
-    """The ranges that a share of epsilon releases, and those that the names of a file declare.
+def open_domain_of(
+    declared: Mapping[str, Any], outcome: Known, others: Mapping[str, Known] | None = None
+) -> OpenDomain:
+    """What the names of a file declare of records whose ranges are to be released. Raises DeclarationError.
 
-    A range is ``[low, high]``, ``{ within = [low, high] }`` for wide bounds, or ``"private"``. So is that of
-    the outcome, by the name ``outcome``; an outcome bound declares it. Of ``covariates`` those without a
-    range have none. Raises DeclarationError.
+    Parameters
+    ----------
+    declared
+        As of :func:`domain_of`; its ranges are what is known of every column of numbers.
+    outcome, others
+        What is known of the range of the outcome, and of further columns by name.
     """
-    ranges = declared.get("ranges")
-    if not isinstance(ranges, Mapping | None):
-        raise DeclarationError("private_ranges: ranges must have names")
-    chosen = covariates_of(declared)
-    fields = dict(declared)
-    if chosen is not None:
-        whole = dict.fromkeys([*(ranges or {}), *chosen])
-        fields = of_covariates(fields | {"ranges": whole}) | {"ranges": ranges}
-    book, rest = split_codebook(fields)
-    for name in rest:
-        if name not in _BESIDE_RANGES:
-            listed = ", ".join(_BESIDE_RANGES)
-            raise DeclarationError(f"private_ranges: {name} cannot be declared; known: {listed}")
-    known = {str(name): _known_range(name, entry) for name, entry in (ranges or {}).items()}
-    if chosen is not None:
-        known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
-    if book is not None:
-        known = book.ranges(known)
-    outcome = _known_range("outcome", rest.get("outcome"))
-    if "outcome_bound" in rest:
-        if "outcome" in rest:
-            raise DeclarationError("private_ranges: declare outcome or outcome_bound, not both")
-        bound = public_number("outcome_bound", rest["outcome_bound"], above=0.0)
-        center = public_number("outcome_center", rest.get("outcome_center", 0.0))
-        outcome = center - bound, center + bound
-    elif "outcome_center" in rest:
-        raise DeclarationError("private_ranges: outcome_center needs an outcome_bound")
-    more = {name: rest[name] for name in ("covariate_bound", "relation") if name in rest}
-    return PrivateRanges(share, known or None, outcome, codebook=book, **more)
-
-
-def _known_range(name: str, entry: Any) -> Any:
-    """A range of the file; None where it is to be released."""
-    if isinstance(entry, Mapping):
-        if list(entry) != ["within"] or not isinstance(entry["within"], list) or len(entry["within"]) != 2:
-            raise DeclarationError(f"{name} = {brief(entry)}: must be {{within = [low, high]}}")
-        return Within(*entry["within"])
-    return None if entry == "private" else entry
+    book, rest = split_codebook(of_covariates(declared))
+    known = dict(rest["ranges"])
+    relation = rest.get("relation", Neighboring.REPLACE_ONE)
+    return OpenDomain(known if book is None else book.ranges(known), outcome, others or {}, relation, book)
 
 
 def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +198,7 @@ EDIT = "EDIT"
 #: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study_file`.
 STUDY = ("budget", "ledger", "effect", "rule", "two_stage")
 #: Everything that a file may declare of the records: fields of the domain and of its codebook.
-RECORDS = ({field.name for field in fields(Domain)} - {"codebook"}) | set(CODEBOOK) | {"covariates"}
+RECORDS = ({one.name for one in fields(Domain)} - {"codebook", "released"}) | set(CODEBOOK) | {"covariates"}
 
 
 def load_domain(path: str | Path) -> Domain:

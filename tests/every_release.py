@@ -12,6 +12,7 @@ from dp2erm_cvx import (
     Budget,
     Codebook,
     Domain,
+    OpenDomain,
     PrivateEffect,
     PrivateRanges,
     PrivateRule,
@@ -19,6 +20,7 @@ from dp2erm_cvx import (
     Treatment,
     Within,
 )
+from dp2erm_cvx.domain import ReleasedRanges
 from dp2erm_cvx.domain_file import domain_of
 from dp2erm_cvx.sampling import SamplingWeights
 
@@ -29,7 +31,9 @@ DOMAIN = Domain(1.5, 2.0, ranges={"u": (-1.0, 1.0), "v": (-0.8, 0.8)})
 RISKS = replace(DOMAIN, outcome_bound=0.5, outcome_center=0.5)
 BOX = Domain(1.5, 1.0, intercept=0.5, coordinate_bound=[1.0, 0.8])
 SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.5)))
-RANGES = PrivateRanges(ranges={"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)})
+RANGES = OpenDomain({"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)})
+#: A domain that rests on ranges of another release.
+RESTING = replace(DOMAIN, released=ReleasedRanges("0" * 64, 0.5))
 DRUG = Codebook(Treatment("drug", "yes", "no"), "y")
 ARMS = Codebook(treatment=Treatment(levels=["a", "b", "c"]))
 #: A registry with spellings, wards and several rows of a person, as a study declares it.
@@ -76,7 +80,8 @@ RELEASES: dict[str, Any] = {
     "risks": PrivateEffect(RISKS, MORE, estimand="risks"),
     "event": PrivateEffect(replace(RISKS, binary_outcome=True), MORE),
     "sampling weights": PrivateEffect(SURVEY, MORE, settings={"propensity": "constant"}),
-    "private ranges": PrivateEffect(RANGES, Budget(60.0)),
+    "ranges": PrivateRanges(RANGES, Budget(6.0)),
+    "on released ranges": PrivateEffect(RESTING, MORE),
     "groups": of_registry({}, by="sex"),
     "groups not adjusted for": of_registry({}, by="sex", prognostic=["age", "severity"]),
     "groups of a trial": of_registry({}, by="sex", settings={"propensity": 0.5}),

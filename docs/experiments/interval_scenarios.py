@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from dp2erm_cvx import Codebook, Domain, PrivateRanges
+from dp2erm_cvx import Codebook, Domain, OpenDomain
 
 EFFECT = 0.5
 
@@ -59,7 +59,7 @@ class Cell:
     declared: dict = field(default_factory=dict)
     right: bool = True
     shown: bool = False
-    private: float = 0.0  # of epsilon, for ranges that are not declared
+    private: float = 0.0  # of epsilon, for ranges of which nothing is known
     of: str = ""  # what is estimated, where it is no average effect
 
     def covariates(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -169,10 +169,13 @@ class Cell:
             y = y + rng.standard_normal(self.n)
         return pd.DataFrame({f"x{k}": X[:, k] for k in range(self.p)}), a, y
 
-    def domain(self, lines: tuple) -> Domain | PrivateRanges:
+    @property
+    def unknown(self) -> OpenDomain:
+        """What is declared of the records where ``private`` releases all of their ranges."""
+        return OpenDomain(dict.fromkeys(f"x{k}" for k in range(self.p)))
+
+    def domain(self, lines: tuple) -> Domain:
         """Domain that is declared of the records."""
-        if self.private:
-            return PrivateRanges(self.private, dict.fromkeys(f"x{k}" for k in range(self.p)))
         mean, sd = lines[:2]
         low, high = {"uniform": (-math.sqrt(3), math.sqrt(3)), "lognormal": (0, math.exp(1.8))}.get(
             self.law, (-3, 3)

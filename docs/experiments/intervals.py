@@ -20,16 +20,16 @@ import pandas as pd
 from interval_scenarios import Cell, Registry
 from joblib import Parallel, delayed
 
-from dp2erm_cvx import Budget, PrivateEffect, PrivateRule
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule
 
 HERE = Path(__file__).parent
 #: What tells rows of one version apart.
 KEY = ["scenario", "n", "epsilon"]
 
 
-def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffect | PrivateRule:
+def estimator(cell: Cell, domain: Domain, seed: int | None = None) -> PrivateEffect | PrivateRule:
     """Estimator; a version of the library that does not know a declaration goes without it."""
-    domain, budget = cell.domain(lines), Budget(cell.epsilon, cell.delta)
+    budget = Budget(cell.epsilon * (1.0 - cell.private), cell.delta)
     if cell.of == "value":
         return PrivateRule(domain, budget, settings={"value_share": 0.3, **cell.declared}, seed=seed)
     known = inspect.signature(PrivateEffect).parameters
@@ -42,7 +42,12 @@ def estimator(cell: Cell, lines: tuple, seed: int | None = None) -> PrivateEffec
 def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, ...]]:
     """By answer: estimate, ends, half width that noise leaves, bias allowed for, and truth."""
     data = cell.draw([1, replicate, zlib.crc32(f"{cell.name}{cell.n}".encode())], lines)
-    model = estimator(cell, lines, seed=replicate).fit(*data)
+    if cell.private:
+        ranges = PrivateRanges(cell.unknown, Budget(cell.epsilon * cell.private), seed=replicate)
+        domain = ranges.fit(*data).domain_
+    else:
+        domain = cell.domain(lines)
+    model = estimator(cell, domain, seed=replicate).fit(*data)
     release = model.release_
     answers = {"": release} | {one.name: one for one in getattr(release, "ratios", ())}
     answers = {one.over: one for one in release.gains} if cell.of == "value" else answers
@@ -59,8 +64,10 @@ def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, .
 
 def predicted(cell: Cell, lines: tuple) -> float:
     """The root of the predicted squared error at the settings in force; nan where there is none."""
-    study = estimator(cell, lines).plan(cell.n, cell.p).study
-    known = getattr(study, "estimand", "") == "ate" and hasattr(study, "predicted_error") and not cell.private
+    if cell.private:
+        return math.nan
+    study = estimator(cell, cell.domain(lines)).plan(cell.n, cell.p).study
+    known = getattr(study, "estimand", "") == "ate" and hasattr(study, "predicted_error")
     return math.sqrt(study.predicted_error) if known else math.nan
 
 

@@ -187,7 +187,7 @@ _OUTERMOST = (0.02, 0.01)
 _NEAREST = 0.25
 #: All candidates beyond the records together are as likely as exp(-8) of one good one; at least exp(-5).
 _LEAD, _LEAST_LEAD = 8.0, 5.0
-#: Released ranges reach to this many standard deviations of a normal column, for covariates and the outcome.
+#: Released ranges reach to this many standard deviations of a normal column, for covariates and outcomes.
 _DEVIATIONS = (2.0, 3.0)
 _ROUND_DOWN = 1.0 - 1e-12
 
@@ -196,7 +196,7 @@ _ROUND_DOWN = 1.0 - 1e-12
 class RangeNoise:
     """Two private choices for every column whose range is released: ``each`` at an epsilon of its own.
 
-    ``levels`` have, for every covariate and then the outcome, q of the chosen quantiles q and 1 - q, None
+    ``levels`` have, for every covariate and then every outcome, q of the chosen quantiles q and 1 - q, None
     where the range is public. The range is widened about its middle by ``factors``, at least 1.
     """
 
@@ -214,27 +214,28 @@ class RangeNoise:
         return 2.0 * self.sensitivity / self.each
 
 
-def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget) -> RangeNoise:
+def calibrate_ranges(
+    n_samples: int, sizes: Sequence[int | None], budget: Budget, outcomes: int = 1
+) -> RangeNoise:
     """Divide epsilon over the columns, and choose the levels of their quantiles.
 
-    ``sizes`` are the numbers of candidates, for every covariate and then the outcome, None where the range is
-    public. Levels grow until noise hides no lead of a good candidate over those beyond all records; ranges
-    are widened to what a normal column would need. Raises DeclarationError where every range is public,
-    CalibrationError where epsilon is too small for the columns.
+    ``sizes`` are the numbers of candidates, for every covariate and then for as many ``outcomes``, None where
+    the range is public. Levels grow until noise hides no lead of a good candidate over those beyond all
+    records; ranges are widened to what a normal column would need. Raises DeclarationError where every range
+    is public, CalibrationError where epsilon is too small for the columns.
     """
     known = [size for size in sizes if size is not None]
     if not known:
-        raise DeclarationError("private ranges: every range is declared, so that a Domain can say it all")
+        raise DeclarationError("ranges: all of them are declared: nothing is left to release")
     each = budget.epsilon / (2 * len(known)) * _ROUND_DOWN
     unit = 2.0 / (n_samples * each)
     needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_LEAD) / _NEAREST
     if needed > budget.epsilon:
         raise CalibrationError(
-            f"private ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = "
-            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or "
-            "a larger share"
+            f"ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = {n_samples}, and "
+            f"have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or a larger share"
         )
-    kinds = [0] * (len(sizes) - 1) + [1]
+    kinds = [0] * (len(sizes) - outcomes) + [1] * outcomes
     levels = [
         None if size is None else min(max(unit * (math.log(size) + _LEAD), _OUTERMOST[kind]), _NEAREST)
         for kind, size in zip(kinds, sizes, strict=True)

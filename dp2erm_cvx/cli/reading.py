@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.study_file.records import StudyRecords
     from dp2erm_cvx.tables import Table
 
-    Public = library.Domain | library.PrivateRanges
+    Public = library.Domain | library.OpenDomain
 
 
 #: What is told where a domain declares none.

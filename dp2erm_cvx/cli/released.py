@@ -21,6 +21,8 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Account
+    from dp2erm_cvx.release.ranges import RangesRelease
+    from dp2erm_cvx.release.record import BaseRelease
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -132,8 +134,16 @@ def predict_command(
 @click.argument("release", metavar="RELEASE.json")
 @click.option("--domain", "about", metavar="FILE.toml", help="The domain that it has to be about.")
 @click.option("--study", metavar="STUDY.toml", help="The study that it has to answer, or its digest.")
+@click.option(
+    "--ranges",
+    "rests_on",
+    metavar="RANGES.json",
+    help="The release of the ranges that it rests on [beside it].",
+)
 @opt.program_files_option
-def verify_command(release: str, about: str | None, study: str | None, programs: tuple[str, ...]) -> int:
+def verify_command(
+    release: str, about: str | None, study: str | None, rests_on: str | None, programs: tuple[str, ...]
+) -> int:
     """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
 
     All but the released numbers is computed again from them and from the declarations, and compared entry by
@@ -149,7 +159,8 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
         expected = library.load_domain(about)
     with progress("verifying"):
         declared = read_release_file(release, check=False)
-        digest, beside = study, []
+        of_ranges, beside = _ranges_of(declared, release, rests_on)
+        digest = study
         if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
             from dp2erm_cvx.registry import available, known_meanwhile
             from dp2erm_cvx.study_file import read_study
@@ -159,6 +170,10 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
                 if own.name not in available():
                     click.get_current_context().with_resource(known_meanwhile(own))
             digest = registered.digest
+            if registered.resting is not None and not isinstance(declared, library.RangesRelease):
+                if of_ranges is None:
+                    raise DeclarationError(f"{study} releases ranges: give their release by --ranges")
+                registered = registered.at(of_ranges)
             if registered.question_of(declared) is None:
                 beside.append(f"study: what is declared answers no question of {study}")
         result = verify(declared, expected, digest, text=Path(release).read_bytes())
@@ -168,11 +183,35 @@ def verify_command(release: str, about: str | None, study: str | None, programs:
                 beside += taken_from(declared, name, read_release_file(other, check=False))
             else:
                 click.echo(f"note: {other.name}, from which it took steps over, is not beside it", err=True)
+        if of_ranges is None and (stamp := declared.public.released) is not None:
+            told = f"it rests on released ranges, of SHA-256 {stamp.digest}, and none are beside it"
+            click.echo(f"note: {told}: give --ranges", err=True)
         result = Verification((*result.refuted, *beside))
     show(result.blocks())
     if not declared.private:
         click.echo(f"{declared.standing.upper()}: this release has no unconditional guarantee", err=True)
     return 0 if result.holds else 1
+
+
+def _ranges_of(
+    declared: BaseRelease, release: str, ranges: str | None
+) -> tuple[RangesRelease | None, list[str]]:
+    """The ranges that a release rests on, by ``--ranges`` or beside it, and what refutes that it does.
+
+    Raises DeclarationError where the file is no release of ranges, and where one of ranges is asked about.
+    """
+    from dp2erm_cvx.release.ranges import resting_on
+    from dp2erm_cvx.release.reading import read_release_file
+
+    path = Path(release).with_name("ranges.json")
+    if ranges is None and (declared.public.released is None or not path.exists()):
+        return None, []
+    known = read_release_file(ranges or path)
+    if not isinstance(known, library.RangesRelease):
+        raise DeclarationError(f"{ranges}: is no release of ranges")
+    if isinstance(declared, library.RangesRelease):
+        raise DeclarationError(f"{release}: is a release of ranges itself: leave --ranges out")
+    return known, list(resting_on(declared, known))
 
 
 @click.command("ledger", short_help="Budget of data sets: total, spent and left.")

@@ -93,7 +93,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         models = declared.models(seed=options["seed"], solver=known_solver(options["solver"]))
         if options["planned"] is not None:
             plans = declared.plans(models, opt.number_of_records(options["planned"]))
-            _show_plans(plans, as_json=options["as_json"])
+            _show_plans(declared, plans, as_json=options["as_json"])
             _show_shares(declared, plans, stderr=options["as_json"])
             return
         declared.check(models)
@@ -144,15 +144,16 @@ def _figures(
     asked = [option for option in _PLOTS if options[option] is not None]
     if options["balance"] or asked:
         for question in study.questions:
-            refuse(question.domain.codebook, "a table or a plot of balance", "arms")
+            refuse(question.known.codebook, "a table or a plot of balance", "arms")
     figures: dict[str, dict[str, str]] = {}
     taken = [data, study.source, *files.values(), None if study.account is None else str(study.account[0])]
     for option in asked:
         path = Path(options[option])
         check_figure(str(path))
         figures[option] = {}
-        for name in files:
-            own = path if len(files) == 1 else path.with_stem(f"{path.stem}-{name}")
+        drawn = [question.name for question in study.questions if question.kind != "ranges"]
+        for name in drawn:
+            own = path if len(drawn) == 1 else path.with_stem(f"{path.stem}-{name}")
             screen.check_new(str(own), options["force"], *taken)
             taken.append(str(own))
             figures[option][name] = str(own)
@@ -178,8 +179,11 @@ def _counts(study: StudyFile, records: StudyRecords) -> list[RecordCounts]:
     """What becomes of the cells: once for questions of the same outcome and covariates."""
     counts: list[RecordCounts] = []
     known: list[Any] = []
-    for question in study.questions:
-        declared = question.domain, question.named
+    first, *others = study.questions
+    # ranges that are released are of the columns of all others
+    asked = others if others and first.kind == "ranges" else study.questions
+    for question in asked:
+        declared = question.known, question.named
         if declared not in known:
             known.append(declared)
             counts.append(records.counts(*declared))
@@ -216,6 +220,8 @@ def _answered(
     def after() -> None:
         for name, one in answered.items():
             title = name if len(models) > 1 else ""
+            if isinstance(one.release, library.RangesRelease):  # which adjusts for nothing
+                continue
             own = {option: by_name[name] for option, by_name in places.figures.items()}
             _tell_holder(one, own, balance=options["balance"], title=title)
 
@@ -239,7 +245,7 @@ def _tell_notes(study: StudyFile, releases: Mapping[str, BaseRelease]) -> None:
         title = f"{question.name}: " if several else ""
         if study.budget.delta and not release.guarantee.delta:
             click.echo(f"note: {title}{release.guarantee.theorem} is pure; delta is not used", err=True)
-        if isinstance(question.domain, library.Domain) and question.domain.ranges is None:
+        if question.known.ranges is None:
             click.echo(f"warning: {title}{reading.NO_RANGES}", err=True)
         if not release.private:
             standing = release.guarantee.standing.upper()
@@ -405,6 +411,9 @@ def _write_releases(
             _tell_charge(receipt, options["ledger"])
             if not releases:
                 click.echo("nothing was released, and the charge stays", err=True)
+            elif len(releases) < len(files):
+                told = f"{', '.join(releases)} released, {len(files) - len(releases)} of {len(files)} not"
+                click.echo(f"{told}; the charge stays", err=True)
     return releases
 
 
@@ -418,14 +427,14 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
     click.echo(text, err=True)
 
 
-def _show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
+def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
     """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
     from dp2erm_cvx.plan import Study
     from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
     from dp2erm_cvx.release.caveats import weak
 
     facts: dict[str, Any] = {}
-    for name, plan in plans.items():
+    for question, (name, plan) in zip(study.questions, plans.items(), strict=True):
         spent, before, universe = plan.guarantee, plan.study.before, plan.study.universe
         if as_json:
             steps: list[dict[str, Any]] = [
@@ -437,12 +446,14 @@ def _show_plans(plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
             facts[name] = {"n_samples": universe.n_samples, "guarantee": dataclasses.asdict(spent)}
             facts[name] |= {"steps": steps}
             facts[name] |= {"predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
+            facts[name] |= {"foreseen": question.foreseen} if question.foreseen else {}
             continue
         # of a study a weak guarantee is told once, of all questions
         alone = weak(spent.epsilon) if not name else ""
-        screen.show([*plan_blocks(plan, name or None), *filter(None, [alone])])
+        told = [*plan_blocks(plan, name or None, question.unit), question.foreseen, alone]
+        screen.show([block for block in told if block != ""])
         if isinstance(plan.study, Study) and (cost := plan.study.first.cost(universe)):
             click.echo(f"note: {cost}", err=True)
     if as_json:
-        told = _by_name(facts)
-        screen.print_json(told.get("", told))
+        listed = _by_name(facts)
+        screen.print_json(listed.get("", listed))

@@ -102,18 +102,21 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 def _of_question(kind: str) -> Iterator[SettingText]:
     """The settings of a kind of question: of its outcome, of its estimator, and of what replaces its rule."""
     from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
-    from dp2erm_cvx.study_file import OUTCOME, QUESTIONS, Question
+    from dp2erm_cvx.study_file import OUTCOME, QUESTIONS, OpenRanges, Question
 
     texts = described_settings(Question)
     yield SettingText("share", "an even part", "", texts["share"])
+    if kind == "ranges":
+        declared = described_settings(OpenRanges)
+        form = '[low, high], { within = [low, high] } or "release"'
+        for name, default in (("columns", "released"), ("outcomes", "released, unless they have a bound")):
+            yield SettingText(name, default, f"by column: must be {form}", declared[name])
+        return
     yield SettingText("covariates", "those of the study", "", texts["covariates"])
     for one in (*_of_class(library.Codebook), *_of_class(library.Domain)):
         name = "outcome_column" if one.name == "outcome" else one.name
         if name in OUTCOME:
             yield SettingText(name, "that of the study", one.wanted, one.text)
-    if kind == "effect":
-        ranges = described_settings(library.PrivateRanges)
-        yield SettingText("private_ranges", "all ranges are declared", "", ranges["share"])
     # the estimator hands its arguments on to a study, which checks most of them
     studies = {"effect": EffectStudy, "rule": RuleStudy, "two_stage": Study}
     pipeline: Any = studies[kind]

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from dp2erm_cvx.tables import Table
 
 
-#: Share of epsilon for ranges that are to be released: a report of the table spends nothing.
-_ANY_SHARE = 0.1
-
-
 @click.command("check", short_help="What a raw table holds: for the data holder; the draft of a study.")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @opt.study_option
@@ -107,7 +103,8 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
         records = [] if public is None else list(_records(sums, public))
         text = ""
         if draft is not None:
-            text = filled(_drafted(cells[0], layout, (treatment, outcome), question), options["changes"])
+            drafted = _drafted(cells[0], layout, (treatment, outcome), question, declared.get("ranges", {}))
+            text = filled(drafted, options["changes"])
     screen.show((*_column_blocks(cells[0].report()), *cells[0].notes(), *records))
     if draft is not None:
         screen.write_text(draft, text)
@@ -133,13 +130,12 @@ def _columns(declared: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return column, declared.get("outcome_column")
 
 
-def _public(declared: Mapping[str, Any]) -> library.Domain | library.PrivateRanges:
-    """The domain, or the ranges where the file leaves some of them to be released."""
-    from dp2erm_cvx.domain_file import domain_of, leaves_ranges, private_ranges_of
+def _public(declared: Mapping[str, Any]) -> library.Domain | library.OpenDomain:
+    """The domain, or what is known of it where the file leaves ranges to be released."""
+    from dp2erm_cvx.domain_file import asks_ranges, domain_of
+    from dp2erm_cvx.study_file import open_records
 
-    if leaves_ranges(declared):
-        return private_ranges_of(declared, _ANY_SHARE)
-    return domain_of(declared)
+    return open_records(declared) if asks_ranges(declared) else domain_of(declared)
 
 
 def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str] | None:
@@ -177,7 +173,7 @@ def _outcomes(options: dict[str, Any]) -> list[str]:
 
 
 def _record_sums(
-    table: Table, public: library.Domain | library.PrivateRanges, covariates: Sequence[str] | None
+    table: Table, public: library.Domain | library.OpenDomain, covariates: Sequence[str] | None
 ) -> tuple[RecordCounts, Array]:
     """Sums of what becomes of the records of a table, or of a part of it.
 
@@ -199,7 +195,7 @@ def _record_sums(
     return counts, np.array([0.0 if data.sampling is None else data.sampling.sum(), shrunk])
 
 
-def _records(sums: Sequence[Any], public: library.Domain | library.PrivateRanges) -> Iterator[str]:
+def _records(sums: Sequence[Any], public: library.Domain | library.OpenDomain) -> Iterator[str]:
     """Lines on what becomes of the records under the public rule."""
     book = public.codebook
     if not sums or book is None:
@@ -251,6 +247,7 @@ def _drafted(
     layout: CsvLayout,
     columns: tuple[str | None, str | None],
     question: tuple[str, str] | None,
+    ranges: Mapping[str, Any],
 ) -> str:
     """The text of a study file for this table, with a gap for every declaration.
 
@@ -262,6 +259,8 @@ def _drafted(
         Those of the treatment and of the outcome; None for a gap.
     question
         The stage of a program and its name or file; None for an effect.
+    ranges
+        Those that are declared; a question that releases them is proposed for all others.
 
     It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
@@ -282,7 +281,7 @@ def _drafted(
     text = resources.files("dp2erm_cvx.cli").joinpath("templates/draft.toml.txt").read_text(encoding="utf-8")
     parts = dict(part.split("\n", 1) for part in text.split("=== ")[1:])
     lines: dict[str, list[str]] = {"ranges": [], "levels": [], "others": []}
-    unit = ""
+    unit, left = "", list[str]()
     for name in (name for name in cells.seen if name not in (treatment, outcome)):
         kind, number = cells.holds(name), len(cells.seen[name])
         two = "    # an event that treatment may change? then an outcome: delete" if number == 2 else ""
@@ -294,6 +293,7 @@ def _drafted(
             lines["others"].append(f"# {key(name)}: {advice}")
         elif kind.startswith(("numbers", "0")):
             lines["ranges"].append(f'{key(name)} = ["{EDIT}", "{EDIT}"]{two}')
+            left += [] if name in ranges else [f'{key(name)} = "release"']
         elif kind == "dates" or number > MOST_LEVELS:
             kind = "dates" if kind == "dates" else "texts"
             lines["others"].append(f"# {key(name)}: {kind}, no covariate as it stands")
@@ -310,8 +310,18 @@ def _drafted(
         most=MOST_LEVELS,
         labels=Template(parts[labels]).substitute(said).rstrip("\n"),
         unit=unit,
+        released=_proposed(parts["ranges"], left, outcome),
         question=_question_text(parts, said, question),
     )
+
+
+def _proposed(part: str, left: Sequence[str], outcome: str | None) -> str:
+    """A question for the ranges that are ``left``, as a remark; nothing where all are declared."""
+    from dp2erm_cvx.diagnostics.columns import key
+
+    if not left:
+        return ""
+    return Template(part).substitute(columns=", ".join(left), outcome=key(outcome or "OUTCOME"))
 
 
 def _question_text(
@@ -387,11 +397,11 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
     from dp2erm_cvx.design import DesignRequest, DesignScenario
     from dp2erm_cvx.design.request import GOALS
     from dp2erm_cvx.domain_file import read_tables
-    from dp2erm_cvx.study_file import QUESTIONS, read_study
+    from dp2erm_cvx.study_file import read_study, taken_questions
 
     name, goal, budget, features = options["question"], options["goal"], None, options["n_features"]
     declared: dict[str, Any] = {}
-    if QUESTIONS.keys() & read_tables(path).keys():
+    if taken_questions(read_tables(path)):
         study = read_study(path)
         known = {one.name: one for one in study.questions if one.kind in GOALS}
         name = name or next(iter(known), None)
@@ -399,10 +409,9 @@ def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignReq
             raise DeclarationError(f"--goal: {path} asks questions: choose one by --question")
         if name not in known:
             raise DeclarationError(f"--question {name}: {known_names(str(name), sorted(known))}")
-        goal, declared, asked = known[name].kind, dict(known[name].settings), known[name].domain
-        if not isinstance(asked, library.Domain):
+        if study.resting is not None:
             raise DeclarationError(f"{path}: {name}: a design needs declared ranges")
-        domain = asked
+        goal, declared, domain = known[name].kind, dict(known[name].settings), known[name].domain
         budget = study.models()[name].budget
     elif name is not None:
         raise DeclarationError(f"--question: {path} asks none")

@@ -358,7 +358,7 @@ class TableCells:
         notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
         if (
             name in book.missing
-            and name in self.ranges
+            and isinstance(self.ranges.get(name), tuple | list)
             and 20 * counts["missing"] > sum(counts[kind] for kind in ("missing", "present"))
         ):
             notes.append(

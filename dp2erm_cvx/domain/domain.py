@@ -20,12 +20,14 @@ from dp2erm_cvx.public import (
     check_settings,
     declared_by_name,
     json_types,
+    one_line,
     one_of,
     per_covariate,
     picked,
     public_number,
     public_size,
     setting,
+    table_of,
     true_or_false,
     whole_number,
 )
@@ -49,6 +51,31 @@ def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
     if not widths:
         raise DeclarationError(f"{name}: must be one number, or one per covariate")
     return widths if several else widths[0]
+
+
+@dataclass(frozen=True)
+class ReleasedRanges:
+    """Where the ranges of a domain come from that were released from the same records, and not declared.
+
+    Parameters
+    ----------
+    digest
+        SHA-256 of their release.
+    epsilon
+        What that guarantees: with whatever follows it adds up.
+    private
+        Whether it does: the noise of a seeded one anybody can draw again.
+    outcome
+        Whether the range of the outcome is one of them: it then reaches to about three standard deviations.
+    """
+
+    digest: str = setting(check=one_line)
+    epsilon: float = setting(above=0.0)
+    private: bool = setting(True, true_or_false)
+    outcome: bool = setting(False, true_or_false)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True)
@@ -86,6 +113,9 @@ class Domain(Shown):
     binary_outcome
         Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
         a missing one as the middle. Needs a treatment cost of 0.
+    released
+        Where some of the ranges were not declared but released: from what. See
+        :class:`~dp2erm_cvx.estimators.PrivateRanges`, which fills it in.
 
     Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. :meth:`records` clips
     each covariate to its range and bound, then all radially; and the net outcome to its interval.
@@ -105,6 +135,7 @@ class Domain(Shown):
     coordinate_bound: float | Sequence[float] | None = setting(None, _widths)
     center: Mapping[str, float] | Sequence[float] | None = setting(None, per_covariate, entry=public_number)
     binary_outcome: bool = setting(False, true_or_false)
+    released: ReleasedRanges | None = setting(None, table_of, kind=ReleasedRanges)
 
     def __post_init__(self) -> None:
         intercept = self.intercept
@@ -388,7 +419,7 @@ class Domain(Shown):
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
         declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
-        for name in ("coordinate_bound", "center", "codebook", "binary_outcome"):
+        for name in ("coordinate_bound", "center", "codebook", "binary_outcome", "released"):
             if not declared[name]:  # files of before there were any stay as they are
                 del declared[name]
         return declared

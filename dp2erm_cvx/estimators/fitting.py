@@ -16,14 +16,13 @@ from sklearn.base import BaseEstimator
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset, size_text
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.release.declaration import guarantee_of
@@ -274,7 +273,7 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
         return self.budget
 
-    def public(self) -> Domain | PrivateRanges:
+    def public(self) -> Public:
         """Declaration about the records. Raises DeclarationError."""
         return checked_domain(self.domain)
 
@@ -398,7 +397,7 @@ class PrivateEstimator(ConfiguredEstimator):
         execution = in_blocks(plan, data, self.execution())
         result = plan.run(data, execution, earlier)
         self._warn_of_result(plan, result)
-        certifies = by_design(private_solver(execution.solver))
+        certifies = not plan.programs or by_design(private_solver(execution.solver))
         seeded = execution.seed is not None
         guarantee = guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
         return Answered(self._answer(plan, data, result, guarantee), plan, result)

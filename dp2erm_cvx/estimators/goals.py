@@ -15,9 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp2erm_cvx.domain import Array, Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
-from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
@@ -36,9 +34,8 @@ class PrivateEffect(PrivateEstimator):
     Parameters
     ----------
     domain
-        The public universe of records; or :class:`~dp2erm_cvx.private_ranges.PrivateRanges`, to release
-        ranges that nobody declares from a share of epsilon. Guesses and settings are then in units of half
-        the released range of the outcome.
+        The public universe of records, or that of released ranges
+        (:class:`~dp2erm_cvx.estimators.PrivateRanges`).
     budget, noise, solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`.
     estimand
@@ -152,13 +149,10 @@ class PrivateEffect(PrivateEstimator):
         if (curves := self._curves(columns)) is not None:
             chosen = curves.extended()
             n_features = len(chosen.range_pairs)
-        ranges = chosen if isinstance(chosen, PrivateRanges) else None
-        domain = chosen.domain(n_features) if isinstance(chosen, PrivateRanges) else chosen
         return EffectStudy(
-            Universe(domain, n_samples, n_features),
+            Universe(chosen, n_samples, n_features),
             self.declared_budget(),
             declared=dict(self.settings or {}),
-            ranges=ranges,
             before=dict(before),
             **self.shared(EffectStudy),
         )
@@ -172,12 +166,9 @@ class PrivateEffect(PrivateEstimator):
         # the data may have these names, whatever the others are
         return (*names, *map(str, range(len(names), number))) if names else range(number)
 
-    def public(self) -> Domain | PrivateRanges:
-        """Declaration about the records. Raises DeclarationError where noise of it is not installed."""
-        private = type(self.domain) is PrivateRanges
-        public: Domain | PrivateRanges = self.domain if private else super().public()
-        if private and self.seed is None:
-            private_choice(1, 1.0)  # needs OpenDP: told before any data are read
+    def public(self) -> Domain:
+        """Declaration about the records. Raises DeclarationError."""
+        public = checked_domain(self.domain)
         if not self.where and self.by is None:
             return public
         if (book := public.codebook) is None:
@@ -190,8 +181,7 @@ class PrivateEffect(PrivateEstimator):
         return raw.restricted(columns, self._curves(columns))
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> EffectRelease:
-        names = (*data.columns, data.outcome)
-        return make_effect(plan, result.released, names, guarantee, self.level, self.interval)
+        return make_effect(plan, result.released, data.columns, guarantee, self.level, self.interval)
 
     @property
     def effect_(self) -> float:
@@ -209,7 +199,7 @@ class PrivateEffect(PrivateEstimator):
         public = self.public()
         if len(values) != 2 or self.estimand == "risks":
             return ""
-        if not isinstance(public, Domain) or public.binary_outcome or public.treatment_cost:
+        if public.binary_outcome or public.treatment_cost:
             return ""
         middle, half = 0.5 * values[0] + 0.5 * values[1], 0.5 * values[1] - 0.5 * values[0]
         return (
@@ -226,10 +216,7 @@ class PrivateEffect(PrivateEstimator):
         """The second-degree terms of covariates of these numbers. Raises DeclarationError."""
         if self.curved is None:
             return None
-        public = self.public()
-        if isinstance(public, PrivateRanges):
-            raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
-        return Curves.of(public.restricted(columns), self.curved)
+        return Curves.of(self.public().restricted(columns), self.curved)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""

@@ -17,7 +17,6 @@ from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, 
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.covariates import CovariateMean
@@ -34,7 +33,7 @@ from dp2erm_cvx.steps.score import (
     TreatedScore,
 )
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import ColumnRanges, TreatmentRate
+from dp2erm_cvx.steps.sums import TreatmentRate
 
 #: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
 #: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.
@@ -59,9 +58,6 @@ class EffectStudy(Pipeline):
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
-    ranges
-        What is public about the raw records, where their ranges are released first; ``universe`` is then that
-        of the normalized records, and whatever else is declared is in their units.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -78,7 +74,6 @@ class EffectStudy(Pipeline):
     heterogeneity: float = setting(0.25, at_least=0.0, at_most=100.0)
     effect_center: float | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
-    ranges: PrivateRanges | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +123,7 @@ class EffectStudy(Pipeline):
             return arms_error(self, settings, self.budget.epsilon)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
         spent += settings.rate_share if settings.known is None else 0.0
-        n, epsilon = universe.mass * universe.n_samples, self._rest * self.budget.epsilon
+        n, epsilon = universe.mass * universe.n_samples, self.budget.epsilon
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
@@ -162,10 +157,9 @@ class EffectStudy(Pipeline):
         for name, members in (("rows", Rows), ("arms", Arms)):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
-        epsilon = self._rest * self.budget.epsilon
-        released = self.ranges is not None and not self.ranges.public_outcome
-        # a released range reaches to about three standard deviations of the outcome
-        scale = self.scale if released else self.residual_scale
+        epsilon, ranges = self.budget.epsilon, self.universe.domain.released
+        # a released range of the outcome says what its scale is, a declared one may be as wide as it likes
+        scale = self.scale if ranges is not None and ranges.outcome else self.residual_scale
         known = declared.get("propensity")
         kind = self.kind
         if kind is ArmScores:
@@ -186,12 +180,10 @@ class EffectStudy(Pipeline):
         return replace(rule, **declared)
 
     def steps(self) -> Iterator[Step]:
-        """Perhaps ranges; rate, mean and spread, center and propensity; then the score."""
+        """Rate, mean and spread, center and propensity; then the score."""
         settings = self.settings
         steps, nuisances = self._lines(settings)
-        if self.ranges is not None:
-            steps.insert(0, ColumnRanges(share=self.ranges.share, public=self.ranges))
-        yield from shares_in_turn(steps, self._rest)
+        yield from shares_in_turn(steps)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)
 
@@ -247,16 +239,11 @@ class EffectStudy(Pipeline):
         return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        return defaults.placing(self, self.settings.norm_bound, self._rest * self._whole("spread"))
+        return defaults.placing(self, self.settings.norm_bound, self._whole("spread"))
 
     @property
     def _several(self) -> bool:
         return len(self.universe.domain.arms) > 2
-
-    @property
-    def _rest(self) -> float:
-        """Share of epsilon that the ranges leave, which the other shares are of."""
-        return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
@@ -296,17 +283,13 @@ class EffectStudy(Pipeline):
 
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""
-        domain, declared, released = self.universe.domain, self.declared, self.ranges
+        domain, declared = self.universe.domain, self.declared
         fitted = declared.get("propensity") == "logistic"
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
         risks, grouped = self.estimand == RiskScores.estimand, bool(domain.groups)
         reaches = f"the declared outcome reaches from {low:g} to {high:g}, and a risk is of an event, 0 or 1"
         for wrong, text in (
             (self.estimand not in SCORES, f"must be one of {', '.join(SCORES)}"),
-            (
-                risks and released is not None and not released.public_outcome,
-                "needs a public range of the outcome",
-            ),
             (
                 risks and max(abs(low), abs(high - 1.0)) > _ROUNDED,
                 f"{reaches}: declare outcome_center = outcome_bound = 0.5, or estimand = 'ate'",

@@ -80,8 +80,11 @@ def remains(share: float, what: str) -> str:
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
 
 
-def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
-    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this name."""
+def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outcome") -> Iterator[Block]:
+    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this name.
+
+    ``unit`` is what widths are in units of.
+    """
     study = plan.study
     whose = "records" if study.universe.domain.units is None else "persons"
     head = "Planned" if name is None else f"{name}: planned"
@@ -99,15 +102,15 @@ def plan_blocks(plan: Plan[Any], name: str | None = None) -> Iterator[Block]:
         yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
-    yield from (sentence.format(value) for value, sentence in predicted_of(plan).values())
+    yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
 
 
-def predicted_of(plan: Plan[Any]) -> dict[str, tuple[float, str]]:
-    """Predictions of the release from public numbers, each with its sentence."""
+def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:
+    """Predictions of the release from public numbers, each with its sentence; widths in units of ``unit``."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
         assumed = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
-        text = "Predicted 95 % half width: {:.3g}, in units of the outcome"
+        text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
         return {"half_width": (half, f"{text}{', where a third is treated' * assumed}.")}
     if not isinstance(plan.study, Study):
         return {}

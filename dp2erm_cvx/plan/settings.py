@@ -14,7 +14,6 @@ from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.public import check_settings, one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import ColumnRanges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,12 +253,12 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
 def shares_in_turn(steps: Sequence[Step], rest: float = 1.0) -> list[Step]:
     """Shares of the whole as shares of what later steps leave, because those take theirs first.
 
-    All but that of ranges are shares of ``rest``, what is left beside them.
+    They are shares of ``rest``, what is left beside that of others.
     """
     scaled: list[Step] = []
     left = 1.0
     for step in reversed(steps):
-        share = (step.share or 0.0) * (1.0 if isinstance(step, ColumnRanges) else rest)
+        share = (step.share or 0.0) * rest
         scaled.append(replace(step, share=share / left))
         left -= share
     return scaled[::-1]

@@ -55,8 +55,6 @@ def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
     study, universe = earlier.study, alone.study.universe
     apart = _unseen(study.universe) != _unseen(universe)
     apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
-    # what is normalized by released ranges is of the outcome as well
-    apart = apart or study.ranges is not None or alone.study.ranges is not None
     if apart or not Noise(study.noise).pure:
         return alone
     whole = study.budget.epsilon

@@ -39,6 +39,7 @@ class Caveat:
 
 
 _ALL = ("effect", "rule", "weighted")
+_EVERY = (*_ALL, "ranges")
 _EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
 
 
@@ -139,7 +140,7 @@ def _one_sided(release: Any) -> bool:
     """True if the outcome of an effect or a gain is no event, and its declared range begins at 0."""
     domain, of_rule = release.domain, release.goal == "rule"
     zero = domain.get("outcome_center", 0.0) == float(domain["outcome_bound"])
-    known = bool(release.gains) if of_rule else not (release.normalized or release.risks)
+    known = bool(release.gains) if of_rule else not release.risks
     return zero and known and not domain.get("binary_outcome")
 
 
@@ -179,7 +180,7 @@ def _skewed(release: Any) -> str:
     if release.risks or not _cut(release):
         return ""
     text = " Its residuals are clipped: they are to be about as long on either side."
-    if release.normalized or "residual_bound" in release.declared["declared"]:
+    if "residual_bound" in release.declared["declared"]:
         return text
     return f"{text} For counts, costs or durations leave residual_scale out: hardly any are cut then."
 
@@ -255,8 +256,8 @@ def _gains(release: Any) -> str:
 
 #: In the order in which they are read.
 CAVEATS = (
-    Caveat("weak-epsilon", "warns", _ALL, lambda r: weak(r.guarantee.epsilon),
-           lambda r: weak(r.guarantee.epsilon)),
+    Caveat("weak-epsilon", "warns", _EVERY, lambda r: weak(r.whole_guarantee.epsilon),
+           lambda r: weak(r.whole_guarantee.epsilon)),
     Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0,
            lambda r: f"A weak guarantee: delta = {digits_of(r.guarantee.delta)}, above 1/n = "
                      f"{1 / r.n_samples:.2g}, would allow to publish a whole record."),
@@ -367,8 +368,9 @@ CAVEATS = (
     Caveat("event", "excludes", _EFFECT, _perhaps_event,
            lambda r: "Not covered: an outcome that is 0 or 1 and nothing between, as the domain does not "
                      "declare one (binary_outcome)."),
-    Caveat("tails", "excludes", _EFFECT, lambda r: any(one.released for one in r.ranges[:-1]),
-           lambda r: "Not covered: what covariates with long tails confound beyond their released ranges."),
+    Caveat("released-ranges", "excludes", _ALL, lambda r: r.public.released,
+           lambda r: "Not covered: what records beyond the released ranges, to which they are clipped, "
+                     "change or confound."),
     Caveat("missing", "excludes", _ALL, _incomplete,
            lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
     Caveat("not-covered", "excludes", _ALL, lambda r: True,
@@ -423,7 +425,7 @@ def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
             math.nan if end is None else end for end in (release.interval.low, release.interval.high)
         )
         assumed = scale == bound / 3.0  # where none is declared
-        if release.risks or two_values or assumed or release.normalized or not math.isfinite(low + high):
+        if release.risks or two_values or assumed or not math.isfinite(low + high):
             return
         ends = (_LOG_RATIO * one / scale for one in (release.estimate, low, high))
         estimate, low, high = (math.exp(min(max(one, -300.0), 300.0)) for one in ends)

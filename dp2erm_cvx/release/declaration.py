@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +13,15 @@ import numpy as np
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
+from dp2erm_cvx.display import digits_of, law_text
 from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
 from dp2erm_cvx.plan.predict import residual_imbalance
+from dp2erm_cvx.plan.ranges import RangesStudy
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges, Within
+from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
@@ -36,10 +38,11 @@ if TYPE_CHECKING:
 
 
 #: What may be asked for, by the name that a release gives it.
-GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study]] = {
+GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study] | type[RangesStudy]] = {
     "effect": EffectStudy,
     "rule": RuleStudy,
     "weighted": Study,
+    "ranges": RangesStudy,
 }
 _KINDS: tuple[type[Any], ...] = (ElasticNet, *written_members(ConvexSet), *written_members(Kernel))
 #: Settings of programs that are more than numbers and texts.
@@ -82,9 +85,9 @@ def study_of(release: BaseRelease) -> Pipeline:
         for stage, known in (("first", registry.first_stages), ("second", registry.second_stages)):
             if stage in declared:
                 declared[stage] = _program(known(), declared[stage])
-        if declared.get("ranges") is not None:
-            declared["ranges"] = _ranges(release, universe.domain, declared["ranges"]["share"])
-            universe = replace(universe, domain=declared["ranges"].domain(universe.n_features))
+        if kind is RangesStudy:
+            public = declared["public"] = OpenDomain.from_dict(declared["public"])
+            universe = Universe(public.universe(), release.n_samples, len(public.known) - 1)
         return declared_by_name(kind, "declared", {"universe": universe, "budget": budget, **declared})
     except Dp2ermError:
         raise
@@ -118,20 +121,6 @@ def _in_words(source: Mapping[str, Any]) -> str:
     return ", ".join(map(brief, source.values())) or "none"
 
 
-def _ranges(release: Any, domain: Domain, share: float) -> PrivateRanges:
-    """Public declaration of the raw records, from the ranges that are stated. Raises DeclarationError."""
-    if len(release.ranges) != len(release.columns) + 1:
-        raise DeclarationError(
-            f"ranges: {len(release.ranges)} for {len(release.columns)} columns and an outcome"
-        )
-    known = [
-        (None if one.within is None else Within(*one.within)) if one.released else (one.low, one.high)
-        for one in release.ranges
-    ]
-    named = dict(zip(release.columns, known[:-1], strict=True))
-    return PrivateRanges(share, named, known[-1], domain.covariate_bound, domain.relation, domain.codebook)
-
-
 def _stated_program(program: Program, universe: Universe) -> dict[str, Any]:
     """A program in plain JSON types; one of an author's with its files and what was read of it."""
     stated = stated_program(program.at(universe), universe)
@@ -144,8 +133,8 @@ def _plain(value: Any) -> Any:
         return {"epsilon": value.epsilon, "delta": value.delta}
     if isinstance(value, Term):
         return {"rows": value.rows.value, "source": _plain(value.source)}
-    if isinstance(value, PrivateRanges):
-        return {"share": value.share}  # the others are stated with what was released
+    if isinstance(value, OpenDomain):
+        return value.to_dict()
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -218,8 +207,25 @@ def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool
         theorem=plan.theorem,
         stability_theorem=plan.bound.theorem,
         assumptions=_assumptions(plan, certifies, by_gap),
-        standing=Standing.NOT_PRIVATE if seeded else standing,
+        standing=Standing.NOT_PRIVATE if seeded or not rests_on_private(domain) else standing,
         unit=None if domain.units is None else domain.protected,
+    )
+
+
+def rests_on_private(domain: Domain) -> bool:
+    """Whether the ranges of a domain are declared, or were released with noise of no seed."""
+    return domain.released is None or domain.released.private
+
+
+def together(domain: Domain, epsilon: float, delta: float) -> str:
+    """Sentence on what a release guarantees with the ranges that it rests on, if any were released."""
+    if (ranges := domain.released) is None:
+        return ""
+    whole = Budget(ranges.epsilon + epsilon, delta)
+    return (
+        "the domain is not declared alone: ranges of it were released from the same records before, for "
+        f"epsilon = {digits_of(ranges.epsilon)} (SHA-256 {ranges.digest}); that release and this one "
+        f"guarantee the sum together, {law_text(whole)}"
     )
 
 
@@ -231,9 +237,11 @@ def state_steps(plan: Plan[Any]) -> tuple[StepStatement, ...]:
 def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """Assumptions of the guarantee beyond its theorems, public quantities and the standing."""
     texts = list(dict.fromkeys(text for step in plan.steps for text in step.assumptions))
-    if plan.study.universe.domain.sampling is not None:
+    domain, spent = plan.study.universe.domain, plan.guarantee
+    texts += filter(None, [together(domain, spent.epsilon, spent.delta)])
+    if domain.sampling is not None:
         texts.append(OWN_RECORD)
-    if plan.study.universe.domain.units is not None:
+    if domain.units is not None:
         texts.append("neighbors differ in all records of one person, N is public (Theorem 24)")
     for program in plan.programs:
         home, own = f"{program.made_by.__module__}.{program.made_by.__name__}", program.own_data()

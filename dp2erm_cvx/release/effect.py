@@ -14,7 +14,6 @@ from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
-from dp2erm_cvx.private_ranges import Within
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
 from dp2erm_cvx.release.parts import (
@@ -33,7 +32,7 @@ from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import ArmScores, EffectScore, GroupScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import SIDES, ColumnRanges, SideCounts, TreatmentRate
+from dp2erm_cvx.steps.sums import SIDES, SideCounts, TreatmentRate
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ def state_nuisances(
     """Nuisances of a run, as a release states them."""
     arms = plan.study.universe.domain.arms
     for step in plan.steps[:-1]:
-        if not isinstance(step, ColumnRanges):
-            yield state_coefficient(step, released[step.name], columns, arms)
+        yield state_coefficient(step, released[step.name], columns, arms)
 
 
 def state_coefficient(
@@ -125,36 +123,6 @@ def capped_share(
     return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
 
 
-@dataclass(frozen=True)
-class ColumnRange(Stated):
-    """``low`` to ``high`` of a column in its own units, which later steps saw as -1 to 1.
-
-    ``released`` from private quantiles, or else declared. ``within`` are wide public bounds that a released
-    range was looked for in; None where there are none.
-    """
-
-    column: str
-    low: float
-    high: float
-    released: bool
-    within: tuple[float, float] | None = None
-
-
-def state_ranges(
-    plan: Plan[EffectStudy], released: Mapping[str, Array], names: tuple[str, ...]
-) -> tuple[tuple[ColumnRange, ...], float]:
-    """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
-    step, rows = plan.step("ranges"), []
-    if step is None:
-        return (), 1.0
-    assert isinstance(step, ColumnRanges)
-    ends, known = released[step.name], step.public.known(len(names) - 1)
-    for name, (low, high), one in zip(names, ends, known, strict=True):
-        within = (one.low, one.high) if isinstance(one, Within) else None
-        rows.append(ColumnRange(name, float(low), float(high), not isinstance(one, tuple), within))
-    return tuple(rows), step.public.outcome_unit(ends)
-
-
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
 #: What is declared of the population among the settings of a release.
@@ -191,9 +159,6 @@ class EffectRelease(BaseRelease):
 
     Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts, and the
     ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
-
-    Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
-    ``outcome_unit`` is what one unit of their outcome is.
     """
 
     goal: ClassVar[str] = "effect"
@@ -208,8 +173,6 @@ class EffectRelease(BaseRelease):
     ratios: tuple[Ratio, ...]
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
-    ranges: tuple[ColumnRange, ...] = ()
-    outcome_unit: float = 1.0
     capped: float = 0.0
     narrow: tuple[str, ...] = ()
     target: str = TARGETS[1]
@@ -222,11 +185,6 @@ class EffectRelease(BaseRelease):
     def by(self) -> str | None:
         """The column in whose levels an effect was estimated, if any."""
         return self.public.codebook.group if self.groups else None  # type: ignore[union-attr]
-
-    @property
-    def normalized(self) -> bool:
-        """True if settings and nuisances are in units of a released range of the outcome."""
-        return bool(self.ranges) and self.ranges[-1].released
 
     @property
     def is_risk(self) -> bool:
@@ -270,26 +228,24 @@ class EffectRelease(BaseRelease):
 def make_effect(
     plan: Plan[EffectStudy],
     released: Mapping[str, Array],
-    names: tuple[str, ...],
+    columns: tuple[str, ...],
     guarantee: Guarantee,
     level: float,
     target: str,
 ) -> EffectRelease:
     """State what a run of a plan ``released``, by step, with an interval at ``level``.
 
-    ``names`` are those of the covariates, then of the outcome; ``target`` says what the interval is for,
-    where what nuisances leave of the confounding is predicted: an effect by regressions.
+    ``columns`` are the covariates; ``target`` says what the interval is for, where what nuisances leave of
+    the confounding is predicted: an effect by regressions.
     """
-    study, score, columns = plan.study, plan.main, names[:-1]
+    study, score = plan.study, plan.main
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
     own = score.at(score.universe, released)
     assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
-    ranges, unit = state_ranges(plan, released, names)
     arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
     if isinstance(own, ArmScores):
-        middle = ranges[-1].low + unit if ranges and ranges[-1].released else 0.0
-        arms, result = arm_effects(plan, released, level, predicted=predicted, unit=unit, middle=middle)
+        arms, result = arm_effects(plan, released, level, predicted=predicted)
     elif isinstance(own, GroupScore):
         groups = group_means(plan, released, predicted=predicted)
         result = group_average(groups, level)
@@ -316,9 +272,9 @@ def make_effect(
         off = skewed(plan, released, result.standard_deviation, 0.125 * (result.high - result.low))
     return EffectRelease(
         estimand=score.estimand,
-        estimate=result.estimate * unit,
-        interval=EffectInterval.of(result, unit),
-        standard_deviation=result.standard_deviation * unit,
+        estimate=result.estimate,
+        interval=EffectInterval.of(result),
+        standard_deviation=result.standard_deviation,
         released=sums,
         risks=risks,
         ratios=ratios,
@@ -335,15 +291,13 @@ def make_effect(
         },
         domain=universe.domain.to_dict(),
         declared=declaration_of(plan),
-        ranges=ranges,
-        outcome_unit=unit,
         capped=capped,
         target=TARGETS[0 if predicted else 1],
         counted=counted_records(score, sums),
-        groups=tuple(state_groups(groups, level, unit)),
+        groups=tuple(state_groups(groups, level)),
         arms=arms,
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
-        skewed=off * unit,
+        skewed=off,
     )
 
 

@@ -84,9 +84,9 @@ class EffectInterval(Stated):
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
 
     @classmethod
-    def of(cls, score: ScoreInterval, unit: float = 1.0, middle: float = 0.0) -> EffectInterval:
-        """Interval from ends that may be infinite, of which one is ``unit`` here and 0 the ``middle``."""
-        numbers = [unit * score.low + middle, unit * score.high + middle]
+    def of(cls, score: ScoreInterval, unit: float = 1.0) -> EffectInterval:
+        """Interval from ends that may be infinite, of which one is ``unit`` here."""
+        numbers = [unit * score.low, unit * score.high]
         numbers += [unit * one for one in (score.noise_half_width, score.sampling_half_width, score.bias)]
         low, high, *known = json_types(numbers)
         return cls(low, high, score.level, *known)

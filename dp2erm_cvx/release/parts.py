@@ -203,24 +203,24 @@ def _residual_deviation(groups: Sequence[GroupMean]) -> float:
     return math.sqrt(min(max(total / size, 0.0), most))
 
 
-def state_groups(groups: Sequence[GroupMean], level: float, unit: float) -> Iterator[GroupEffect]:
-    """The effects in all groups, with their contrasts to the first; ``unit`` is that of the outcome."""
+def state_groups(groups: Sequence[GroupMean], level: float) -> Iterator[GroupEffect]:
+    """The effects in all groups, with their contrasts to the first."""
     for place, one in enumerate(groups):
         joint = 1.0 - (1.0 - level) / len(groups), 1.0 - (1.0 - level) / max(len(groups) - 1, 1)
-        own, ends = one.interval(level), EffectInterval.of(one.interval(joint[0]), unit)
+        own, ends = one.interval(level), EffectInterval.of(one.interval(joint[0]))
         contrast = None
         if place:
             apart, all_apart = (group_contrast(one, groups[0], each) for each in (level, joint[1]))
-            both = (EffectInterval.of(each, unit) for each in (apart, all_apart))
-            contrast = GroupContrast(unit * apart.estimate, *both)
+            both = (EffectInterval.of(each) for each in (apart, all_apart))
+            contrast = GroupContrast(apart.estimate, *both)
         yield GroupEffect(
             one.group,
             one.noise.n_samples * one.counted,
             one.treated,
-            unit * own.estimate,
-            EffectInterval.of(own, unit),
+            own.estimate,
+            EffectInterval.of(own),
             ends,
-            unit * own.standard_deviation,
+            own.standard_deviation,
             contrast,
         )
 
@@ -262,19 +262,12 @@ class ArmEffects(Stated):
 
 
 def arm_effects(
-    plan: Plan[EffectStudy],
-    released: Mapping[str, Array],
-    level: float,
-    *,
-    predicted: bool,
-    unit: float = 1.0,
-    middle: float = 0.0,
+    plan: Plan[EffectStudy], released: Mapping[str, Array], level: float, *, predicted: bool
 ) -> tuple[ArmEffects, ScoreInterval]:
     """The means of all arms with their contrasts, from what a run ``released``; then the first contrast.
 
-    Where ``predicted``, intervals allow for what the nuisances leave of the confounding. Arms are stated in
-    units of the outcome of which one is ``unit`` here, and 0 the ``middle``. Raises DeclarationError unless
-    ``1/2 <= level < 1``.
+    Where ``predicted``, intervals allow for what the nuisances leave of the confounding. Raises
+    DeclarationError unless ``1/2 <= level < 1``.
     """
     book = plan.study.universe.domain.codebook
     assert book is not None
@@ -285,13 +278,12 @@ def arm_effects(
     for arm, other in pairs:
         own.append(interval(alone[arm] - alone[other], level))
         joint = interval(alone[arm] - alone[other], all_level)
-        ends = EffectInterval.of(own[-1], unit), EffectInterval.of(joint, unit)
-        contrasts.append(ArmContrast(labels[arm], labels[other], unit * own[-1].estimate, *ends))
+        ends = EffectInterval.of(own[-1]), EffectInterval.of(joint)
+        contrasts.append(ArmContrast(labels[arm], labels[other], own[-1].estimate, *ends))
     means = []
     for label, share, weights in zip(labels, shares, alone, strict=True):
         one = interval(weights, level)
-        ends_of = EffectInterval.of(one, unit, middle)
-        means.append(ArmMean(label, share, unit * one.estimate + middle, ends_of))
+        means.append(ArmMean(label, share, one.estimate, EffectInterval.of(one)))
     return ArmEffects(tuple(means), tuple(contrasts)), own[0]
 
 

@@ -22,6 +22,7 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
     """
     from dp2erm_cvx.release.declaration import NotAtHandError
     from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.ranges import RangesRelease
     from dp2erm_cvx.release.rule import RuleRelease
 
     try:
@@ -30,7 +31,7 @@ def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
         raise DeclarationError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    kinds: tuple[type[BaseRelease], ...] = (EffectRelease, RuleRelease)
+    kinds: tuple[type[BaseRelease], ...] = (EffectRelease, RuleRelease, RangesRelease)
     if not text.lstrip().startswith(b"{"):
         raise DeclarationError(
             f"{path} is no release: give the JSON file that effect, rule, fit or run wrote"

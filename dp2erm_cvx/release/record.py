@@ -7,7 +7,7 @@ import enum
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,6 +19,7 @@ from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import json_types
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -181,6 +182,15 @@ class BaseRelease(abc.ABC, Shown, Stated):
         return Domain.from_dict(self.domain)
 
     @property
+    def whole_guarantee(self) -> Guarantee:
+        """What it guarantees together with the released ranges that its domain rests on, if there are any.
+
+        Basic composition: epsilons add up, and ranges spend no delta.
+        """
+        own, ranges = self.guarantee, self.public.released
+        return own if ranges is None else replace(own, epsilon=own.epsilon + ranges.epsilon)
+
+    @property
     def standing(self) -> Standing:
         """True if the guarantee holds for this release."""
         return self.guarantee.standing
@@ -202,11 +212,7 @@ class BaseRelease(abc.ABC, Shown, Stated):
     def worked_out(self) -> dict[str, Any]:
         """Entries at the end of the JSON: arithmetic on what was released and on public constants."""
         fields = {name: getattr(self, name) for name in self.derived}
-        return {
-            name: list(value) if isinstance(value, tuple) else value.to_dict()
-            for name, value in fields.items()
-            if value is not None
-        }
+        return {name: json_types(value) for name, value in fields.items() if value is not None}
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -345,6 +351,7 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
         "private": {"type": "boolean"},
         "standing": {"$ref": "#/$defs/Standing"},
         "own_units": {"type": "object"},
+        "digest": {"type": "string"},
         "caveats": {"type": "array", "items": {"type": "string"}},
     }
     schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]

@@ -13,6 +13,7 @@ from dp2erm_cvx.plan.predict import NoiseRange
 from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
+from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.release.units import coefficients, decisions
@@ -124,8 +125,7 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
     names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
-            f"Population: {population(release)}{people}."
-            + (" One record is taken to be one person." if units_of(release) == "records" else ""),
+            f"Population: {population(release)}{people}.{_taken(release)}",
             f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
@@ -139,6 +139,11 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
         guarantee=tuple(guaranteed(release)),
         **own,
     )
+
+
+def _taken(release: BaseRelease) -> str:
+    """Sentence on who is protected where records are."""
+    return " One record is taken to be one person." * (units_of(release) == "records")
 
 
 def _subject(release: BaseRelease, among: str = "") -> str:
@@ -187,11 +192,12 @@ def _effect(release: EffectRelease) -> Story:
         if release.target == "score"
         else f"counted: at most {digits_of(interval.bias or 0.0, 2)}"
     )
-    fixed = "Fixed before the data were read. What lies beyond is clipped: much of that moves the estimate."
+    fixed = (
+        "Fixed before the data were read." if release.public.released is None else "Fixed by released ranges."
+    )
+    fixed += " What lies beyond is clipped: much of that moves the estimate."
     if any(step.step == "rate" for step in release.steps):
         fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
-    if release.normalized:
-        fixed += " Bounds of outcome, residuals and estimates were declared in units of the released range."
     subject, about, caption = _subject(release, among), "", " The bars below are parts of the interval."
     if release.arms is not None:
         first, caption = release.arms.contrasts[0], f" Intervals at {level}, each by itself."
@@ -215,7 +221,7 @@ def _effect(release: EffectRelease) -> Story:
             ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
         ),
         use=(_OF_GROUPS,) if release.groups else (),
-        details=(*_risks(release), *_arms(release), *_groups(release), *_ranges(release)),
+        details=(*_risks(release), *_arms(release), *_groups(release)),
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
         spans=tuple(spans),
@@ -287,22 +293,6 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )
     yield table
-
-
-def _ranges(release: EffectRelease) -> Iterator[Block]:
-    """The released ranges in a table, what they cost, and a warning."""
-    step = release.step("ranges")
-    if step is None:
-        return
-    rows = [
-        (one.column, f"{one.low:.4g}", f"{one.high:.4g}", "released" if one.released else "public")
-        for one in release.ranges
-    ]
-    yield grid("range", "from", "to", "", rows=rows)
-    yield (
-        f"Ranges were released for epsilon = {digits_of(step.epsilon)}, and records are clipped to them: a "
-        "bias that the interval does not see."
-    )
 
 
 def _rule(release: RuleRelease) -> Story:
@@ -443,8 +433,36 @@ def _unsigned(number: float, half: float | None) -> str:
     return signed(number, number if half is None else half).lstrip("+")
 
 
+def _ranges(release: RangesRelease) -> Story:
+    rows = [
+        (one.column, f"{one.low:.4g}", f"{one.high:.4g}", "public" if one.chosen is None else "released")
+        for one in release.ranges
+    ]
+    released = [one.column for one in release.ranges if one.chosen is not None]
+    return Story(
+        title="Private ranges",
+        headline=f"Ranges of {', '.join(released)}, released before all that rests on them",
+        precision=(
+            "Two quantiles of each column by private choices, widened by a public rule: no bounds of the "
+            "records. What lies beyond is clipped in the releases that rest on these ranges."
+        ),
+        parts=(("what lies beyond a range", "clipped in what rests on it, and NOT counted there"),),
+        details=(grid("range", "from", "to", "", rows=rows), f"SHA-256 of this release: {release.digest}"),
+        population=(f"Population: {population(release)}.{_taken(release)}", "Nothing is adjusted for."),
+        alerts=tuple(sentences(release, "warns")),
+        caveats=(),
+        noted=(),
+        spent=(spent_by_step(release),),
+        guarantee=tuple(guaranteed(release)),
+        declared=(
+            "Fixed before the data were read: which columns, their candidates and ranks, and the rule.",
+        ),
+    )
+
+
 _STORIES: dict[type[BaseRelease], Callable[[Any], Story]] = {
     EffectRelease: _effect,
     RuleRelease: _rule,
     Release: _weighted,
+    RangesRelease: _ranges,
 }

@@ -28,6 +28,7 @@ from dp2erm_cvx.release.declaration import (
 )
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
+from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.steps.fit import Fit
@@ -53,8 +54,8 @@ def released_numbers(release: BaseRelease, plan: Plan[Any]) -> dict[str, Array]:
             numbers[step.name] = np.rint(numbers[step.name] / step.integers.unit)
     if isinstance(release, EffectRelease):
         numbers["score"] = np.array(release.released)
-        if release.ranges:
-            numbers["ranges"] = np.array([(one.low, one.high) for one in release.ranges])
+    elif isinstance(release, RangesRelease):
+        numbers["ranges"] = np.array([one.chosen or one.pair for one in release.ranges])
     elif isinstance(release, RuleRelease) and plan.step("value") is not None:
         numbers["value"] = np.array(release.released)
     return numbers
@@ -78,6 +79,8 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
         again = _effect_at(release, release.interval.level, plan, released, guarantee)
     elif isinstance(release, RuleRelease):
         again = make_rule(plan, released, release.columns, guarantee)
+    elif isinstance(release, RangesRelease):
+        again = make_ranges(plan, released, [one.column for one in release.ranges], guarantee)
     else:
         again = make_release(plan, released, release.columns, guarantee)
     return replace(again, study=release.study, version=release.version)  # type: ignore[return-value]
@@ -106,9 +109,7 @@ def at_level(release: EffectRelease, level: float, plan: Plan[Any] | None = None
 def _effect_at(
     release: EffectRelease, level: float, plan: Plan[Any], released: dict[str, Array], guarantee: Guarantee
 ) -> EffectRelease:
-    # the name of the outcome is stated with its range, and nowhere else
-    names = (*release.columns, release.ranges[-1].column if release.ranges else "")
-    return make_effect(plan, released, names, guarantee, level, release.target)
+    return make_effect(plan, released, release.columns, guarantee, level, release.target)
 
 
 def taken_from(release: BaseRelease, name: str, owner: BaseRelease) -> Iterator[str]:
@@ -227,8 +228,38 @@ def _refuted(release: BaseRelease, text: str | bytes | None) -> list[str]:
     return refuted
 
 
+def _other_ranges(plan: Plan[Any], release: RangesRelease) -> Iterator[str]:
+    """Faults of a table of ranges: other columns than are declared, or nothing chosen where it had to be."""
+    grids = plan.main.grids
+    if len(release.ranges) != len(grids):
+        yield f"ranges: {len(release.ranges)} stated for {len(grids)} columns"
+        return
+    for place, (one, grid) in enumerate(zip(release.ranges, grids, strict=True)):
+        if (one.chosen is None) != (grid is None):
+            yield f"ranges.{place}.chosen: {one.chosen} stated, beside what is declared of the column"
+        elif grid is not None and one.chosen is not None and not np.all(np.isin(one.chosen, grid)):
+            yield f"ranges.{place}.chosen: is off the public grid of candidates"
+
+
+def _other_nuisances(plan: Plan[Any], release: EffectRelease | RuleRelease) -> Iterator[str]:
+    """Faults of what is stated of the steps before the last one: other steps, or other numbers."""
+    planned = [step.name for step in plan.steps]
+    for place, part in enumerate(release.nuisances):
+        if part.step not in planned:
+            yield f"nuisances.{place}.step: {brief(part.step)} is no step of the plan"
+        names, numbers = len(part.parameters), len(part.coefficient)
+        if names != numbers:
+            yield f"nuisances.{place}: {names} names for {numbers} numbers"
+    known = released_numbers(release, plan)
+    for name in planned:
+        if name not in known:
+            yield f"nuisances: nothing of the step {name} is stated"
+
+
 def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     """Faults because of which no result can be computed from what is stated: other steps, no level."""
+    if isinstance(release, RangesRelease):
+        yield from _other_ranges(plan, release)
     planned, listed = [step.name for step in plan.steps], [step.step for step in release.steps]
     if planned != listed:
         yield f"steps: {', '.join(listed)} stated, {', '.join(planned)} follow"
@@ -237,16 +268,7 @@ def _lacking(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
     if isinstance(release, Release | RuleRelease) and len(release.theta) != len(release.parameters):
         yield f"parameters: {len(release.parameters)} names for {len(release.theta)} numbers in theta"
     if isinstance(release, EffectRelease | RuleRelease):
-        for place, part in enumerate(release.nuisances):
-            if part.step not in planned:
-                yield f"nuisances.{place}.step: {brief(part.step)} is no step of the plan"
-            names, numbers = len(part.parameters), len(part.coefficient)
-            if names != numbers:
-                yield f"nuisances.{place}: {names} names for {numbers} numbers"
-        known = released_numbers(release, plan)
-        for name in planned:
-            if name not in known:
-                yield f"nuisances: nothing of the step {name} is stated"
+        yield from _other_nuisances(plan, release)
     if isinstance(release, EffectRelease):
         try:
             misses(release.interval.level)

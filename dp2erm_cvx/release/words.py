@@ -11,6 +11,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import digits_of, grid, law_text, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release.declaration import together
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -46,6 +47,8 @@ ESTIMANDS = {
     ),
     "risks": ("Private risks under both treatments", "treated and untreated alike", ", as a risk difference"),
 }
+#: What is released of all records: those without treatment have a fixed one in their place.
+_FIXED = ("weighted", "ranges")
 #: How an assumption starts, or reads, that says how rounding is covered, or nothing.
 _ROUNDED, _NOTHING = "arithmetic is counted: ", ("every weight is 1", "weights are 1", EXACT_ARITHMETIC)
 
@@ -70,9 +73,10 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     """Lines on what holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
     book = release.domain.get("codebook")
-    fixed = release.goal == "weighted"
+    fixed = release.goal in _FIXED
     cells = [] if book is None else [("cells", Codebook.from_dict(book).in_words(fixed=fixed))]
-    assumed = [text for text in guarantee.assumptions if text not in _NOTHING]
+    rests = together(release.public, guarantee.epsilon, guarantee.delta)
+    assumed = [text for text in guarantee.assumptions if text not in (*_NOTHING, rests)]
     if release.declared.get("arithmetic") == "counted":
         assumed = [text for text in assumed if not text.startswith(_ROUNDED)]
         rounding = [("rounding", "Rounding errors are covered by the guarantee.")]
@@ -81,6 +85,7 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     theorems = f"{guarantee.theorem}; {guarantee.stability_theorem}"
     return [
         ("guarantee", meaning(release)),
+        *([("ranges", f"{rests[0].upper()}{rests[1:]}.")] if rests else []),
         # what proofs call a factor is a weight of a record to readers
         ("theorems", theorems.replace("factor", "weight")),
         *([("assuming", "; ".join(assumed).replace("factor", "weight"))] if assumed else []),
@@ -101,15 +106,16 @@ def _condition(release: BaseRelease) -> str:
 
 def meaning(release: BaseRelease) -> str:
     """The guarantee in one sentence, after its condition. Numbers are rounded up."""
-    guarantee, unit = release.guarantee, units_of(release)
+    guarantee, unit = release.whole_guarantee, units_of(release)
     if guarantee.standing in _NONE:
         return f"{_condition(release)} Its plan: {law_text(guarantee)}, {guarantee.relation}."
+    rests = ", the released ranges that it rests on included," if release.public.released else ""
     whom = f"{unit} by any other{' with the same treatment' if _keeps(release) else ''}"
     if unit == "persons":
         whom = "persons, with all of their records, by any other, of any number of records"
     return (
         f"{_condition(release)} Replacing any one of the {release.n_samples:,} {whom} changes the "
-        "probability of any result by a factor of at most "
+        f"probability of any result{rests} by a factor of at most "
         f"{largest_factor(guarantee)} ({law_text(guarantee)})."
     ).lstrip()
 
@@ -165,6 +171,8 @@ def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
     units, changes = units_of(release), [meaning(release)]
     if _keeps(release):
         changes.append("The treatment of a record is NOT protected; its covariates and its outcome are.")
+    if rests := together(release.public, release.guarantee.epsilon, release.guarantee.delta):
+        changes.append(f"{rests[0].upper()}{rests[1:]}.")
     if floor := release.domain.get("arm_floor"):
         changes.append(
             f"It is promised for data with at least {floor:g} records in each arm, as was declared."
@@ -172,7 +180,7 @@ def promised(release: BaseRelease) -> tuple[list[str], list[str]]:
     alone = "A person with several records is protected less. " if units == "records" else ""
     return changes, [
         f"Who knows all other {units}, and that this one is one of two, guesses which with probability at "
-        f"most {largest_guess(release.guarantee)}, instead of one half.",
+        f"most {largest_guess(release.whole_guarantee)}, instead of one half.",
         f"{alone}Not hidden: the number of {units}, and what holds for the population. Every other release "
         "from these data weakens the promise.",
     ]
@@ -200,7 +208,7 @@ def largest_guess(guarantee: Guarantee) -> str:
 
 def gaps(release: Any) -> str:
     """Cells without which a record does not count, in words; nothing where every record counts."""
-    if (book := release.public.codebook) is None or release.goal == "weighted":
+    if (book := release.public.codebook) is None or release.goal in _FIXED:
         return ""
     return "treatment" if book.outcome in book.missing else "treatment or outcome"
 
@@ -282,12 +290,12 @@ def calibrated(release: Release) -> Table:
 
 def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
-    domain, settings, unit = release.public, release.settings, release.outcome_unit
-    center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
+    domain, settings = release.public, release.settings
+    net = "net outcome" if domain.treatment_cost else "outcome"
     sides = [
-        ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
-        ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
-        ("estimate of one record, less the middle", 0.0, unit * float(settings["score_bound"])),
+        (net, domain.outcome_center, domain.outcome_bound),
+        ("residual of the outcome regression", 0.0, float(settings["residual_bound"])),
+        ("estimate of one record, less the middle", 0.0, float(settings["score_bound"])),
     ]
     if release.arms is not None:
         sides[2] = ("weighted residual, of an arm that all arms are as large as", *sides[2][1:])

@@ -19,6 +19,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting import shares_figure
 from dp2erm_cvx.public import json_types
 from dp2erm_cvx.release.answers import answer_blocks, answers
+from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease, Standing
 from dp2erm_cvx.release.story import Span, story_of
 from dp2erm_cvx.release.words import declared_tables, promised, units_of
@@ -211,11 +212,17 @@ def _together(releases: Sequence[BaseRelease]) -> BaseRelease | None:
     # what a question took over from another one here is spent once
     twice = [r.step(step) for r, step, of in numbers if step in r.before and of in owned]
     epsilon -= math.fsum(step.epsilon for step in twice if step is not None)
+    # what they rest on counts once, and is among them or is not
+    listed = {r.digest for r in releases if isinstance(r, RangesRelease)}
+    rests = {r.public.released.digest: r.public.released.epsilon for r in releases if r.public.released}
+    epsilon += math.fsum(own for digest, own in rests.items() if digest not in listed)
     weakest = max((r.guarantee.standing for r in releases), key=_WEAKER.index)
     assumed = tuple(dict.fromkeys(text for r in releases for text in r.guarantee.assumptions))
     whole = replace(first.guarantee, epsilon=epsilon, delta=delta, standing=weakest, assumptions=assumed)
     floor = max(r.domain.get("arm_floor") or 0 for r in releases) or None
-    return replace(first, guarantee=whole, domain={**first.domain, "arm_floor": floor})
+    domain = {**first.domain, "arm_floor": floor}
+    domain.pop("released", None)  # which is counted
+    return replace(first, guarantee=whole, domain=domain)
 
 
 #: Any audit of this package, or the pair that a search found with its audit. Stability audits hold many

@@ -25,7 +25,7 @@ from dp2erm_cvx.mechanism import (
     random_source,
 )
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
+from dp2erm_cvx.private_ranges import Known, OpenDomain, Pair, Within, candidates
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
@@ -208,19 +208,23 @@ Counts = tuple[NDArray[np.int64], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRanges(Step):
-    """The ranges of the columns that ``public`` does not declare.
+    """Two quantiles of every column whose range ``public`` does not declare (Theorem 10).
 
-    It comes first: the steps after it see the records normalized by what it released (Theorem 10). Its
-    universe is theirs. A person stands for one record: its values share that, in whole parts of K.
+    Of each of them a private choice on a public grid; ranges follow by a public rule. A person stands for
+    one record: its values share that, in whole parts of K.
     """
 
     name: str = "ranges"
-    public: PrivateRanges
+    public: OpenDomain
+
+    @property
+    def grids(self) -> list[Array | None]:
+        """The candidates of every column; None where its range is public."""
+        return [None if isinstance(known, tuple) else candidates(known) for known in self.public.known]
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        known = self.public.known(universe.n_features)
-        sizes = [None if isinstance(pair, tuple) else len(candidates(pair)) for pair in known]
-        noise = calibrate_ranges(universe.n_samples, sizes, budget)
+        sizes = [None if grid is None else len(grid) for grid in self.grids]
+        noise = calibrate_ranges(universe.n_samples, sizes, budget, 1 + len(self.public.others))
         bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
 
@@ -238,30 +242,26 @@ class ColumnRanges(Step):
         return float((self.calibration.scale / self.universe.n_samples) ** 2)
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
-        known = self.public.known(self.universe.n_features)
-        grids = [None if isinstance(pair, tuple) else candidates(pair) for pair in known]
+        """Release two candidates (c, 2) of every column, the outcome last; public ranges as declared."""
+        grids = self.grids
         count: Callable[[Dataset], list[Counts]] = partial(_counts, grids=grids)
         if (domain := self.universe.domain).units is not None:
             count = partial(_counts_of_persons, domain=domain, grids=grids)
         blocks = inputs.dataset.by_units(count)
-        ends = [
-            known[place] if grid is None else self._range(place, grid, [b[place] for b in blocks], execution)
+        chosen = [
+            self.public.known[place]
+            if grid is None
+            else self._chosen(place, grid, [block[place] for block in blocks], execution)
             for place, grid in enumerate(grids)
         ]
-        return StepResult(np.array(ends))
+        return StepResult(np.array(chosen))
 
-    def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
-        """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        domain, ends = self.universe.domain, released[self.name]
-        mapped = partial(_normalized, declared=self.public, released=ends, domain=domain)
-        return replace(inputs, records=inputs.dataset.records(mapped, domain))
-
-    def _range(
+    def _chosen(
         self, place: int, grid: Array, blocks: Sequence[Counts], execution: Execution
     ) -> tuple[float, float]:
-        noise, n, k = self.calibration, self.universe.n_samples, self.universe.n_features
-        middle = (*self.public.middles(k), self.public.outcome_middle)[place]
+        """The private choices of both quantiles of a column."""
+        noise, n = self.calibration, self.universe.n_samples
+        middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
         parts = 1 if self.universe.domain.units is None else UNIT
         level = noise.levels[place]
         assert level is not None
@@ -274,7 +274,15 @@ class ColumnRanges(Step):
             source = None if seed is None else random_source(seed)
             choose = private_choice(parts * noise.sensitivity, noise.each, source)
             ends.append(float(grid[choose(quantile_scores(counts, parts * rank))]))
-        return widened(ends[0], ends[1], noise.factors[place], self.public.known(k)[place])
+        return ends[0], ends[1]
+
+    def ranges(self, released: Array) -> list[Pair]:
+        """The range of every column, from what was released: public arithmetic."""
+        factors, known = self.calibration.factors, self.public.known
+        return [
+            own if isinstance(own, tuple) else widened(float(low), float(high), factor, own)
+            for (low, high), factor, own in zip(released, factors, known, strict=True)
+        ]
 
 
 def _placed(values: Array, grid: Array, above: bool) -> NDArray[np.int64]:
@@ -313,11 +321,6 @@ def _filled(counts: NDArray[np.int64], grid: Array, middle: float, above: bool, 
     """The counts with what is left of persons at the middle: they add up to the ``total``."""
     place = quantile_places(np.array([middle]), grid, above=above)[0]
     return counts + (total - counts.sum()) * (np.arange(len(grid)) == place)
-
-
-def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array, domain: Domain) -> Records:
-    scaled, outcome = declared.scaled(data.X, data.y, released)
-    return domain.records(scaled, data.a, outcome, data.sampling, data.person, data.repeats)
 
 
 def widened(low: float, high: float, factor: float, known: Known) -> tuple[float, float]:

@@ -22,16 +22,25 @@ more tables::
     outcome_bound = 10.0
 
 The questions are composed: planned together, charged together or not at all, and answered in their order.
+
+Ranges that nobody declares are a question as well, which is answered first. In place of ``[ranges]``::
+
+    [[ranges]]
+    share = 0.1
+    columns = { age = [18, 90], year = { within = [1900, 2100] }, income = "release" }
+    outcomes = { y = { within = [0, 300] } }
 """
 
 from dp2erm_cvx.study_file.about_records import (
     RecordsFile,
     declared_records,
     is_about_records,
+    open_records,
     records_declared,
 )
+from dp2erm_cvx.study_file.open_ranges import OpenRanges
 from dp2erm_cvx.study_file.questions import OUTCOME, QUESTIONS, Question, public_sample, stage_settings
-from dp2erm_cvx.study_file.reading import parsed_change, read_study
+from dp2erm_cvx.study_file.reading import parsed_change, read_study, taken_questions
 from dp2erm_cvx.study_file.records import StudyRecords
 from dp2erm_cvx.study_file.study import StudyFile
 from dp2erm_cvx.study_file.writing import filled, study_with, written
@@ -39,6 +48,7 @@ from dp2erm_cvx.study_file.writing import filled, study_with, written
 __all__ = [
     "OUTCOME",
     "QUESTIONS",
+    "OpenRanges",
     "Question",
     "RecordsFile",
     "StudyFile",
@@ -46,11 +56,13 @@ __all__ = [
     "declared_records",
     "filled",
     "is_about_records",
+    "open_records",
     "parsed_change",
     "public_sample",
     "read_study",
     "records_declared",
     "stage_settings",
     "study_with",
+    "taken_questions",
     "written",
 ]

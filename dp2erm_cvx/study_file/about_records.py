@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.domain_file import RECORDS, covariates_of, domain_of, of_event, refuse_gaps, tables_of_file
+from dp2erm_cvx.domain_file import (
+    RECORDS,
+    covariates_of,
+    domain_of,
+    of_event,
+    refuse_gaps,
+    refuse_open,
+    tables_of_file,
+)
 from dp2erm_cvx.errors import DeclarationError, placed
 from dp2erm_cvx.files import CsvLayout
+from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.public import declared_by_name
-from dp2erm_cvx.study_file.questions import QUESTIONS
-from dp2erm_cvx.study_file.reading import put_over, question_tables, without_outcomes
+from dp2erm_cvx.study_file.open_ranges import RANGES, read_open_ranges
+from dp2erm_cvx.study_file.reading import put_over, question_tables, taken_questions, without_outcomes
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ def declared_records(
     declared = records_declared(path, changes)
     layout = declared.pop("csv", {})
     whole = {**(assumed or {}), **declared}
+    with placed(path or "--set"):
+        refuse_open(whole)
     for name in ("covariate_bound", "outcome_bound"):
         bounded = name == "covariate_bound" and (whole.get("ranges") or whole.get("levels"))
         if name not in whole and not bounded:
@@ -77,16 +88,34 @@ def records_declared(path: str | Path | None, changes: Sequence[str] = ()) -> di
     """
     declared = {} if path is None else tables_of_file(path)
     with placed(path or "--set"):
-        named = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
-        questions = list(question_tables(named))
+        questions = list(question_tables(taken_questions(declared)))
         for text in changes:
             put_over(declared, questions, text)
         beside = [name for name in ("budget", "ledger") if name in declared]
         for name in beside:
             del declared[name]
         refuse_gaps(declared)
+    for own in questions:
+        if own["kind"] == RANGES:  # a question that says what is known of ranges
+            declared[RANGES] = [_of_one_outcome(own, declared.get("outcome_column"))]
     outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
     return without_outcomes(of_event(declared), outcomes)
+
+
+def open_records(declared: Mapping[str, Any]) -> OpenDomain:
+    """What the declarations of :func:`records_declared` with ``[[ranges]]`` say. Raises DeclarationError."""
+    others = {name: value for name, value in declared.items() if name != RANGES}
+    (table,) = declared[RANGES]
+    ranges, own = read_open_ranges(table, others, [])
+    return ranges.question(own)
+
+
+def _of_one_outcome(table: Mapping[str, Any], column: object) -> dict[str, Any]:
+    """The question for ranges less the outcomes that other questions ask about."""
+    outcomes = table.get("outcomes")
+    if not isinstance(outcomes, Mapping):
+        return dict(table)
+    return {**table, "outcomes": {name: known for name, known in outcomes.items() if name == column}}
 
 
 def is_about_records(change: str) -> bool:

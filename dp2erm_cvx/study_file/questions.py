@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.data import covariate_table
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data import Public, covariate_table
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
-from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout, read_table
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.private_ranges import OpenDomain, Within
 from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import Kernel, PublicSample
 from dp2erm_cvx.program.stage import Registered
@@ -30,13 +29,14 @@ QUESTIONS: dict[str, type[PrivateEstimator]] = {
     "effect": PrivateEffect,
     "rule": PrivateRule,
     "two_stage": PrivateTwoStageERM,
+    "ranges": PrivateRanges,
 }
 #: Arguments of estimators that the study states, or that no public file may.
 _OWN = frozenset({"self", "domain", "budget", "ledger", "dataset", "seed"})
 #: What a question may declare of an outcome of its own.
 OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome", "treatment_cost")
 #: What a question may declare beside the arguments of its estimator.
-DECLARED = ("name", "kind", "share", "covariates", "private_ranges", *OUTCOME)
+DECLARED = ("name", "kind", "share", "covariates", *OUTCOME)
 #: Stages of a two-stage question, and which they are.
 STAGES = {"first_stage": "first", "second_stage": "second"}
 
@@ -56,8 +56,11 @@ class Question:
     settings
         Arguments of the estimator that answers it.
     domain
-        The domain of the study, with the outcome and the covariates that the question is about; private
-        ranges where a share of its epsilon releases these.
+        The domain of the study, with the outcome and the covariates that the question is about. Where ranges
+        are to be released, that which it is planned in before they are; of the question that releases them,
+        what is known of all.
+    known
+        What is known in advance of the records: the same domain, unless ranges are to be released.
     covariates
         Columns of its own, in this order: chosen among those that have ranges or levels, or named where none
         have. None for those of the study.
@@ -67,13 +70,44 @@ class Question:
     kind: str
     share: float
     settings: Mapping[str, Any]
-    domain: Domain | PrivateRanges
+    domain: Any
+    known: Public
     covariates: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """Names of the covariates; None where neither the domain nor the file names them."""
         return self.domain.columns or self.covariates
+
+    @property
+    def unit(self) -> str:
+        """What widths are in units of when it is planned."""
+        known, outcome = self.known, "the outcome"
+        return (
+            f"the range of {outcome}" if isinstance(known, OpenDomain) and known.outcome is None else outcome
+        )
+
+    @property
+    def foreseen(self) -> str:
+        """Sentences on the ranges that it is planned at, before some of them are released."""
+        known = self.known
+        if not isinstance(known, OpenDomain) or self.kind == "ranges":
+            return ""
+        outcome = "the outcome" if known.codebook is None else str(known.codebook.outcome)
+        texts = []
+        if known.outcome is None:
+            texts.append(
+                f"Nothing is known of the range of {outcome}: all widths are in units of that range, "
+                "whatever it is, so that 0.1 is a tenth of it."
+            )
+        named = zip((*(known.columns or ()), outcome), known.known, strict=True)
+        wide = [name for name, one in named if isinstance(one, Within)]
+        if wide:
+            texts.append(f"This is planned at the wide bounds of {', '.join(wide)}.")
+        texts.append(
+            "When the ranges are released it is planned once more, within the same epsilon and delta."
+        )
+        return " ".join(texts)
 
     @property
     def named(self) -> tuple[str, ...] | None:
@@ -109,15 +143,13 @@ class Beside:
             self.programs[path, chosen, stage] = program_of_file(self.folder / path, chosen, stage)
         return self.programs[path, chosen, stage]
 
-    def sample(
-        self, path: str, domain: Domain | PrivateRanges, columns: Sequence[str] | None
-    ) -> PublicSample:
+    def sample(self, path: str, domain: Public, columns: Sequence[str] | None) -> PublicSample:
         """The public rows of a file, with the covariates that the study declares."""
         return public_sample(self.folder / path, self.layout, domain, columns)
 
 
 def public_sample(
-    path: str | Path, layout: CsvLayout, domain: Domain | PrivateRanges, columns: Sequence[str] | None
+    path: str | Path, layout: CsvLayout, domain: Public, columns: Sequence[str] | None
 ) -> PublicSample:
     """The public rows of a CSV or Parquet file.
 
@@ -170,7 +202,7 @@ def _named_files(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def settings_of(
-    table: Mapping[str, Any], beside: Beside, domain: Domain | PrivateRanges, columns: Sequence[str] | None
+    table: Mapping[str, Any], beside: Beside, domain: Public, columns: Sequence[str] | None
 ) -> dict[str, Any]:
     """Arguments of the estimator of a question, its programs built.
 
@@ -211,9 +243,7 @@ def _without_none(declared: Any) -> dict[str, Any]:
     return {name: None if value == "none" else value for name, value in declared.items()}
 
 
-def _stage(
-    declared: Any, stage: str, beside: Beside, domain: Domain | PrivateRanges, columns: Sequence[str] | None
-) -> Any:
+def _stage(declared: Any, stage: str, beside: Beside, domain: Public, columns: Sequence[str] | None) -> Any:
     """The program of a stage: registered or in a file, by its name alone or with settings.
 
     A registered one by its name alone stays a name, which the estimator knows.
@@ -237,7 +267,7 @@ def _stage(
     return registry.build(known, name, **stage_settings(written))
 
 
-def _features(chosen: Any, domain: Domain | PrivateRanges, columns: Sequence[str] | None) -> list[Any]:
+def _features(chosen: Any, domain: Public, columns: Sequence[str] | None) -> list[Any]:
     """Features as a program knows them: by name where the domain names covariates, else by number."""
     features = list(chosen) if isinstance(chosen, list | tuple) else [chosen]
     if domain.codebook is not None:

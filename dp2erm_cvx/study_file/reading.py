@@ -6,25 +6,26 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data import Public
 from dp2erm_cvx.domain_file import (
     RECORDS,
+    asks_ranges,
     covariates_of,
     domain_of,
-    leaves_ranges,
     of_event,
-    private_ranges_of,
     refuse_gaps,
     tables_of_file,
 )
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import declared_by_name, one_line, public_number
+from dp2erm_cvx.study_file.open_ranges import RANGES, DeclaredRanges, OpenRanges, read_open_ranges
 from dp2erm_cvx.study_file.questions import (
     OUTCOME,
     QUESTIONS,
@@ -36,7 +37,7 @@ from dp2erm_cvx.study_file.questions import (
 from dp2erm_cvx.study_file.study import StudyFile
 
 #: Tables and values of a file beside its questions.
-PLACES = RECORDS | {"outcome", "budget", "ledger", "csv"}
+PLACES = RECORDS | {"budget", "ledger", "csv"}
 #: What a text in these places stands for, where ``--set`` puts a value beside it.
 _SHORT = {"first_stage": "name", "second_stage": "name", "treatment": "column"}
 
@@ -62,8 +63,7 @@ def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:
 
 def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> StudyFile:
     """The study of the tables of a file, ``changes`` put over them."""
-    named = {kind: declared.pop(kind) for kind in QUESTIONS if kind in declared}
-    questions = list(question_tables(named))
+    questions = list(question_tables(taken_questions(declared)))
     for text in changes:
         put_over(declared, questions, text)
     refuse_gaps(declared)
@@ -87,13 +87,19 @@ def _study(declared: dict[str, Any], changes: Sequence[str], path: Path) -> Stud
         plain["files"] = files
     layout = declared_by_name(CsvLayout, "csv", declared.pop("csv", {}))
     beside = Beside(path.parent, layout)
-    outcomes = {own["outcome_column"] for own in questions if isinstance(own.get("outcome_column"), str)}
-    asked = _shared(questions, declared, outcomes, beside)
-    plain_domain = not leaves_ranges(declared) and all(isinstance(one.domain, Domain) for one in asked)
+    asked = _Asked(questions, declared, beside)
+    ranges = next((own for own in questions if own["kind"] == RANGES), None)
+    if ranges is None:
+        domain: Public = domain_of(without_outcomes(declared, asked.outcomes))
+        listed, resting = asked.at(DeclaredRanges()), None
+    else:
+        first, resting = asked.first(ranges)
+        domain, listed = first.domain, (first, *asked.at(resting))
     return StudyFile(
-        domain=domain_of(without_outcomes(declared, outcomes)) if plain_domain else asked[0].domain,
+        domain=domain,
         budget=_budget(_table("budget", spent)),
-        questions=asked,
+        questions=listed,
+        resting=None if resting is None else lambda release: asked.at(resting.at(release)),
         account=None if account is None else _account(_table("ledger", account), path.parent),
         digest=hashlib.sha256(json.dumps(plain, default=str).encode()).hexdigest(),
         source=str(path),
@@ -110,9 +116,13 @@ def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for number, table in enumerate(several, 1):
             own = dict(_table(kind, table))
             name = own.pop("name", kind if len(several) == 1 else f"{kind}_{number}")
+            if kind == RANGES and (len(several) > 1 or "name" in table):
+                raise DeclarationError(
+                    "[[ranges]]: one alone, without a name, releases ranges for all others"
+                )
             if not isinstance(name, str) or not name.replace("_", "").replace("-", "").isalnum():
                 raise DeclarationError(f"{kind}: name = {brief(name)}: letters, digits, - and _ alone")
-            if name.lower() in names or name in PLACES:
+            if name.lower() in names or (name in PLACES and kind != RANGES):
                 raise DeclarationError(f"{kind}: name = {brief(name)}: is taken: choose another")
             if "kind" in own:
                 raise DeclarationError(f"{name}: kind: is said by the table [[{kind}]]")
@@ -120,39 +130,79 @@ def question_tables(file: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": name, "kind": kind, **own}
 
 
-def _shared(
-    questions: Sequence[dict[str, Any]], declared: Mapping[str, Any], outcomes: set[str], beside: Beside
-) -> tuple[Question, ...]:
-    """The questions with shares of the budget: what is not declared is divided evenly."""
-    parts = {own["name"]: own["share"] for own in questions if own.get("share") is not None}
-    shares = {name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()}
-    left = 1.0 - sum(shares.values())
-    open_shares = len(questions) - len(shares)
-    if left < -1e-12 or (open_shares and left <= 1e-12):
-        wanted = f"share: {1.0 - left:g} of the budget is asked for"
-        raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
-    listed = []
-    for table in questions:
-        name = table["name"]
-        share = shares[name] if name in shares else left / open_shares
-        with placed(name):
-            own = _own(table, declared, outcomes)
-            domain = _public(table, own)
-            covariates = covariates_of(own)
-            settings = settings_of(table, beside, domain, domain.columns or covariates)
-            listed.append(Question(name, table["kind"], share, settings, domain, covariates))
-    return tuple(listed)
+@dataclass(frozen=True)
+class _Asked:
+    """What a file asks, and of which records.
+
+    Parameters
+    ----------
+    questions
+        The tables of all questions.
+    declared
+        What the study declares of its records.
+    beside
+        The files that questions may name.
+    """
+
+    questions: Sequence[dict[str, Any]]
+    declared: Mapping[str, Any]
+    beside: Beside
+
+    @property
+    def outcomes(self) -> set[str]:
+        """Columns of outcomes that questions have of their own."""
+        return {own["outcome_column"] for own in self.questions if isinstance(own.get("outcome_column"), str)}
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Shares of the budget by question: what none declares is divided evenly. Raises DeclarationError."""
+        parts = {own["name"]: own["share"] for own in self.questions if own.get("share") is not None}
+        shares = {name: public_number(f"{name}: share", part, above=0.0) for name, part in parts.items()}
+        left, open_shares = 1.0 - sum(shares.values()), len(self.questions) - len(shares)
+        if left < -1e-12 or (open_shares and left <= 1e-12):
+            wanted = f"share: {1.0 - left:g} of the budget is asked for"
+            raise DeclarationError(f"{wanted}: at most 1 for all together, and something for each")
+        return {own["name"]: shares.get(own["name"], left / max(open_shares, 1)) for own in self.questions}
+
+    @property
+    def others(self) -> list[dict[str, Any]]:
+        """The questions that need ranges."""
+        return [table for table in self.questions if table["kind"] != RANGES]
+
+    def at(self, ranges: DeclaredRanges) -> tuple[Question, ...]:
+        """The questions that need ranges, with these."""
+        listed = []
+        for table in self.others:
+            name = table["name"]
+            share = self.shares[name]
+            with placed(name):
+                own = _own(table, self.declared, self.outcomes)
+                ranges.check(table, own)
+                domain, covariates = ranges.domain(own), covariates_of(own)
+                settings = settings_of(table, self.beside, domain, domain.columns or covariates)
+                listed.append(
+                    Question(name, table["kind"], share, settings, domain, ranges.known(own), covariates)
+                )
+        return tuple(listed)
+
+    def first(self, table: Mapping[str, Any]) -> tuple[Question, OpenRanges]:
+        """The question that releases ranges, and those that it leaves open."""
+        owns = []
+        for other in self.others:
+            with placed(other["name"]):
+                owns.append(_own(other, self.declared, self.outcomes))
+        with placed(RANGES):
+            ranges, own = read_open_ranges(table, self.declared, owns)
+            known = ranges.question(
+                without_outcomes(own, self.outcomes | {str(self.declared.get("outcome_column"))})
+            )
+        return Question(RANGES, RANGES, self.shares[RANGES], {}, known, known), ranges
 
 
-def _public(table: Mapping[str, Any], own: Mapping[str, Any]) -> Domain | PrivateRanges:
-    """What a question declares of its records: a domain, unless it releases ranges first."""
-    if "private_ranges" not in table:
-        if leaves_ranges(own):
-            raise DeclarationError("leaves ranges to be released: declare private_ranges, a share of epsilon")
-        return domain_of(own)
-    if table["kind"] != "effect":
-        raise DeclarationError("private_ranges: only an effect releases ranges first")
-    return private_ranges_of(own, table["private_ranges"])
+def taken_questions(declared: dict[str, Any]) -> dict[str, Any]:
+    """The tables of questions by kind, taken out of what a file declares."""
+    kinds = [kind for kind in QUESTIONS if kind in declared and (kind != RANGES or asks_ranges(declared))]
+    return {kind: declared.pop(kind) for kind in kinds}
 
 
 def without_outcomes(declared: Mapping[str, Any], outcomes: set[str]) -> dict[str, Any]:
@@ -169,8 +219,6 @@ def _own(table: Mapping[str, Any], declared: Mapping[str, Any], outcomes: set[st
     own = {name: table[name] for name in OUTCOME if name in table}
     if "outcome_column" in own:  # its center and cost are in other units
         own = of_event(own)
-        if "outcome_bound" not in own:
-            raise DeclarationError("outcome_column: declare its outcome_bound beside it")
         outcomes = outcomes | {str(declared.get("outcome_column"))}
         declared = {name: value for name, value in declared.items() if name not in OUTCOME}
     if "covariates" in table:

@@ -10,14 +10,11 @@ from typing import Any
 
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.blocks import whole
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.diagnostics.columns import RecordCounts, record_counts
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.tables import Table, read_frame
 
-Public = Domain | PrivateRanges
 Records = Dataset | BlockedDataset
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.study_file.questions import QUESTIONS
-from dp2erm_cvx.study_file.reading import parsed_change, put_over, question_tables
+from dp2erm_cvx.study_file.reading import parsed_change, put_over, question_tables, taken_questions
 
 
 def study_with(
@@ -23,7 +22,7 @@ def study_with(
     import tomlkit
 
     file = tomlkit.parse(Path(path).read_text(encoding="utf-8"))
-    questions = {key: file[key] for key in QUESTIONS if key in file}
+    questions = taken_questions(dict(file))
     tables = [(key, each) for key, of in questions.items() for each in (of if isinstance(of, list) else [of])]
     names = [each["name"] for each in question_tables(questions)]
     before, table = (None, tomlkit.table()) if question is None else tables[names.index(question)]
@@ -61,8 +60,7 @@ def filled(text: str, changes: Sequence[str]) -> str:
 
     file = tomlkit.parse(text)
     plain = file.unwrap()
-    kinds = {kind: plain.pop(kind) for kind in QUESTIONS if kind in plain}
-    questions = list(question_tables(kinds))
+    questions = list(question_tables(taken_questions(plain)))
     for change in changes:
         put_over(plain, questions, change)
         first, *inside = keys = parsed_change(change)[0]

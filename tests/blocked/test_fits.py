@@ -15,6 +15,7 @@ from dp2erm_cvx import (
     Codebook,
     Domain,
     Ledger,
+    OpenDomain,
     PrivateEffect,
     PrivateRanges,
     PrivateRule,
@@ -87,14 +88,14 @@ def of_arms(public: Domain, **declared: Any) -> Domain:
 WEIGHTS = {"sampling_weights": {"column": "counts", "largest": 3.0, "mean": 1.5}}
 PLAIN, SURVEY, BUDGET, SEEDED = declared(), declared(**WEIGHTS), Budget(4.0), {"seed": 3}
 HALF = replace(PLAIN, outcome_bound=0.5, outcome_center=0.5)
-RANGES = PrivateRanges(0.2, PLAIN.ranges, codebook=PLAIN.codebook)
+RANGES = OpenDomain(PLAIN.ranges, None, {"counts": None}, codebook=PLAIN.codebook)
 SHARES = {"expected": ["main effect"], "settings": {"value_share": 0.2, "center_share": 0.2}}
 MULTINOMIAL = {"rows": "common", "propensity": "multinomial"}
 MODELS = {
     "overlap": PrivateEffect(PLAIN, BUDGET, estimand="overlap", **SEEDED),
     "trial": PrivateEffect(PLAIN, BUDGET, settings={"propensity": 0.5}, **SEEDED),
     "risks": PrivateEffect(HALF, BUDGET, estimand="risks", **SEEDED),
-    "ranges": PrivateEffect(RANGES, BUDGET, residual_scale=0.3, **SEEDED),
+    "ranges": PrivateRanges(RANGES, BUDGET, **SEEDED),
     "weighted rule": PrivateRule(SURVEY, BUDGET, **SEEDED),
     "rule": PrivateRule(PLAIN, BUDGET, **SHARES, **SEEDED),
     "arms": PrivateEffect(of_arms(PLAIN), BUDGET, settings={"rows": "arms"}, **SEEDED),
@@ -133,8 +134,8 @@ OF_PERSONS = {
     "overlap": PrivateEffect(of_persons(1), Budget(9.0), estimand="overlap", **SCALED),
     "by": PrivateEffect(of_persons(3, SURVEY), Budget(9.0), by="region", **SEEDED),
     "arms": PrivateEffect(of_arms(of_persons(3)), Budget(9.0), **SCALED),
-    "ranges": PrivateEffect(
-        of_persons(1, replace(RANGES, ranges={**RANGES.ranges, "age": None})), Budget(9.0), **SCALED
+    "ranges": PrivateRanges(
+        of_persons(1, replace(RANGES, ranges={**RANGES.ranges, "age": None})), Budget(9.0), **SEEDED
     ),
     "rule": PrivateRule(of_persons(3), Budget(9.0), **SEEDED),
 }

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Codebook, Dataset, Domain, PrivateRanges, Treatment, Within, load_domain
-from dp2erm_cvx.domain import clip_norm
+from dp2erm_cvx import Codebook, Dataset, Domain, OpenDomain, Treatment, Within, load_domain
+from dp2erm_cvx.domain import ReleasedRanges, clip_norm
 from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.private_ranges import normalized
 from dp2erm_cvx.sampling import SamplingWeights
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -270,38 +269,48 @@ def test_no_record_counts_more_than_one_or_less_than_nothing():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"share": 0.0}, "private ranges: share"),
-        ({"share": 1.0}, "private ranges: share"),
         ({"ranges": []}, "at least one covariate"),
         ({"ranges": "age"}, "one entry per covariate"),
         ({"ranges": [(1.0, 0.0)]}, r"ranges\[0\]: .* low must be below high"),
         ({"ranges": {"age": 3}}, r"ranges\[age\] = 3: must be a pair"),
         ({"outcome": (0.0, math.inf)}, "outcome: high = inf"),
-        ({"covariate_bound": 0.0}, "covariate_bound"),
         ({"relation": "add-one"}, "relation"),
+        ({"others": {"days": None}}, "others: have names, and the ranges have none"),
+        ({"ranges": {"age": None}, "others": {"age": None}}, "others: 'age' is a covariate as well"),
         ({"low": 1.0, "high": 1.0}, "low must be below high"),
+        ({"low": 1.0, "high": 1.0 + 1e-16}, "low must be below high"),
     ],
 )
 def test_wrong_declarations(wrong, message):
     with pytest.raises(DeclarationError, match=message):
-        (Within if "low" in wrong else PrivateRanges)(**wrong)
+        Within(**wrong) if "low" in wrong else OpenDomain(**{"ranges": [None], **wrong})
 
 
 def test_what_is_known_goes_with_its_column():
     year = Within(1900, 2100)
-    declared = PrivateRanges(ranges={"age": (18, 90), "year": year, "income": None})
-    assert declared.columns == ("age", "year", "income")
-    assert declared.known(3) == ((18.0, 90.0), year, None, None)
-    assert declared.restricted([2, 0]).known(2) == (None, (18.0, 90.0), None)
-    assert declared.restricted([2, 0]).columns == ("income", "age")
-    assert PrivateRanges().restricted([4]).known(1) == (None, None)
-    with pytest.raises(DeclarationError, match="3 are declared for 2 covariates"):
-        declared.known(2)
-    assert hash(declared) == hash(PrivateRanges(ranges={"age": (18, 90), "year": year, "income": None}))
+    declared = OpenDomain({"age": (18, 90), "year": year, "income": None}, others={"days": year})
+    assert declared.columns == ("age", "year", "income", "days")
+    assert declared.known == ((18.0, 90.0), year, None, year, None)
+    assert declared.middles(4) == (54.0, 2000.0, 0.0, 2000.0)
+    with pytest.raises(DeclarationError, match="4 are declared for 2 covariates"):
+        declared.middles(2)
+    assert OpenDomain.from_dict(json.loads(json.dumps(declared.to_dict()))) == declared
+    assert hash(declared) == hash(OpenDomain.from_dict(declared.to_dict()))
+    closed = declared.closed([(18.0, 90.0), (1990.0, 2000.0), (-1.0, 1.0), (0.0, 9.0), (10.0, 30.0)])
+    assert closed.ranges == {"age": (18.0, 90.0), "year": (1990.0, 2000.0), "income": (-1.0, 1.0)}
+    assert (closed.outcome_center, closed.outcome_bound, closed.covariate_bound) == (20.0, 10.0, math.sqrt(3))
+    assert OpenDomain([None, (0, 1)]).closed([(0.0, 2.0), (0.0, 1.0), (1.0, 3.0)]).range_pairs[0] == (
+        0.0,
+        2.0,
+    )
 
 
-def test_normalized_values_are_clipped_and_never_nan():
-    hostile = np.array([math.nan, math.inf, -math.inf, 1.7e308, 3.0, 2.0, 4.0])
-    assert normalized(hostile, 2.0, 4.0).tolist() == [0.0, 1.0, -1.0, 1.0, 0.0, -1.0, 1.0]
-    assert normalized(hostile, 3.0, 3.0).tolist()[1:4] == [1.0, -1.0, 1.0]
-    assert np.all(np.isfinite(normalized(hostile, math.nan, 3.0)))
+def test_a_domain_says_that_its_ranges_were_released():
+    stamp, plain = ReleasedRanges("ab" * 32, 0.5), Domain(1.0, 2.0, ranges=[(0.0, 1.0), (0.0, 2.0)])
+    domain = replace(plain, released=stamp)
+    assert Domain.from_dict(json.loads(json.dumps(domain.to_dict()))) == domain
+    assert "released" not in plain.to_dict()
+    assert domain.restricted([0]).released == stamp
+    for wrong in ({"digest": ""}, {"epsilon": 0.0}, {"private": 1}):
+        with pytest.raises(DeclarationError, match=next(iter(wrong))):
+            replace(stamp, **wrong)

@@ -13,7 +13,6 @@ from dp2erm_cvx import (
     Codebook,
     Domain,
     PrivateEffect,
-    PrivateRanges,
     Treatment,
     registry,
 )
@@ -64,10 +63,7 @@ def planned(n=400, epsilon=1.0, rows="arms", public=None, **treatment):
 
 @pytest.mark.parametrize(
     ("rows", "public"),
-    [
-        *((rows, domain(rates=p)) for rows in ("arms", "common") for p in ((), (0.6, 0.3, 0.1))),
-        ("arms", PrivateRanges(codebook=domain().codebook)),
-    ],
+    [(rows, domain(rates=p)) for rows in ("arms", "common") for p in ((), (0.6, 0.3, 0.1))],
 )
 def test_the_score_of_any_record_is_covered(rows, public):
     plan = planned(rows=rows, public=public, epsilon=20.0)

@@ -1,6 +1,5 @@
 """A private effect end to end: what its intervals cover, what they are for, and which records it reads."""
 
-import importlib.util
 import warnings
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges, Treatment
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -71,7 +70,6 @@ TRUE = {
     "unknown, trial": (model(CODED, **TRIAL), table, ALIKE, 1.0, 0.05),
     "unknown, att": (model(CODED, estimand="att"), table, UNKNOWN, 1.0, 0.07),
     "unknown, overlap": (model(CODED, estimand="overlap"), table, UNKNOWN, 1.0, 0.06),
-    "ranges": (model(PrivateRanges(ranges={"u": (0, 2), "v": None})), table, {"n": 6000}, 1.0, 0.12),
     # odds multiply residuals of an event: what was cut of the longer ones was a bias of .01 and .03
     "events, att": (
         model(replace(BINARY, binary_outcome=True), residual_scale=None, **ODDS),
@@ -102,39 +100,6 @@ def test_ratios_of_risks_cover_theirs():
     assert release.risks == pytest.approx((RISKS[1], RISKS[0]), abs=0.05)
     for ratio in release.ratios:
         assert ratio.interval.low < truths[ratio.name] < ratio.interval.high
-
-
-def test_private_ranges_are_in_units_of_the_data():
-    X, a, y = table(6000)
-    public = PrivateRanges(ranges={"u": (0, 2), "v": None})
-    fitted = model(public).fit(X.assign(v=3e4 * np.exp(X["v"])), a, 800 * y)
-    release = fitted.release_
-    assert release.interval.low < 800 < release.interval.high
-    assert [(one.column, one.released) for one in release.ranges] == [("u", False), ("v", True), ("y", True)]
-    low, high = release.ranges[2].low, release.ranges[2].high
-    assert (release.ranges[0].low, release.ranges[0].high) == (0.0, 2.0)
-    assert release.outcome_unit == pytest.approx((high - low) / 2)
-    assert release.domain["outcome_bound"] == 1.0
-    assert release.standard_deviation > 300
-    assert release.step("ranges").epsilon == pytest.approx(0.2)
-    assert "a bias that the interval does not see" in " ".join(release.summary().split())
-    for change in ('"released": true', '"released": false'), ('"outcome_unit": ', '"outcome_unit": 2'):
-        with pytest.raises(DeclarationError, match="release JSON: "):
-            type(release).from_json(release.to_json().replace(*change))
-    # a neighbor has the same plan
-    X.iloc[0], y[0] = 1e300, -1e300
-    other = clone(fitted).fit(X, a, y).release_
-    assert (other.steps, other.domain) == (release.steps, release.domain)
-    assert other.settings | {"effect_center": 0} == release.settings | {"effect_center": 0}
-
-
-def test_without_opendp_nothing_is_read(monkeypatch):
-    find, own = importlib.util.find_spec, model(PrivateRanges(), seed=None)
-    hidden = lambda name: None if name == "opendp" else find(name)  # noqa: E731
-    monkeypatch.setattr("dp2erm_cvx.mechanism.find_spec", hidden)
-    for call in (lambda: own.fit(object(), object(), object()), lambda: own.check(["u"])):  # no data at all
-        with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
-            call()
 
 
 def test_the_prognostic_covariates_alone_are_read():

@@ -11,6 +11,7 @@ from dp2erm_cvx import (
     Budget,
     Domain,
     Ledger,
+    OpenDomain,
     PrivateEffect,
     PrivateRanges,
     PrivateRule,
@@ -45,7 +46,7 @@ def fits(kind, table, **settings):
 COMMON = {"domain": DOMAIN, "budget": Budget(2.0)}
 WEIGHTS = {"budget": Budget(2.0), "first_stage": ipw_logistic(ridge=0.5)}
 OF_ARMS = {"domain": replace(DOMAIN, codebook=ARMS), "budget": Budget(1.0, 1e-6)}
-OF_RANGES = {"domain": PrivateRanges(ranges={"u": None, "v": None}), "budget": Budget(9.0)}
+OF_RANGES = {"domain": OpenDomain({"u": None, "v": None}), "budget": Budget(9.0)}
 #: Calls, of which rows of the table change what they were given.
 CALLS = {
     "effect": fits(PrivateEffect, "trial", **COMMON),
@@ -57,7 +58,7 @@ CALLS = {
     "survey in the clear": fits(TwoStageERM, "sampling weights", domain=SURVEY),
     "effect of arms": fits(PrivateEffect, "arms", **OF_ARMS),
     "rule of arms": fits(PrivateRule, "arms", **OF_ARMS),
-    "effect of ranges": fits(PrivateEffect, "trial", **OF_RANGES),
+    "ranges": fits(PrivateRanges, "trial", **OF_RANGES),
     "effect of groups": lambda **changes: of_registry({}, **changes).fit(*table_of("groups")),
     "treatment": Treatment,
 }
@@ -66,7 +67,7 @@ TWO, COUNTED = (
     "sampling_weights: .* PrivateEffect or PrivateRule",
     replace(SURVEY.codebook, treatment=ARMS.treatment),
 )
-OF_WEALTH = PrivateRanges(ranges={"u": None, "wealth": None})
+OF_WEALTH = OpenDomain({"u": None, "wealth": None})
 REFUSED = {
     DeclarationError: [
         ("effect", {"prognostic": ["w"]}, "prognostic: unknown covariate 'w'; known: u, v"),
@@ -88,7 +89,11 @@ REFUSED = {
         ("rule", {"dataset": "trial"}, "ledger and dataset go together"),
         ("rule", {"settings": {"unknown": 1}}, "unknown: is no setting of a rule"),
         ("rule", {"settings": {"propensity": (0.1, 0.2)}}, "propensity: 3 public coefficients are needed"),
-        ("weights", {"domain": PrivateRanges()}, "must be a Domain"),
+        ("weights", {"domain": OF_WEALTH}, "must be a Domain"),
+        ("effect", {"domain": OF_WEALTH}, "must be a Domain"),
+        ("ranges", {"domain": DOMAIN}, "must be an OpenDomain"),
+        ("ranges", {"domain": OpenDomain({"u": (0, 1), "v": (0, 1)}, (0, 1))}, "nothing is left to release"),
+        ("ranges", {"noise": "gaussian"}, "noise"),
         ("weights", {"second_stage": itr(features=("w",))}, "features"),
         ("weights", {"second_stage": itr(features=("u", 0))}, "twice"),
         ("weights", {"noise": "laplace"}, "noise"),
@@ -111,8 +116,7 @@ REFUSED = {
         ("effect of arms", {"settings": {"propensity": 0.5}}, "declare rates"),
         ("effect of arms", {"settings": {"rows": "pooled"}}, "take 'common' or 'arms'"),
         ("rule of arms", {}, "knows two arms"),
-        ("effect of ranges", {"prognostic": ["wealth"]}, "known: u, v"),
-        ("effect of ranges", {"domain": OF_WEALTH}, "the domain declares the columns u, wealth"),
+        ("ranges", {"domain": OF_WEALTH}, "the domain declares the columns u, wealth"),
         ("effect of groups", {"by": "age"}, "by: 'age' has no declared levels"),
         ("effect of groups", {"by": "warp"}, "did you mean|known"),
         ("effect of groups", {"where": {"ward": "D"}}, "where: ward = 'D': must be one of 'ICU', 'Surgery'"),
@@ -139,7 +143,7 @@ REFUSED = {
         ("weights", {"first_stage": EntropyBalancing(scaling="paper")}, "scaling"),
         ("weights", {"first_stage": Careless()}, "at least 2"),
         ("weights", {"second_stage": itr(theta_set=WholeSpace())}, "unbounded"),
-        ("effect", {"domain": PrivateRanges()}, "private ranges of 3 columns need an epsilon"),
+        ("ranges", {"budget": Budget(0.1)}, "ranges of 3 columns need an epsilon"),
     ],
     DataError: [
         ("effect", {"domain": SURVEY}, "has no column 'wt'"),
@@ -192,7 +196,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(
-    "name", ["average effect", "risks", "private ranges", "rule of all", "private scheme"]
+    "name", ["average effect", "risks", "ranges", "on released ranges", "rule of all", "private scheme"]
 )
 def test_no_dataset_makes_a_fit_refuse(name):
     X, a, y = table_of(name)
@@ -200,6 +204,7 @@ def test_no_dataset_makes_a_fit_refuse(name):
         data, outcomes = change(X, y)
         release = clone(RELEASES[name]).fit(data, 0 * a + treated, outcomes).release_
         assert release.private
-        assert np.all(np.isfinite(release.estimate if release.goal == "effect" else release.theta))
+        numbers = (getattr(release, name, 0.0) for name in ("estimate", "theta"))
+        assert all(np.all(np.isfinite(one)) for one in numbers)
         ranges = [(one.low, one.high) for one in getattr(release, "ranges", ())]
         assert all(-np.inf < low < high < np.inf for low, high in ranges)

@@ -75,7 +75,7 @@ def without_exact(assumptions):
         # more noise as well: a release states what its declaration gives, and what it was predicted to do
         ("average effect", "steps.2.scale", lambda scale: 2.0 * scale, "steps.2.scale"),
         ("average effect", "steps.2.gamma", lambda gamma: 1.5 * gamma, "steps.2.gamma"),
-        ("private ranges", "steps.0.scale", lambda scale: 1.1 * scale, "steps.0.scale"),
+        ("ranges", "steps.0.scale", lambda scale: 1.1 * scale, "steps.0.scale"),
         ("arithmetic assumed", "guarantee.assumptions", without_exact, "guarantee.assumptions"),
         ("rule, Gaussian noise", "steps", small_gammas, "steps.0.epsilon"),
         ("rule, Gaussian noise", "steps.1.delta", 1e-15, "steps.1.delta"),

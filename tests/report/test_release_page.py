@@ -109,7 +109,8 @@ def test_what_is_not_counted_is_said_so() -> None:
         ("rule of all", "sampling counted in what the rule gains, NOT in the rule itself"),
         ("rule of all", r"it gains [-+.\d]+ units of the outcome over treating nobody"),
         ("unbounded", "95 % interval: unbounded"),
-        ("private ranges", "Ranges were released for epsilon"),
+        ("ranges", "clipped in what rests on it, and NOT counted there"),
+        ("on released ranges", r"released ranges that it rests on included, .* \(epsilon = 9.5\)"),
     ):
         assert re.search(words, page_of(kind)[1]), kind
     assert "effect_center" not in page_of("average effect")[1]  # which may be a released one

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Domain, PrivateRanges, Universe
+from dp2erm_cvx import Domain, OpenDomain, Universe
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Balance, Factors, OutcomeRows, Rows, Term, WithConstant
 from dp2erm_cvx.steps.score import AverageScore, ValueScore
@@ -67,8 +67,8 @@ def of_score(nuisances):
 
 def of_ranges(declared):
     def made(data, given):
-        scaled = declared.scaled(data[0], data[2], np.sort(given["ends"], axis=1))
-        return inside(declared.domain(K).records(scaled[0], data[1], scaled[1]))
+        ends = np.sort(given["ends"], axis=1) + np.array([0.0, 1.0])  # as those that are released
+        return inside(declared.closed([tuple(pair) for pair in ends.tolist()]).records(*data))
 
     return made
 
@@ -89,8 +89,7 @@ MADE = {
     },
     "matched": of_factors(OutcomeRows(Rows.COMMON, arms=Arms.MATCHED, log_odds=PROPENSITY).factors),
     "score": of_score(LINES),
-    "ranges": of_ranges(PrivateRanges()),
-    "ranges and outcome": of_ranges(PrivateRanges(covariate_bound=0.7, outcome=(-3.0, 5.0))),
+    "released ranges": of_ranges(OpenDomain([None] * K)),
 }
 NASTY = st.sampled_from([0.0, -0.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")])
 

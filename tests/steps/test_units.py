@@ -1,7 +1,6 @@
 """Persons with several records as units: exact movements, refusals, what stays private."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -11,7 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, PrivateRanges, PrivateRule
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Dataset,
+    Domain,
+    OpenDomain,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+)
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
@@ -244,12 +252,12 @@ def test_a_release_says_that_persons_are_protected(release):
 def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
     """All lists of at most two records; three whole ones would move them three times as far."""
     book = domain().codebook
-    declared = PrivateRanges(0.5, book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
+    declared = OpenDomain(book.ranges({"x": None}), (-2.0, 2.0), codebook=book)
     others, grid, middle = frame(most=2).query("id != 'p0'"), candidates(None), declared.middles(3)[0]
 
     def filled(table):
         data = Dataset.coded(declared, table, table.arm, table.y)
-        counts, *public = _counts_of_persons(data, declared.domain(3), [grid, None, None, None])
+        counts, *public = _counts_of_persons(data, declared.universe(), [grid, None, None, None])
         assert public == [(), (), ()]
         return [_filled(one, grid, middle, above, N * UNIT) for above, one in enumerate(counts)]
 
@@ -271,16 +279,19 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
 
 def test_ranges_of_persons_are_released_whatever_their_numbers_of_rows():
     table, book = frame(400, seed=1), domain(400).codebook
-    declared = PrivateRanges(0.3, book.ranges({"x": None}), None, codebook=book)
+    declared = OpenDomain(book.ranges({"x": None}), None, codebook=book)
     result = []
     for one in (table, pd.concat([table, table])):
-        fitted = PrivateEffect(declared, Budget(8.0), residual_scale=0.5, seed=2).fit(one, one.arm, one.y)
-        result.append(json.loads(fitted.release_.to_json()))
+        ranges = PrivateRanges(declared, Budget(2.4), seed=2).fit(one, one.arm, one.y)
+        fitted = PrivateEffect(ranges.domain_, Budget(5.6), seed=2).fit(one, one.arm, one.y)
+        assert verify(ranges.release_).holds
         assert verify(fitted.release_).holds
-    assert result[0]["ranges"] == result[1]["ranges"]
-    assert result[0]["steps"] == result[1]["steps"]
-    assert result[0]["n_samples"] == 400
-    assert result[0]["estimate"] == pytest.approx(result[1]["estimate"], abs=1e-6)
+        result.append((ranges.release_, fitted.release_))
+    assert result[0][0] == result[1][0]
+    assert result[0][1].steps == result[1][1].steps
+    assert [one.n_samples for one in result[0]] == [400, 400]
+    assert [one.guarantee.unit for one in result[0]] == ["persons by id"] * 2
+    assert result[0][1].estimate == pytest.approx(result[1][1].estimate, abs=1e-6)
 
 
 def coded(public):

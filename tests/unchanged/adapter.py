@@ -11,10 +11,8 @@ from dp2erm_cvx import (
     Codebook,
     Domain,
     PrivateEffect,
-    PrivateRanges,
     PrivateRule,
     PrivateTwoStageERM,
-    Within,
 )
 from dp2erm_cvx.calibration import NAMES, Perturbed
 from dp2erm_cvx.domain import Universe
@@ -27,7 +25,7 @@ from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 
-__all__ = ["Codebook", "Domain", "PrivateRanges", "SamplingWeights", "Within"]
+__all__ = ["Codebook", "Domain", "SamplingWeights"]
 
 #: What a refusal is raised as.
 Refusal = Dp2ermError
@@ -171,7 +169,7 @@ ESTIMATORS = {"effect": PrivateEffect, "rule": PrivateRule, "weights": PrivateTw
 #: What a release states in numbers, of those that have it.
 STATED = (
     *("estimate", "interval", "standard_deviation", "released", "risks", "ratios", "groups", "counted"),
-    *("capped", "target", "outcome_unit", "ranges", "theta", "noise_effect", "flipped_share", "gains"),
+    *("capped", "target", "theta", "noise_effect", "flipped_share", "gains"),
     *("residual_bias", "residual_imbalance", "covariate_mean", "covariate_norm", "covariate_scale"),
     *("own_units", "nuisances", "guarantee", "steps"),
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tests.unchanged import adapter, sampling
-from tests.unchanged.adapter import Codebook, Domain, PrivateRanges, SamplingWeights, Within
+from tests.unchanged.adapter import Codebook, Domain, SamplingWeights
 
 
 class Declared(NamedTuple):
@@ -35,7 +35,7 @@ _LEVELS = replace(
 )
 
 #: What is declared of the records, and which columns of the table are covariates.
-UNIVERSES: dict[str, tuple[Domain | PrivateRanges, tuple[str, ...]]] = {
+UNIVERSES: dict[str, tuple[Domain, tuple[str, ...]]] = {
     "ranges": (_DECLARED, ("u", "v")),
     "norm": (Domain(covariate_bound=1.5, outcome_bound=2.0, arm_floor=60), ("u", "v")),
     "keep": (replace(_DECLARED, relation="replace-one-keep-treatment"), ("u", "v")),
@@ -46,7 +46,6 @@ UNIVERSES: dict[str, tuple[Domain | PrivateRanges, tuple[str, ...]]] = {
         ("u", "v", "wt"),
     ),
     "levels": (_LEVELS, ("u", "sex")),
-    "private ranges": (PrivateRanges(ranges={"u": Within(-5.0, 5.0), "v": (-1.0, 1.0)}), ("u", "v")),
 }
 
 _NOISES = (("gamma", 0.0), ("gaussian", 1e-5), ("box", 0.0), ("auto", 0.0))
@@ -88,8 +87,6 @@ def _effects() -> Iterator[Declared]:
     yield Declared("effect", "survey", 9.0, 0.0, {"estimand": "att"})
     yield Declared("effect", "levels", 30.0, 0.0, {"where": {"sex": "F"}, "prognostic": ["u"]})
     yield Declared("effect", "levels", 30.0, 0.0, {"by": "sex", "prognostic": ["u"]})
-    yield Declared("effect", "private ranges", 60.0)
-    yield Declared("effect", "private ranges", 60.0, 0.0, {"estimand": "att"})
 
 
 def _rules() -> Iterator[Declared]:

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
+from dp2erm_cvx import Budget, Domain, OpenDomain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.density import _hockey_stick, _Peak
 from dp2erm_cvx.audit.laws import ObjectiveLaw, ReleaseLaw
@@ -233,7 +233,7 @@ INVALID = ({"starts": 0}, {"draws": 1}, {"seed": -1}, {"starts": 1.5})
         (release(domain=KEEP), PAIR, {}, DataError, "does not protect"),
         (rule(domain=SAMPLED), TWO_WEIGHTS, {}, DataError, "^2 records differ row by row"),
         (OWN, PAIR, {}, DeclarationError, "with an elastic net"),
-        (PrivateEffect(PrivateRanges(), Budget(1000.0), seed=1), FLIP, {}, DeclarationError, "ranges"),
+        (PrivateRanges(OpenDomain([None]), Budget(1000.0), seed=1), FLIP, {}, DeclarationError, "ranges"),
     ],
 )
 def test_what_is_no_pair_or_has_no_known_density_is_refused(model, pair, settings, error, words):

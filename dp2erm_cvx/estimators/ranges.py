@@ -1,0 +1,87 @@
+"""Private ranges: the domain of other releases, where nobody declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp2erm_cvx.data import Public
+from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.mechanism import private_choice
+from dp2erm_cvx.plan import PlanResult
+from dp2erm_cvx.plan.ranges import RangesStudy
+from dp2erm_cvx.private_ranges import OpenDomain
+from dp2erm_cvx.release import Guarantee
+from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
+
+
+@dataclass(eq=False, repr=False)
+class PrivateRanges(PrivateEstimator):
+    """Differentially private ranges of columns, which make a domain for other releases.
+
+    Two private quantiles of every column that is not declared (Theorem 10). What is released from
+    ``domain_`` afterwards adds its epsilon to that of the ranges.
+
+    Parameters
+    ----------
+    domain
+        An :class:`~dp2erm_cvx.private_ranges.OpenDomain`: what is known of every range.
+    budget, seed, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`. No delta is spent.
+    noise, solver, arithmetic, numerical_share
+        Of other estimators: nothing is solved here, and private choices draw whole numbers alone. They need
+        the extra ``secure``.
+
+    Attributes
+    ----------
+    release_ : RangesRelease, the only thing to publish
+    receipt_ : Receipt of the ledger, None without one
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dp2erm_cvx import Budget, OpenDomain, PrivateEffect, PrivateRanges, Within
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(50, 9, 4000), rng.normal(0, 1, 4000)])
+    >>> a = rng.integers(0, 2, 4000)
+    >>> y = X[:, 0] + 5 * a + rng.standard_normal(4000)
+    >>> known = OpenDomain([Within(0, 120), (-4, 4)], outcome=Within(0, 200))
+    >>> ranges = PrivateRanges(known, Budget(0.5), seed=1).fit(X, a, y)
+    >>> ranges.domain_.range_pairs[1]
+    (-4.0, 4.0)
+    >>> effect = PrivateEffect(ranges.domain_, Budget(1.0), seed=2).fit(X, a, y)
+    """
+
+    domain: OpenDomain
+
+    def public(self) -> Public:
+        """Declaration about the records. Raises DeclarationError, also where OpenDP is not installed."""
+        if not isinstance(self.domain, OpenDomain) or type(self.domain) is not OpenDomain:
+            raise DeclarationError(f"domain = {brief(self.domain)}: must be an OpenDomain")
+        if self.seed is None:
+            private_choice(1, 1.0)  # told before any data are read
+        return self.domain
+
+    def _study(self, n_samples: int, known: Sequence[str] | range) -> RangesStudy:
+        if self.noise != "gamma":
+            raise DeclarationError(
+                f"noise = {brief(self.noise)}: choices of ranges have their own: leave it out"
+            )
+        self.public()
+        universe = Universe(self.domain.universe(), n_samples, len(known))
+        return RangesStudy(universe, self.declared_budget(), self.domain, **self.shared(RangesStudy))
+
+    def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> RangesRelease:
+        return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
+
+    def _note(self, plan: Any) -> str:
+        return "ranges"
+
+    @property
+    def domain_(self) -> Domain:
+        """The domain of the released ranges, for other estimators."""
+        domain: Domain = self.release_.as_domain()
+        return domain
