@@ -27,8 +27,8 @@ from dp2erm_cvx.weighting.proximal import PricedColumns
 
 #: Records that are summed at a time, so that a sum of n terms is off by some thousand units at most.
 CHUNK = 1024
-#: One pivot per so many records is the most that features of a kernel are made of.
-_RECORDS_PER_PIVOT = 8
+#: Features of a kernel are made of one pivot per so many records at most, and of no more than so many.
+RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
 
@@ -192,7 +192,7 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     columns = _VectorColumns(form, vectors, arms)
     units = 0.0
     similarities = []
-    for features, stacked in _kernel_factors(form).items():
+    for features, stacked in kernel_factors(form).items():
         units = max(units, _kernel(features).entry_error(records.domain.features_bound, X.shape[1]))
         similarities.append(_similarities(features, stacked, X))
     blocks = tuple(_blocks(form, arms))
@@ -331,7 +331,7 @@ def _kernel(features: Features) -> KernelOfRecords:
     return features.kernel
 
 
-def _kernel_factors(form: WeightingForm) -> dict[Features, Array]:
+def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
     """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price |m|^2 / 2."""
     found: dict[str, list[Array]] = {}
     features: dict[str, Features] = {}
@@ -352,17 +352,37 @@ def _kernel_factors(form: WeightingForm) -> dict[Features, Array]:
     return {features[name]: np.array(rows) for name, rows in found.items()}
 
 
-def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
-    diagonal = _kernel(features).diagonal(X)
+def products(stacked: Array) -> tuple[Array, Array]:
+    """Products (2, 2) of factors (m, 4) of rows and targets by arm: pull and push."""
     rows = stacked[:, :2]
     targets = stacked[:, 2:]
-    largest = float(np.max(diagonal, initial=0.0))
-    return Similarities(features, rows.T @ rows, rows.T @ targets, largest, diagonal)
+    return rows.T @ rows, rows.T @ targets
+
+
+def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
+    diagonal = _kernel(features).diagonal(X)
+    pull, push = products(stacked)
+    return Similarities(features, pull, push, float(np.max(diagonal, initial=0.0)), diagonal)
 
 
 def _features(similarities: Similarities, X: Array, units: float) -> PivotedFeatures | None:
-    most = min(len(X) // _RECORDS_PER_PIVOT, 1000)
+    most = min(len(X) // RECORDS_PER_PIVOT, MOST_PIVOTS)
     return pivoted_features(_kernel(similarities.features), X, most, units)
+
+
+def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
+    """Factors (m, 2) with ``left' left = pull`` and ``left' right = push``, and how far they are off.
+
+    Directions of the rank of ``pull`` suffice, as ``push`` has its columns in the span of ``pull``.
+    """
+    values, vectors = np.linalg.eigh(pull)
+    kept = values > 1e-14 * np.max(values)
+    root = np.sqrt(values[kept])
+    left = root[:, None] * vectors[:, kept].T
+    right = (vectors[:, kept].T @ push) / root[:, None]
+    off_pull = float(np.max(np.abs(left.T @ left - pull)))
+    off_push = float(np.max(np.abs(left.T @ right - push)))
+    return left, right, max(off_pull, off_push)
 
 
 def _kernel_columns(
@@ -370,25 +390,15 @@ def _kernel_columns(
 ) -> tuple[Array, Array, Array, Array]:
     """Rows, targets, their errors and the errors of prices, of features of a kernel.
 
-    Rows are ``left[:, a_i] (x) f_i`` where ``left' left`` is pull, up to rounding, and targets
-    ``right[:, a_j] (x) f_j`` where ``left' right`` is push; directions of the rank of pull suffice, as push
-    has its columns in the span of pull.
+    Rows are ``left[:, a_i] (x) f_i`` and targets ``right[:, a_j] (x) f_j``.
     """
-    values, vectors = np.linalg.eigh(one.pull)
-    kept = values > 1e-14 * np.max(values)
-    root = np.sqrt(values[kept])
-    left = root[:, None] * vectors[:, kept].T
-    right = (vectors[:, kept].T @ one.push) / root[:, None]
+    left, right, off = split_factors(one.pull, one.push)
     f = found.values
     n = len(f)
     sums, sizes = _sums_by_arm(f, arms)
     rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
     targets = (right @ sums).ravel()
     errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
-    # What left and right make of pull and push, measured, beside the error of the similarities.
-    off = max(
-        float(np.max(np.abs(left.T @ left - one.pull))), float(np.max(np.abs(left.T @ right - one.push)))
-    )
     factor = max(float(np.max(np.abs(one.pull))), float(np.max(np.abs(one.push))))
     largest = one.largest + found.entry_error
     error = (factor + off) * found.entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest

@@ -114,7 +114,12 @@ class InverseSlope:
         # At an end of its box a weight stays, however far beyond that end the price would have it.
         beyond = np.where(weight >= self.cap, np.minimum(beyond, 0.0), beyond)
         beyond = np.where(weight <= self.low, np.maximum(beyond, 0.0), beyond)
-        spread = price_error + slope_error + np.abs(beyond)
+        distance = np.abs(beyond)
+        for kink in self.dispersion.kinks:
+            # The slope is given as the mean of both sides, and every price in between asks for the kink.
+            inside = np.maximum(distance - _jump(self.dispersion, kink), 0.0)
+            distance = np.where(np.abs(ratio - kink) <= slack / base, inside, distance)
+        spread = price_error + slope_error + distance
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             radius = 2.0 * spread / curvature + 2.0 * slack
         radius = np.where(np.isfinite(radius), np.minimum(radius, widest), widest)
@@ -236,6 +241,12 @@ def _logit(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
     return weight, (high - low) * share * complement / size
 
 
+def _jump(dispersion: Dispersion, kink: float) -> float:
+    """Half of the jump of the slope at a kink."""
+    sizes = [part for part in dispersion.parts if part.atom == "size"]
+    return sum(part.scale * abs(part.factor) for part in sizes if -part.offset / part.factor == kink)
+
+
 def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
     """Safeguarded Newton steps in brackets; weights at kinks are exact."""
     first, last = dispersion.ends
@@ -244,17 +255,17 @@ def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tu
     weight = (left + right) / 2.0
     settled = np.zeros(len(price), dtype=bool)
     for kink in dispersion.kinks:
-        jump = sum(
-            part.scale * abs(part.factor)
-            for part in dispersion.parts
-            if part.atom == "size" and -part.offset / part.factor == kink
-        )
+        jump = _jump(dispersion, kink)
         # At a kink the slope is given as the mean of both sides.
         middle = float(dispersion.slope(np.array([kink]))[0])
         at_kink = (np.abs(price - middle) <= jump) & (left <= kink) & (kink <= right)
         weight = np.where(at_kink, kink, weight)
         settled |= at_kink
     kinked = settled.copy()
+    at_left = ~settled & (dispersion.slope(left) >= price)
+    at_right = ~settled & (dispersion.slope(right) <= price)
+    weight = np.where(at_left, left, np.where(at_right, right, weight))
+    settled |= at_left | at_right
     for step in range(_MOST_STEPS):
         open_rows = np.flatnonzero(~settled)
         if not len(open_rows):

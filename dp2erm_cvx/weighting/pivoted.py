@@ -60,8 +60,9 @@ def pivoted_features(
     if largest <= 0.0:
         return PivotedFeatures(np.zeros((n, 0)), 0.0)
     left = diagonal.copy()
-    factor = np.zeros((n, most))
-    columns = np.zeros((n, most))
+    # One row per pivot, so that records stand side by side in memory.
+    factor = np.zeros((most, n))
+    columns = np.zeros((most, n))
     pivots: list[int] = []
     while float(np.max(left)) > _LEFT * largest:
         if len(pivots) == most:
@@ -69,17 +70,17 @@ def pivoted_features(
         pivot = int(np.argmax(left))
         done = len(pivots)
         column = kernel.cross(X, X[pivot : pivot + 1])[:, 0]
-        columns[:, done] = column
-        rest = column - factor[:, :done] @ factor[pivot, :done]
-        factor[:, done] = rest / np.sqrt(left[pivot])
+        columns[done] = column
+        rest = column - factor[:done, pivot] @ factor[:done]
+        factor[done] = rest / np.sqrt(left[pivot])
         # Earlier pivots have nothing left but rounding.
-        factor[pivots, done] = 0.0
-        left = np.maximum(left - factor[:, done] ** 2, 0.0)
+        factor[done, pivots] = 0.0
+        left = np.maximum(left - factor[done] ** 2, 0.0)
         left[pivot] = 0.0
         pivots.append(pivot)
     rank = len(pivots)
-    values = np.ascontiguousarray(factor[:, :rank])
-    error = _entry_error(values, columns[:, :rank], np.array(pivots), diagonal, entry_units)
+    values = np.ascontiguousarray(factor[:rank].T)
+    error = _entry_error(values, columns[:rank].T, np.array(pivots), diagonal, entry_units)
     if not error <= SIMILARITY_ERROR * largest:
         return None
     return PivotedFeatures(values, error)

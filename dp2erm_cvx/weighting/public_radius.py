@@ -12,12 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.certificate import response_of_means
-from dp2erm_cvx.weighting.dataset import sum_units
+from dp2erm_cvx.weighting.certificate import response_of_means, squared_gain
+from dp2erm_cvx.weighting.dataset import (
+    MOST_PAIRS,
+    MOST_PIVOTS,
+    RECORDS_PER_PIVOT,
+    kernel_factors,
+    products,
+    split_factors,
+    sum_units,
+)
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import SUM_UNITS
+from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.response import base_response, largest_response
 
 #: What the steps leave, relative to n, beside rounding.
@@ -136,16 +145,33 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     steepest = _steepest_slope(form)
     if steepest is None:
         return None
-    by_kernel = any(one.kernel is not None for one in form.features)
     rounding = _Rounding(form, constants, steepest)
-    if not by_kernel:
-        return rounding.radius(0.0)
+    if not any(one.kernel is not None for one in form.features):
+        return rounding.radius(constants.columns, constants.largest_imbalance, _Moved())
+    if constants.entry_units <= 0.0:
+        return None
     features = rounding.with_features()
     pairs = rounding.with_pairs()
     if features is None or pairs is None:
         return None
     # Which of both solves a dataset depends on it.
     return max(features, pairs)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What kernels add to the rounding of every step.
+
+    Parameters
+    ----------
+    price
+        Bound of what a price is off.
+    position
+        Bound of what a point of the dual is off, in the norm of prices.
+    """
+
+    price: float = 0.0
+    position: float = 0.0
 
 
 class _Rounding:
@@ -158,13 +184,15 @@ class _Rounding:
         self.n = form.n
         self.smoothness = constants.dual_smoothness
         self.steps = public_steps(form, constants)
-        self.columns = constants.columns
+        self.tolerance = _size_of_tolerance(form)
 
-    def weights(self, largest_price: float, price_error: float) -> tuple[float, float] | None:
+    def weights(self, columns: int, largest_price: float, price_error: float) -> tuple[float, float] | None:
         """Bounds of the rounding of weights in all, and of what their sums are off in all.
 
         Parameters
         ----------
+        columns
+            Number of coordinates.
         largest_price
             Bound of the norm of prices.
         price_error
@@ -173,11 +201,11 @@ class _Rounding:
         u = UNIT_ROUNDOFF
         n = self.n
         constants = self.constants
-        score = constants.row * largest_price + constants.linear
+        score = constants.row * (largest_price + self.tolerance) + constants.linear
         multiplier = score + self.steepest
         argument = score + multiplier
         constants_of_curve, offset = _sizes_of_curve(self.form)
-        units = 2.0 * (self.columns + 8.0)
+        units = 2.0 * (columns + 8.0)
         error = units * u * argument + price_error
         error += (len(self.form.dispersion.parts) + 24.0) * u * (argument + constants_of_curve)
         response = self.response_near()
@@ -195,42 +223,54 @@ class _Rounding:
         """The response of weights whose sums are off by the largest drift."""
         return self.constants.response * _drift_factor(self.form)
 
-    def gradient(self, largest_price: float, price_error: float, position: float) -> float | None:
+    def gradient(self, columns: int, largest_price: float, moved: _Moved) -> float | None:
         """Bound of the error of a gradient of the dual, with everything that a step rounds.
 
         Parameters
         ----------
+        columns
+            Number of coordinates.
         largest_price
             Bound of the norm of prices.
-        price_error
-            What prices are off beside the rounding of their sums.
-        position
-            What the points of the dual are off, in the norm of prices.
+        moved
+            What kernels add.
         """
-        found = self.weights(largest_price, price_error)
+        found = self.weights(columns, largest_price, moved.price)
         if found is None:
             return None
         computed, off = found
         u = UNIT_ROUNDOFF
         constants = self.constants
         reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
-        width = max([self.columns, *(one.width for one in self.form.features)])
+        width = max([columns, *(one.width for one in self.form.features)])
         summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
-        tolerance = _size_of_tolerance(self.form)
-        step = 8.0 * (self.columns + 16.0) * u
-        rounded = step * ((1.0 + self.smoothness) * (6.0 * largest_price + tolerance) + reached)
-        return constants.row * (computed + off) + summed + rounded + (1.0 + self.smoothness) * position
+        units = 16.0
+        if any(imbalance.penalty.norm == 2 for imbalance in self.form.imbalances):
+            units = 4.0 * (columns + 16.0)
+        rounded = units * u * ((1.0 + self.smoothness) * (6.0 * largest_price + self.tolerance) + reached)
+        return constants.row * (computed + off) + summed + rounded + (1.0 + self.smoothness) * moved.position
 
-    def radius(self, price_error: float, position_units: float = 0.0) -> float | None:
-        """The radius of Theorem 3 with a given error of prices."""
-        start = 2.0 * self.constants.largest_imbalance
-        largest_price = 7.0 * start
-        position = position_units * UNIT_ROUNDOFF * largest_price
-        gradient = self.gradient(largest_price, price_error, position)
-        if gradient is None or not gradient <= start:
+    def radius(self, columns: int, start: float, moved: _Moved) -> float | None:
+        """The radius of Theorem 3.
+
+        Parameters
+        ----------
+        columns
+            Number of coordinates.
+        start
+            Bound of the norm of a slope of the dual where the steps begin.
+        moved
+            What kernels add.
+        """
+        # Prices stay below 7 times the start as long as gradients are off by less than it.
+        guess = self.gradient(columns, 7.0 * start, moved)
+        if guess is None or not guess <= start:
             return None
-        final = self.weights(largest_price, price_error)
-        assert final is not None
+        largest_price = 2.42 * start + 4.0 * guess
+        gradient = self.gradient(columns, largest_price, moved)
+        final = self.weights(columns, largest_price, moved.price)
+        if gradient is None or final is None:
+            return None
         computed, off = final
         contraction = 1.0 / math.sqrt(1.0 + self.smoothness)
         left = start * math.exp(-self.steps * contraction / 2.0) + 2.0 * math.sqrt(2.0) * gradient
@@ -238,12 +278,59 @@ class _Rounding:
         return (computed + off + gain * left) * (1.0 + 1e-9)
 
     def with_features(self) -> float | None:
-        """The radius where features of kernels stand in for the kernel."""
-        return None
+        """The radius where features of kernels stand in for the kernel (Theorem 4).
+
+        The steps solve the problem of the features. Its weights are as far from those of the kernel as the
+        prices of both, at the same weights, make them.
+        """
+        columns = self.constants.columns + 2 * min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+        near = self.radius(columns, self.constants.largest_imbalance * (1.0 + 1e-6), _Moved())
+        if near is None:
+            return None
+        price = 0.0
+        for features, stacked in kernel_factors(self.form).items():
+            pull, push = products(stacked)
+            off = split_factors(pull, push)[2] + 16.0 * UNIT_ROUNDOFF
+            factor = max(float(np.max(np.abs(pull))), float(np.max(np.abs(push))))
+            error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14) + 1.01 * off * max(factor, 1.0)
+            price += error * _norm_of(features) ** 2 * 2.0 * self.n
+        moved = self.n * self.response_near() * price
+        gain = squared_gain(self.n * self.constants.response, self.constants.diameter)
+        return near + moved * (2.0 + 2.0 * self.constants.row * math.sqrt(gain)) * (1.0 + 1e-6)
 
     def with_pairs(self) -> float | None:
-        """The radius where pairs of records stand in for the kernel."""
-        return None
+        """The radius where pairs of records stand in for the kernel (Theorem 4)."""
+        if self.n > MOST_PAIRS:
+            # Whether features suffice depends on the records, and so would a refusal.
+            return None
+        constants = self.constants
+        mass = 3.0 * _mass_of_points(self.smoothness, self.steps) * self.n * (1.0 + _LARGEST_DRIFT)
+        units = (constants.entry_units + constants.columns + self.n + 24.0) * UNIT_ROUNDOFF
+        price = 1.01 * units * (constants.row**2 * mass + constants.row * constants.target)
+        position = 8.0 * UNIT_ROUNDOFF * constants.row * (mass + self.n)
+        start = 2.0 * constants.largest_imbalance
+        return self.radius(constants.columns, start, _Moved(price, position))
+
+
+def _mass_of_points(smoothness: float, steps: int) -> float:
+    """Bound of ``|omega|_1 / n`` over accelerated steps, which are linear in the weights of all steps before.
+
+    Every point is a combination of the even weights and of the weights found; the sizes of its factors are
+    those of the answer of the steps to one of them alone.
+    """
+    contraction = 1.0 / math.sqrt(1.0 + smoothness)
+    momentum = (1.0 - contraction) / (1.0 + contraction)
+    share = 1.0 / (1.0 + smoothness)
+    largest = 0.0
+    begun = (1.0, 1.0)
+    answer = (0.0, share)
+    mass = 0.0
+    for _ in range(steps + 1):
+        mass += abs(answer[1])
+        largest = max(largest, abs(begun[1]) + mass)
+        begun = (begun[1], (1.0 - share) * ((1.0 + momentum) * begun[1] - momentum * begun[0]))
+        answer = (answer[1], (1.0 - share) * ((1.0 + momentum) * answer[1] - momentum * answer[0]))
+    return largest
 
 
 def _norm_of(features: Features) -> float:

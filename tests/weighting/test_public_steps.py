@@ -1,0 +1,163 @@
+"""The public radius holds for every solve by public steps, and is known before any record."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.program.kernels import Energy, Gaussian
+from dp2erm_cvx.weighting import certificate, public_radius
+from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.weighting.dual import DualProblem
+from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.public_radius import StepConstants
+from tests.weighting.examples import (
+    BOTH,
+    CONTROL,
+    DISPERSIONS,
+    SIGNED,
+    TREATED,
+    base_of,
+    form_of,
+    imbalance,
+    moments_by_arm,
+    of_kernel,
+    part,
+    records_of,
+)
+
+BOXES = {"logit": (0.1, 4.0), "log": (0.0, 3.0)}
+
+
+def drawn_form(generator: np.random.Generator, n: int) -> WeightingForm:
+    name = str(generator.choice(["square", "entropy", "log", "logit"]))
+    low, cap = BOXES.get(name, (0.0, float(generator.choice([2.5, 20.0, math.inf]))))
+    factor = 10.0 ** generator.uniform(-2, 0.7) / n
+    kind = int(generator.integers(4))
+    penalty = (
+        ImbalancePenalty(factor),
+        ImbalancePenalty(factor, tolerance=0.01 * n),
+        ImbalancePenalty(factor, knee=0.02 * n),
+        ImbalancePenalty(factor, tolerance=0.005 * n, knee=0.03 * n, norm=2),
+    )[kind]
+    sums = WeightSums(SumKind.COUNTS if generator.integers(2) else SumKind.ALL)
+    base = None
+    if name in ("square", "entropy") and generator.integers(2):
+        base = base_of()
+    ends = (low, low), (cap, cap)
+    return form_of(
+        n, moments_by_arm(penalty), dispersion=name, low=ends[0], cap=ends[1], sums=sums, base=base
+    )
+
+
+def solves(seed: int, count: int) -> list[tuple[float, float]]:
+    """Claims of weights by public steps over the public radius, and their distances to Newton's."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        n = int(generator.choice([6, 20, 60]))
+        form = drawn_form(generator, n)
+        constants = StepConstants.of(form)
+        radius = public_radius.public_radius(form, constants)
+        assert radius is not None
+        records = records_of(n, seed=int(generator.integers(10_000)))
+        problem = DualProblem(form, records)
+        by_steps = problem.by_public_steps(constants)
+        newton = problem.newton()
+        apart = float(np.sum(np.abs(by_steps.weights - newton.weights)))
+        found.append((apart / (radius + newton.claim), radius / n))
+    return found
+
+
+def test_the_public_radius_holds() -> None:
+    found = solves(1, 120)
+    assert max(ratio for ratio, _ in found) <= 1.0
+    assert np.median([radius for _, radius in found]) <= 1e-8
+
+
+@pytest.mark.slow
+def test_the_public_radius_holds_two_thousand_times() -> None:
+    assert max(ratio for ratio, _ in solves(2, 2000)) <= 1.0
+
+
+def test_too_few_steps_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eighth of the steps leaves more than the radius of all."""
+    form = form_of(60, moments_by_arm(ImbalancePenalty(20 / 60)), dispersion="entropy")
+    constants = StepConstants.of(form)
+    radius = public_radius.public_radius(form, constants)
+    assert radius is not None
+    steps = public_radius.public_steps(form, constants)
+    monkeypatch.setattr("dp2erm_cvx.weighting.dual.public_steps", lambda *given: steps // 16)
+    problem = DualProblem(form, records_of(60))
+    apart = problem.by_public_steps(constants).weights - problem.newton().weights
+    assert np.sum(np.abs(apart)) > radius
+
+
+def mmd(n: int, kernel, ridge: float, sums: WeightSums, cap: float = math.inf) -> WeightingForm:
+    features = of_kernel(kernel)
+    half = BOTH / 2
+    squares = ImbalancePenalty(0.5)
+    imbalances = [
+        imbalance(squares, part(features, CONTROL, half)),
+        imbalance(squares, part(features, TREATED, half)),
+        imbalance(squares, part(features, SIGNED, 0 * half)),
+    ]
+    dispersion = Dispersion((DispersionPart("square", n * ridge),))
+    return form_of(n, *imbalances, dispersion=dispersion, cap=(cap, cap), sums=sums)
+
+
+POOLED = WeightSums(SumKind.ALL)
+
+
+@pytest.mark.parametrize(("kernel", "p"), [(Gaussian(), 1), (Gaussian(), 3), (Energy(), 2)])
+def test_kernels_by_public_steps(kernel, p: int) -> None:
+    """Features where they are few, pairs of records where they are not."""
+    n = 240
+    form = mmd(n, kernel, 1.0, POOLED)
+    constants = StepConstants.of(form, 256.0)
+    radius = public_radius.public_radius(form, constants)
+    problem = DualProblem(form, records_of(n, p))
+    assert problem.data.by_pairs is not (p == 1)
+    by_steps = problem.by_public_steps(constants)
+    newton = problem.newton()
+    assert radius is not None
+    assert radius <= 1e-8 * n
+    assert np.sum(np.abs(by_steps.weights - newton.weights)) <= radius + newton.claim
+    assert newton.claim <= 1e-9 * n
+
+
+def test_features_and_pairs_of_one_kernel_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 200
+    sums = WeightSums(SumKind.PUBLIC, (n / 2, n / 2))
+    form = mmd(n, Gaussian(), 0.1, sums, cap=3.0)
+    records = records_of(n, 1)
+    by_features = DualProblem(form, records)
+    assert not by_features.data.by_pairs
+    monkeypatch.setattr("dp2erm_cvx.weighting.dataset.pivoted_features", lambda *given: None)
+    by_pairs = DualProblem(form, records)
+    assert by_pairs.data.by_pairs
+    first, second = by_features.newton(), by_pairs.newton()
+    apart = np.sum(np.abs(first.weights - second.weights))
+    assert apart <= first.claim + second.claim
+    assert apart <= 1e-12 * n
+
+
+def test_no_radius_is_stated_without_a_proof() -> None:
+    n = 50
+    kink = ImbalancePenalty(math.inf, price=0.1)
+    hard = ImbalancePenalty(math.inf, price=math.inf, tolerance=0.1 * n)
+    squares = ImbalancePenalty(1 / n)
+    unproved = [
+        form_of(n, moments_by_arm(kink)),
+        form_of(n, moments_by_arm(hard)),
+        form_of(n, moments_by_arm(squares), dispersion="mixed", cap=(3.0, 3.0)),
+        mmd(20_000, Gaussian(), 1.0, POOLED),
+    ]
+    for form in unproved:
+        assert public_radius.public_radius(form, StepConstants.of(form, 256.0)) is None
+    assert DISPERSIONS["mixed"].family == "general"
+    # Nearly hard balance has a radius that is of no use, and it is said as it is.
+    steep = form_of(n, moments_by_arm(ImbalancePenalty(1e5 / n)))
+    radius = public_radius.public_radius(steep, StepConstants.of(steep))
+    assert radius is None or radius > 1e-4 * n
+    assert certificate.squared_gain(1.0, 100.0) == 0.25
