@@ -149,9 +149,7 @@ def weighting_constants(
     kinds = _pair_kinds(form, sizes, by_size, keeps_treatment)
     pairs = tuple(_pair_bound(kind, spread) for kind in kinds)
     release_factor = _release_factor(form, sizes)
-    moved = max(_released(form, sizes, pair) for pair in pairs)
-    trivial = 2.0 * form.n
-    V, theorem, limits = _stated(form, sizes, spread, max(pairs, key=lambda pair: pair.V), moved, trivial)
+    V, theorem, limits = _stated(form, sizes, spread, pairs)
     singles = [(arm,) for arm in sizes.arms]
     return WeightingConstants(
         response=response,
@@ -560,15 +558,11 @@ def _released(form: WeightingForm, sizes: ArmSizes, pair: PairBound) -> float:
 
 
 def _stated(
-    form: WeightingForm,
-    sizes: ArmSizes,
-    spread: _Spread,
-    worst: PairBound,
-    moved: float,
-    trivial: float,
+    form: WeightingForm, sizes: ArmSizes, spread: _Spread, pairs: Sequence[PairBound]
 ) -> tuple[float, str, str]:
     """V with the name of its theorem and what limits it."""
     nothing = "weights of sum n move by at most 2n"
+    trivial = 2.0 * form.n
     if form.hard:
         reason = "V is 2n: a constraint of the imbalance depends on the data; price the imbalance instead"
         return trivial, nothing, reason
@@ -577,6 +571,8 @@ def _stated(
     if math.isinf(spread.response):
         reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
         return trivial, nothing, reason
+    worst = max(pairs, key=lambda pair: _released(form, sizes, pair))
+    moved = _released(form, sizes, worst)
     arms = f"a {_ARMS[worst.arms[0]]} of weight {worst.largest[0]:.4g} becomes "
     arms += f"a {_ARMS[worst.arms[1]]} of weight {worst.largest[1]:.4g}"
     if moved >= trivial:

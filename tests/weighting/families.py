@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import Features, IntervalSet
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.form import Group, ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from tests.weighting.forms import (
     COUNTS,
     ENTROPY,
@@ -101,3 +105,38 @@ FAMILIES: dict[str, Family] = {
     "kernel, by arm, cap 3": (mmd(40, 0.1, 3.0, kernel(1.0, signed=True, width=3)), (14, 14)),
     "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
 }
+
+
+def drawn_family(generator: np.random.Generator) -> tuple[WeightingForm, tuple[int, int]]:
+    """A form of squares with drawn sums, rows, boxes and targets; some have datasets without weights."""
+    n = int(generator.choice([12, 25, 60, 150]))
+    features = ball(1.0, int(generator.choice([1, 2, 3])))
+    place = int(generator.integers(3))
+    dispersion = (SQUARE, ENTROPY, LOG)[place]
+    kind = list(SumKind)[int(generator.integers(len(SumKind)))]
+    public = (0.5 * n, 0.5 * n) if generator.random() < 0.5 else (0.3 * n, 0.7 * n)
+    sums = WeightSums(kind, public if kind is SumKind.PUBLIC else None)
+    low = float(generator.choice([0.02, 0.1, 0.5] if dispersion is LOG else [0.0, 0.0, 0.1, 0.5]))
+    cap = float(generator.choice([1.3, 2.0, 3.0, 6.0, math.inf, math.inf]))
+    choices: list[tuple[Group, ...]] = [
+        by_arm([(ONE, 0.5), (features, 1.0)]),
+        ((rows(features, [-1.0, 1.0], [0.0, 0.0]),),),
+        ((rows(features, [1.0, 1.0], [0.0, 0.0]),),),
+        ((rows(features, [1.0, 0.0], [0.5, 0.5]),), (rows(features, [1.0, 1.0], [1.0, 1.0]),)),
+    ]
+    if kind is SumKind.TREATED:
+        choices = [
+            ((rows(features, [1.0, -1.0], [0.0, 0.0]),),),
+            ((rows(features, [1.0, 0.0], [0.0, 1.0]),),),
+        ]
+    groups = choices[int(generator.integers(len(choices)))]
+    coordinates = sum(len(group[0].matrix) for group in groups)
+    shift = generator.standard_normal(coordinates) * 0.2 * n * (generator.random() < 0.3)
+    terms = [imbalance(groups, squares(float(10.0 ** generator.uniform(-1.5, 2.0)), n), shift)]
+    more: dict[str, object] = {}
+    if generator.random() < 0.2:
+        more["linear"] = rows(PULL, [0.5, -0.25], [0.0, 0.0])
+    elif generator.random() < 0.2 and kind in (SumKind.ALL, SumKind.PUBLIC, SumKind.COUNTS):
+        more["base"] = BASE
+    drawn = form(n, dispersion, terms, low=low, cap=cap, sums=sums, **more)
+    return drawn, (int(generator.integers(0, n // 3)), int(generator.integers(0, n // 3)))

@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.weighting import arm_sizes, constants, largest
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes
 from dp2erm_cvx.weighting.constants import weighting_constants
 from dp2erm_cvx.weighting.form import SumKind, WeightSums
 from tests.weighting import forms
-from tests.weighting.families import FAMILIES, PULL, X, plain, squares
+from tests.weighting.families import FAMILIES, PULL, X, drawn_family, plain, squares
 from tests.weighting.search import searched
 
 #: What residuals of the solver may add.
@@ -190,3 +191,25 @@ def test_eighty_thousand_neighbors() -> None:
             assert found.ratio >= 0.85, name
         print(f"{name}: {found.ratio:.3f} of {found.pairs} pairs")
     assert total >= 80_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_forms_are_not_exceeded(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    pairs = 0
+    for _ in range(60):
+        form, floors = drawn_family(generator)
+        keeps = bool(generator.integers(2))
+        by_weight = bool(generator.integers(2))
+        try:
+            stated = weighting_constants(form, floors, keeps)
+        except CalibrationError:
+            continue
+        found = searched(
+            form, floors, cases=60, keeps=keeps, constants=stated, by_weight=by_weight, seed=seed
+        )
+        assert found.ratio <= ROUNDED, (form, floors, keeps)
+        assert found.weight_ratio <= ROUNDED, (form, floors, keeps)
+        pairs += found.pairs
+    assert pairs > 2_000
