@@ -310,13 +310,14 @@ class _Equations:
         of_treated = row.counts[1] - row.counts[0]
         equation = np.array([*row.weights, public, of_treated * self.n]) / np.max(np.abs(row.weights))
         for known in self.table:
-            pivot = int(np.argmax(np.abs(known[:2]) > 0.5))
+            pivot = int(np.argmax(np.abs(known[:2])))
             equation = equation - equation[pivot] * known / known[pivot]
         largest = float(np.max(np.abs(equation[:2])))
         if largest > _SAME:
             pivot = int(np.argmax(np.abs(equation[:2]) >= largest * (1.0 - _SAME)))
             scaled = equation / equation[pivot]
-            self.table = [known - known[pivot] * scaled for known in self.table]
+            reduced = [known - known[pivot] * scaled for known in self.table]
+            self.table = [known / known[int(np.argmax(np.abs(known[:2])))] for known in reduced]
             self.table.append(scaled)
         elif np.max(np.abs(equation[2:])) > _SAME * self.n:
             raise DeclarationError(

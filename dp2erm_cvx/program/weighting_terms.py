@@ -137,6 +137,7 @@ class TermReader:
             self._append(own, penalty, text)
 
     def _append(self, sums: SumsOverRecords, penalty: ImbalancePenalty, text: str) -> None:
+        """Keep an imbalance with its price, unless it is 0."""
         found = self.priced(sums, penalty, text)
         if found is not None:
             self.imbalances.append(found[0])
@@ -263,8 +264,8 @@ class TermReader:
         if kind not in ("kl_div", "rel_entr"):
             return False
         text = printed(node)
-        first = self._argument(node.args[0], node.size)
-        second = self._argument(node.args[1], node.size)
+        first = self._argument(node.args[0])
+        second = self._argument(node.args[1])
         scale = term.number
         whole = kind == "kl_div"
         if first is not None and second is None:
@@ -290,7 +291,7 @@ class TermReader:
             raise DeclarationError(f"{text}: compares weights with weights: write a public base or numbers")
         return True
 
-    def _argument(self, e: Any, size: int) -> WeightLine | None:
+    def _argument(self, e: Any) -> WeightLine | None:
         """An argument of a divergence that holds weights; None for a base."""
         if not e.variables():
             return None
@@ -348,6 +349,7 @@ class TermReader:
         return line.slope, line.offset + line.total * self.total
 
     def _refuse_data(self, line: WeightLine, text: str) -> None:
+        """Raise DeclarationError where a line holds data."""
         if not line.public:
             raise DeclarationError(
                 f"{text}: is another dispersion for every record: write sum_squares(w - d) or kl_div(w, d)"

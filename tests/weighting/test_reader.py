@@ -171,6 +171,23 @@ def test_sums_of_weights_are_told_apart(name: str) -> None:
         assert form.cap.tolist() == [math.inf, 1.0]
 
 
+def test_totals_may_be_stated_by_any_two_equations() -> None:
+    """0.8 S_0 + S_1 and S_1 say what both sums are; so do S_0 + S_1 and S_0 - S_1."""
+    skewed = under(
+        lambda w, r: 0.8 * (1 - r.treatment) @ w + r.treatment @ w == 0.8 * 0.4 * r.n + 0.6 * r.n,
+        lambda w, r: r.treatment @ w == 0.6 * r.n,
+    )
+    form = read(skewed)
+    np.testing.assert_allclose(form.sums.public, (2.8, 4.2))
+    form = read(under(lambda w, r: (2 * r.treatment - 1) @ w == r.n / 7, lambda w, r: cp.mean(w) == 1))
+    np.testing.assert_allclose(form.sums.public, (3, 4))
+    counts = under(
+        lambda w, r: 3 * cp.sum(w) + r.treatment @ w == 3 * r.n + cp.sum(r.treatment),
+        lambda w, r: cp.sum(w) == r.n,
+    )
+    assert read(counts).sums.kind is SumKind.COUNTS
+
+
 def test_boxes_are_read_by_arm() -> None:
     form = read(SETS["cap"])
     assert form.low.tolist() == [0.2, 0.2]
