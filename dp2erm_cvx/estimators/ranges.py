@@ -11,8 +11,7 @@ from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.mechanism import private_choice
-from dp2erm_cvx.plan import PlanResult
-from dp2erm_cvx.plan.ranges import RangesStudy
+from dp2erm_cvx.plan import PlanResult, RangesStudy
 from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.ranges import RangesRelease, make_ranges

@@ -17,9 +17,8 @@ from dp2erm_cvx.display import digits_of, law_text
 from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study
+from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RangesStudy, RuleStudy, Study
 from dp2erm_cvx.plan.predict import residual_imbalance
-from dp2erm_cvx.plan.ranges import RangesStudy
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.program import Moments

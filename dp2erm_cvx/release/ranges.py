@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.display import digits_of
 from dp2erm_cvx.domain import Array, Domain, ReleasedRanges
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.plan.ranges import RangesStudy
+from dp2erm_cvx.plan import Plan, RangesStudy
 from dp2erm_cvx.private_ranges import Pair, Within
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing, Stated

@@ -6,8 +6,7 @@ import pytest
 from dp2erm_cvx import Budget, Dataset, OpenDomain, Universe, Within
 from dp2erm_cvx.calibration import calibrate_ranges
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import make_plan
-from dp2erm_cvx.plan.ranges import RangesStudy
+from dp2erm_cvx.plan import RangesStudy, make_plan
 from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import ColumnRanges, widened
