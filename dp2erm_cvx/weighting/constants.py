@@ -205,6 +205,13 @@ def _check_covered(form: WeightingForm) -> None:
     within = form.base.within
     if not isinstance(within, IntervalSet) or not within.low > 0.0:
         raise CalibrationError("base weights lie in a public interval above 0: declare one")
+    start, end = form.dispersion.ends
+    if start > 0.0 or math.isfinite(end):
+        # A record of a small or large base might have no weight near 1.
+        raise CalibrationError(
+            "base weights beside a dispersion that ends above 0: write one of all positive weights, such as "
+            "cp.kl_div, and bounds as constraints"
+        )
     if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
         raise CalibrationError(
             "base weights beside weights of the controls alone have no theorem: write one sum or sums by arm"

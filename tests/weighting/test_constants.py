@@ -7,6 +7,7 @@ import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.weighting.constants import spread_factor, weighting_constants
+from dp2erm_cvx.weighting.features import Features, IntervalSet
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from tests.weighting import forms
 
@@ -163,6 +164,23 @@ def test_a_square_of_the_largest_entry_is_refused() -> None:
     form = forms.form(50, forms.SQUARE, [forms.imbalance(groups, ImbalancePenalty(1.0, norm=math.inf))])
     with pytest.raises(CalibrationError, match="no theorem"):
         stability(form)
+
+
+@pytest.mark.parametrize(
+    ("dispersion", "interval", "sums", "message"),
+    [
+        (forms.ENTROPY, (0.0, 2.0), forms.ALL, "above 0"),
+        (forms.logit(0.1, 4.0), (0.5, 2.0), forms.ALL, "all positive weights"),
+        (forms.ENTROPY, (0.5, 2.0), CONTROLS, "no theorem"),
+    ],
+)
+def test_base_weights_without_a_theorem_are_refused(
+    dispersion: forms.Dispersion, interval: tuple[float, float], sums: WeightSums, message: str
+) -> None:
+    base = Features("base", IntervalSet(*interval), 1)
+    form = forms.form(50, dispersion, [], cap=4.0, sums=sums, base=base)
+    with pytest.raises(CalibrationError, match=message):
+        weighting_constants(form, (20, 20), keeps_treatment=False)
 
 
 def test_no_imbalance_moves_nothing_but_the_record() -> None:
