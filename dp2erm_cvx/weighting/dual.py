@@ -213,6 +213,11 @@ def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> 
     return _State(reached, prices, weights, rates, found, reached)
 
 
+def _size(state: _State) -> float:
+    """The norm of what a state misses."""
+    return float(np.linalg.norm(state.missed))
+
+
 def _prox(data: WeightingData, y: Array, step: Array) -> Array:
     """Proximal steps of all imbalances, each of one step."""
     s = np.empty_like(y)
@@ -242,7 +247,8 @@ class _Newton:
         # Kinks and constraints have no scale of their own: that of what weights do.
         rates = met_sums(data, -data.linear, np.zeros(len(data.blocks)))[1]
         other = max(float(np.mean(rates)), 1e-12) * max(float(spread), 1e-300)
-        self.step = np.where(np.isfinite(data.smoothness), step, other)
+        # Where a price is steep they are too near a constraint for steps of their own.
+        self.step = np.maximum(step, other)
         self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
 
     def state(self, y: Array, multipliers: Array) -> tuple[_State, float]:
@@ -294,8 +300,8 @@ class _Newton:
     def claim(self, state: _State) -> float:
         """What decides when to stop: the certificate, or the residual of constraints."""
         if self.data.form.hard:
-            return self.goal * float(np.linalg.norm(state.missed)) / max(self.hard_goal(), 1e-300)
-        if float(np.linalg.norm(state.missed)) > _NEAR * self.scale:
+            return self.goal * _size(state) / max(self.hard_goal(), 1e-300)
+        if _size(state) > _NEAR * self.scale:
             # Far from a solution a claim is not worth its time.
             return math.inf
         point = Point(state.imbalance, state.prices, state.multipliers)
@@ -323,14 +329,14 @@ class _Newton:
                 return best, step
             y, state, value = found
             new = self.claim(state)
-            lowest = min(lowest, float(np.linalg.norm(state.missed)))
+            lowest = min(lowest, _size(state))
             if new < 0.5 * claim or math.isinf(new):
                 stalled = 0
             elif lowest <= _ROUNDED * self.scale:
                 stalled = _MOST_STALLED
             else:
                 stalled += 1
-            if new < claim:
+            if new < claim or (math.isinf(claim) and _size(state) < _size(best)):
                 best = state
                 claim = new
         return best, _MOST_STEPS
@@ -339,12 +345,12 @@ class _Newton:
         self, y: Array, direction: Array, state: _State, value: float
     ) -> tuple[Array, _State, float] | None:
         """The first point of a line that lowers the dual value or what is missed; None for no such point."""
-        size = float(np.linalg.norm(state.missed))
+        size = _size(state)
         length = 1.0
         for _ in range(_HALVINGS):
             there = y + length * direction
             new, new_value = self.state(there, state.multipliers)
-            enough = float(np.linalg.norm(new.missed)) <= (1.0 - 0.1 * length) * size
+            enough = _size(new) <= (1.0 - 0.1 * length) * size
             if enough or new_value < value - 1e-12 * abs(value):
                 return there, new, new_value
             length /= 2.0

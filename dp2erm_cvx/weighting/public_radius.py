@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.certificate import response_of_means, squared_gain
 from dp2erm_cvx.weighting.dataset import (
     MOST_PAIRS,
@@ -114,8 +115,17 @@ def public_steps(form: WeightingForm, constants: StepConstants) -> int:
     -------
     int
         The number of steps.
+
+    Raises
+    ------
+    DeclarationError
+        Where weights may answer to prices without bound.
     """
     smoothness = constants.dual_smoothness
+    if not math.isfinite(smoothness):
+        raise DeclarationError(
+            "dispersion is not strongly convex over all weights: add cp.sum_squares(w), or a public cap"
+        )
     gain = math.sqrt(2.0 * form.n * constants.response * smoothness)
     start = 2.0 * constants.largest_imbalance
     ratio = gain * start / (_ACCURACY * form.n)
@@ -266,7 +276,7 @@ class _Rounding:
         guess = self.gradient(columns, 7.0 * start, moved)
         if guess is None or not guess <= start:
             return None
-        largest_price = 2.42 * start + 4.0 * guess
+        largest_price = 3.0 * start + 4.0 * guess
         gradient = self.gradient(columns, largest_price, moved)
         final = self.weights(columns, largest_price, moved.price)
         if gradient is None or final is None:
@@ -283,12 +293,14 @@ class _Rounding:
         The steps solve the problem of the features. Its weights are as far from those of the kernel as the
         prices of both, at the same weights, make them.
         """
-        columns = self.constants.columns + 2 * min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+        pivots = min(self.n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+        kernels = kernel_factors(self.form)
+        columns = self.constants.columns + 2 * len(kernels) * pivots
         near = self.radius(columns, self.constants.largest_imbalance * (1.0 + 1e-6), _Moved())
         if near is None:
             return None
         price = 0.0
-        for features, stacked in kernel_factors(self.form).items():
+        for features, stacked in kernels.items():
             pull, push = products(stacked)
             off = split_factors(pull, push)[2] + 16.0 * UNIT_ROUNDOFF
             factor = max(float(np.max(np.abs(pull))), float(np.max(np.abs(push))))
@@ -384,9 +396,9 @@ def _size_of_tolerance(form: WeightingForm) -> float:
 
 
 def _box(form: WeightingForm) -> tuple[float, float]:
-    """Ends of all weights: no weight exceeds n."""
+    """Ends of all weights: no weight exceeds n, nor a computed one n and the largest drift."""
     low = max(float(np.min(form.low)), 0.0)
-    return low, max(min(float(np.max(form.cap)), float(form.n)), low)
+    return low, max(min(float(np.max(form.cap)), form.n * (1.0 + 4.0 * _LARGEST_DRIFT)), low)
 
 
 def _has_mean_one(form: WeightingForm) -> bool:
