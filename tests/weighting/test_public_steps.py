@@ -7,6 +7,7 @@ import pytest
 
 from dp2erm_cvx.program.kernels import Energy, Gaussian
 from dp2erm_cvx.weighting import certificate, public_radius
+from dp2erm_cvx.weighting.constants import weighting_constants
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
@@ -161,3 +162,26 @@ def test_no_radius_is_stated_without_a_proof() -> None:
     radius = public_radius.public_radius(steep, StepConstants.of(steep))
     assert radius is None or radius > 1e-4 * n
     assert certificate.squared_gain(1.0, 100.0) == 0.25
+
+
+def test_sharper_constants_need_fewer_steps() -> None:
+    """Those of the stability know that rows and targets of a record go together."""
+    n = 80
+    form = form_of(n, moments_by_arm(ImbalancePenalty(5 / n)), dispersion="entropy", cap=(3.0, 3.0))
+    plain = StepConstants.of(form)
+    sharp = plain.sharpened(form, weighting_constants(form, (1, 1), False))
+    assert sharp.diameter <= plain.diameter
+    assert public_radius.public_steps(form, sharp) < public_radius.public_steps(form, plain)
+    radius = public_radius.public_radius(form, sharp)
+    wide = public_radius.public_radius(form, plain)
+    assert radius is not None
+    assert wide is not None
+    assert radius < wide
+    for seed in range(12):
+        problem = DualProblem(form, records_of(n, seed=seed))
+        newton = problem.newton()
+        apart = np.sum(np.abs(problem.by_public_steps(sharp).weights - newton.weights))
+        assert apart <= radius + newton.claim
+        rows = problem.data.rows * np.sqrt(problem.data.smoothness)
+        assert np.max(np.linalg.norm(rows, axis=1)) <= sharp.row
+        assert np.max(np.linalg.norm(rows[:, None] - rows[None, :], axis=2)) <= sharp.diameter
