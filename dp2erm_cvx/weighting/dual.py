@@ -25,6 +25,8 @@ from dp2erm_cvx.weighting.public_radius import StepConstants, public_steps
 _MOST_STEPS, _HALVINGS, _MOST_STALLED = 100, 30, 12
 #: What is missed, relative to the weights and rows, from which on claims are made, and that is rounding.
 _NEAR, _ROUNDED = 1e-5, 1e-13
+#: A claim, relative to n, that no second step is tried for once a step has not halved it.
+_SMALL = 1e-9
 #: Imbalance beyond a constraint that is left at a solution, relative to the weights and rows.
 _HARD_TOLERANCE = 1e-8
 
@@ -49,7 +51,8 @@ class DualSolution:
     residual
         How far constraints of the imbalance are missed; 0 without constraints.
     fallback
-        Whether no solution of the constraints was found, and all weights are 1 in its place.
+        Whether no solution of the constraints was found, and weights that only meet their sums stand in its
+        place: 1, where all weights have one sum or each arm the number of its records.
     """
 
     weights: Array = field(repr=False)
@@ -144,7 +147,8 @@ class DualProblem:
             residual = hard_residual(self.data, state.weights)
             scale = float(np.max(np.abs(self.data.rows), initial=0.0)) * self.form.n
             if residual > _HARD_TOLERANCE * scale:
-                even = np.ones(self.form.n)
+                start = np.zeros(len(self.data.blocks))
+                even, _, _ = met_sums(self.data, -self.data.linear, start)
                 missed = hard_residual(self.data, even)
                 return DualSolution(even, state.prices, state.multipliers, math.inf, steps, missed, True)
             return DualSolution(state.weights, state.prices, state.multipliers, math.inf, steps, residual)
@@ -332,7 +336,7 @@ class _Newton:
             lowest = min(lowest, _size(state))
             if new < 0.5 * claim or math.isinf(new):
                 stalled = 0
-            elif lowest <= _ROUNDED * self.scale:
+            elif lowest <= _ROUNDED * self.scale or claim <= _SMALL * self.data.form.n:
                 stalled = _MOST_STALLED
             else:
                 stalled += 1

@@ -71,3 +71,27 @@ def test_sums_and_boxes_by_arm(dispersion: str, kind: str) -> None:
     reference = examples.Reference(form, records).weights()
     assert np.sum(np.abs(solution.weights - reference)) <= 1e-9 * N
     assert solution.claim <= 1e-10 * N
+
+
+@pytest.mark.parametrize("kind", ["all", "public", "treated"])
+def test_constraints_without_a_solution_have_even_weights(kind: str) -> None:
+    impossible = ImbalancePenalty(math.inf, price=math.inf, tolerance=0.0)
+    fixed = kind == "treated"
+    cap = 1.01 if kind == "all" else 3.0
+    form = form_of(
+        N,
+        moments_by_arm(impossible),
+        dispersion="entropy",
+        low=(0.0, float(fixed)),
+        cap=(cap, 1.0 if fixed else cap),
+        sums=SUMS[kind],
+    )
+    records = records_of(N)
+    solution = DualProblem(form, records).newton()
+    assert solution.fallback
+    assert math.isinf(solution.claim)
+    assert solution.residual > 0.01
+    controls = records.a == 0
+    totals = {"all": N, "public": N, "treated": 2.0 * np.sum(~controls)}
+    assert np.sum(solution.weights) == pytest.approx(totals[kind], rel=1e-12)
+    assert np.ptp(solution.weights[controls]) <= 1e-12
