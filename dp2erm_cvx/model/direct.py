@@ -10,13 +10,14 @@ import contextlib
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import LocalError, Penalty
+from dp2erm_cvx.model.judged import JudgedModel, PointClaim
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.model.terms import UP, ReadObjective, gamma
@@ -107,15 +108,6 @@ class PublicConstants:
         return PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
 
 
-class PointClaim(NamedTuple):
-    """Certificate of a point: bounds on ``||x - x*||_2`` and ``_1``, norms of its residual and rounding."""
-
-    two: float
-    one: float
-    residual: float
-    rounding: float
-
-
 @np.errstate(all="ignore")  # infinite bounds of errors, which end in an infinite claim
 def judge_point(
     objective: ReadObjective, m: Array, floor: float, cap: float, x: Array, smoothing: float = 0.0
@@ -179,7 +171,7 @@ def _grown(rho: Any, left_out: Any) -> Any:
 
 
 @dataclass(eq=False)
-class DirectModel(Composite):
+class DirectModel(JudgedModel):
     """A read objective at data over the capped simplex, its own variable the weights (n,).
 
     ``judged`` and ``minimized`` take the place of the certificate and of Newton's method of other models.
@@ -198,6 +190,13 @@ class DirectModel(Composite):
         self.ridge, self.smoothness = self.public.least, self.public.smoothness
         group = np.zeros(n, dtype=np.int64)
         self.penalty = Penalty(Simplices(group, float(n), self.cap, self.floor))
+
+    @property
+    def half_digits(self) -> bool:
+        return self.objective.kinks
+
+    def clipped(self, point: Array) -> Array:
+        return np.clip(point, self.floor, self.cap)
 
     def value(self, v: Array) -> float:
         return float(self.objective.value(v))

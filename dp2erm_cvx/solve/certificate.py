@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError
-from dp2erm_cvx.model.direct import DirectModel
+from dp2erm_cvx.model.judged import JudgedModel
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
@@ -57,7 +57,7 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     if instance.model is None:
         return _by_gap(instance, point)
     model = instance.model
-    if isinstance(model, DirectModel):
+    if isinstance(model, JudgedModel):
         return _by_multiplier(model, point)
     model.look(point)
     near = _subgradient(model, point)
@@ -200,10 +200,10 @@ def _local_error(
     return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
 
 
-def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
+def _by_multiplier(model: JudgedModel, point: Array) -> Certificate:
     """Theorem A or D; the distance of the point to the box, which is judged in its place, is added."""
     claim = model.judged(point)
-    outside = np.abs(point - np.clip(point, model.floor, model.cap))
+    outside = np.abs(point - model.clipped(point))
     violation = float(np.sum(outside)) * (1 + 1e-9)
     one, two = claim.one + violation, claim.two + violation
     return Certificate(two, one, one / model.dimension, "multiplier residual", model.ridge, claim.residual)
