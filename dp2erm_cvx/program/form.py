@@ -214,8 +214,24 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     return total
 
 
-def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tuple[Curve, float]:
-    """Curve of a convex CVXPY expression of s, and k of a line ``k other``. Raises DeclarationError."""
+def read_curve(
+    e: Any, s: cp.Variable, other: cp.Variable | None = None, *, compared: bool = True
+) -> tuple[Curve, float]:
+    """Curve of a convex CVXPY expression of a scalar variable, and the factor of a line beside it.
+
+    Parameters
+    ----------
+    e
+        The expression.
+    s
+        The variable of the curve.
+    other
+        A variable that a line may be added of; None for no line.
+    compared
+        Whether values and slopes of the curve are compared with those of CVXPY.
+
+    Raises DeclarationError for what is not convex, not read, or read with other values.
+    """
     _refuse_nonconvex(e)
     if not e.is_convex():
         raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
@@ -230,6 +246,8 @@ def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tupl
         if scale:
             parts.append(Part(c, bend, scale, shift))
     curve = Curve(tuple(parts))
+    if not compared:
+        return curve, beside
     if other is not None:
         s.value = 0.3
         refuse_misread(e, other, lambda x: (beside * x, beside), _MARGINS, shifted=True)
@@ -237,10 +255,14 @@ def read_curve(e: Any, s: cp.Variable, other: cp.Variable | None = None) -> tupl
     return curve, beside
 
 
-def read_log_weight(e: Any, s: cp.Variable) -> LogWeight:
-    """Log weight of a CVXPY expression of the scalar variable s, convex or not. Raises DeclarationError."""
+def read_log_weight(e: Any, s: cp.Variable, *, compared: bool = True) -> LogWeight:
+    """Log weight of a CVXPY expression of the scalar variable s, convex or not.
+
+    Its values are ``compared`` with those of CVXPY. Raises DeclarationError.
+    """
     weight = _log_weight(e, s)
-    refuse_misread(e, s, lambda x: (weight.log(x), None), _MARGINS)
+    if compared:
+        refuse_misread(e, s, lambda x: (weight.log(x), None), _MARGINS)
     return weight
 
 

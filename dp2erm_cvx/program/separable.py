@@ -116,7 +116,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             settings = dict(self.own_settings())
         except ProgramError:
             return None
-        first, second = (_margins_read(self.scheme.function, tuple(self.margins), settings) for _ in (1, 2))
+        # functions of the library are compared with CVXPY by its tests, those of authors here
+        compared = not self.scheme.of_library
+        first = margins_read(self.scheme.function, tuple(self.margins), settings, compared=compared)
+        second = margins_read(self.scheme.function, tuple(self.margins), settings, compared=False)
         self._refuse_changed(first, second)
         return first
 
@@ -440,10 +443,24 @@ class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
     """A separable scheme at margins of balance functions, whose coefficient is private itself (Theorem 9)."""
 
 
-def _margins_read(
-    function: Function, margins: tuple[str, ...], settings: Mapping[str, float]
+def margins_read(
+    function: Function, margins: tuple[str, ...], settings: Mapping[str, float], *, compared: bool
 ) -> MarginReading:
-    """What a function of margins returns. Raises DeclarationError for what is not read."""
+    """What a function of margins returns.
+
+    Parameters
+    ----------
+    function
+        The author's function.
+    margins
+        Names of the margins that it is a function of.
+    settings
+        Its settings by name.
+    compared
+        Whether what was read is compared with values and slopes of CVXPY.
+
+    Raises DeclarationError for what is not read.
+    """
     variables = [cp.Variable(name=name) for name in margins]
     returned = asked(function, *variables, **settings)
     kinds = int | float | cp.Expression
@@ -454,10 +471,10 @@ def _margins_read(
     ):
         raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
     loss, weight = (cp.Constant(part) if isinstance(part, int | float) else part for part in returned)
-    curve, beside = read_curve(loss, *variables)
+    curve, beside = read_curve(loss, *variables, compared=compared)
     if curve.is_line:
         raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
-    log_weight = read_log_weight(weight, variables[0])
+    log_weight = read_log_weight(weight, variables[0], compared=compared)
     return MarginReading(curve, beside, log_weight, printed(loss), printed(weight))
 
 
