@@ -161,7 +161,12 @@ def refuse_misread(
 
 
 def differing(
-    one: Any, other: Any, n: int, m: int, same_data: Callable[[Any, Any], bool]
+    one: Any,
+    other: Any,
+    n: int,
+    m: int,
+    same_data: Callable[[Any, Any], bool],
+    columns: tuple[int, int] = (0, 0),
 ) -> tuple[Any, Any] | None:
     """The first parts in which two expressions differ; None where they are the same.
 
@@ -173,9 +178,11 @@ def differing(
         Numbers of records: public numbers may be multiples of a power of them.
     same_data
         Whether two parameters mean the same data.
+    columns
+        Numbers of columns of the records, which places of entries may follow.
     """
     if _are_norms_of_one_number(one, other):
-        return differing(one.args[0], other.args[0], n, m, same_data)
+        return differing(one.args[0], other.args[0], n, m, same_data, columns)
     if type(one) is not type(other):
         return one, other
     if isinstance(one, cp.Parameter):
@@ -185,10 +192,10 @@ def differing(
         return None if _same_numbers(one.value, other.value, n, m) else (one, other)
     if not one.args:
         return None
-    if len(one.args) != len(other.args) or not _same_settings(one, other, n, m):
+    if len(one.args) != len(other.args) or not _same_settings(one, other, n, m, columns):
         return one, other
     for pair in zip(one.args, other.args, strict=True):
-        if (found := differing(*pair, n, m, same_data)) is not None:
+        if (found := differing(*pair, n, m, same_data, columns)) is not None:
             return found
     return None
 
@@ -203,10 +210,12 @@ def _are_norms_of_one_number(one: Any, other: Any) -> bool:
     return norms and 1 in (one.args[0].size, other.args[0].size)
 
 
-def _same_settings(one: Any, other: Any, n: int, m: int) -> bool:
+def _same_settings(one: Any, other: Any, n: int, m: int, columns: tuple[int, int]) -> bool:
     """True if two atoms have the same settings, such as the threshold of a Huber loss."""
     own, theirs = _settings_of(one), _settings_of(other)
-    return len(own) == len(theirs) and all(_alike(*pair, n, m) for pair in zip(own, theirs, strict=True))
+    return len(own) == len(theirs) and all(
+        _alike(*pair, n, m, columns) for pair in zip(own, theirs, strict=True)
+    )
 
 
 #: Atoms that change shapes alone.
@@ -220,17 +229,22 @@ def _settings_of(node: Any) -> list[Any]:
     return [*(data or []), *([node.atom] if hasattr(node, "atom") else [])]
 
 
-def _alike(one: Any, other: Any, n: int, m: int) -> bool:
+#: How often the number of columns is counted in a place: once, or in the rows of both arms.
+_TIMES = (-2, -1, 1, 2)
+
+
+def _alike(one: Any, other: Any, n: int, m: int, columns: tuple[int, int]) -> bool:
     if isinstance(one, cp.Expression):
         return isinstance(other, cp.Expression) and _same_numbers(one.value, other.value, 1, 1)
     if isinstance(one, tuple | list):
         same_length = isinstance(other, tuple | list) and len(one) == len(other)
-        return same_length and all(_alike(*pair, n, m) for pair in zip(one, other, strict=True))
+        return same_length and all(_alike(*pair, n, m, columns) for pair in zip(one, other, strict=True))
     if isinstance(one, slice):
         ends = (one.start, one.stop, one.step), (other.start, other.stop, other.step)
-        return _alike(*ends, n, m)
-    if isinstance(one, int) and isinstance(other, int):  # places and shapes
-        return one - other in (0, n - m) or one * m == other * n
+        return _alike(*ends, n, m, columns)
+    if isinstance(one, int | np.integer) and isinstance(other, int | np.integer):  # places and shapes
+        steps = [0, n - m, *(times * (columns[0] - columns[1]) for times in _TIMES)]
+        return one - other in steps or one * m == other * n
     if isinstance(one, np.ndarray | float):
         return _same_numbers(one, other, 1, 1)
     return bool(one == other)
