@@ -299,8 +299,8 @@ def _plain(value: object) -> object:
     "--kind",
     type=click.Choice(["exponential", "quadratic", "direct", "loss"]),
     required=True,
-    help="Weights: exponential, of a fitted coefficient; quadratic, by a ridged QP; direct, by a program of "
-    "quadratics and norms. loss: a second stage.",
+    help="Weights: exponential, of a fitted coefficient; quadratic, by a ridged QP; direct, the "
+    "variable of a convex problem. loss: a second stage.",
 )
 @click.option("--output", metavar="FILE.py", help="[NAME.py]")
 def new_program_command(name: str, kind: str, output: str | None) -> None:
@@ -333,8 +333,11 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000)
 @opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
+@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=60)
 @opt.json_option
-def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
+def check_program_command(
+    program: str, solves: int, seconds: float | None, seed: int, n_samples: int, as_json: bool
+) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
     What its author states by hand is searched for violations: a bound, a floor of eigenvalues, weights on
@@ -344,6 +347,7 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     from dp2erm_cvx.audit.search import SearchPlan
 
     search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
+    n = whole_number("--n", n_samples, at_least=4)
     found = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:
@@ -353,7 +357,7 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
             def show(done: str, name: str = getattr(made, "name", made.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(made, search=search, done=show)
+            reports += conformance.check_program(made, search=search, done=show, n=n)
     if as_json:
         print_json([report.to_dict() for report in reports])
     for report in () if as_json else reports:

@@ -71,7 +71,8 @@ class Subject:
     """``program`` at one choice of settings; ``search`` limits all searches and has their seed.
 
     A search ends soon after ``until``, but not before it has looked at one pair. ``sizes`` are those of
-    neighbors whose weights are compared, ``larger`` those at which a few of them are.
+    neighbors whose weights are compared, ``larger`` those at which a few of them are. V is told at ``n``
+    records.
     """
 
     program: Program
@@ -79,6 +80,7 @@ class Subject:
     sizes: tuple[int, ...] = (8, 25)
     larger: tuple[int, ...] = LARGER
     until: Deadline = field(default_factory=Deadline)
+    n: int = 60
 
     @property
     def first(self) -> FirstStage:
@@ -185,7 +187,7 @@ def _universal(V: float, n: int, w_max: float = math.inf) -> bool:
 
 def declaration(subject: Subject) -> Judgment:
     """A theorem and finite constants, from public numbers: where they are derived no more is to check."""
-    program, universe, text = subject.program, check_universe(), "Theorems 1 and 2"
+    program, universe, text = subject.program, check_universe(subject.n), "Theorems 1 and 2"
     try:
         if isinstance(program, SecondStage):
             program.constants(universe)
@@ -193,7 +195,8 @@ def declaration(subject: Subject) -> Judgment:
             program.at(universe).loss_constants(universe)
         if isinstance(program, FirstStage):
             bound = program.stability(universe)
-            text = f"V = {bound.V:.4g} at n = {universe.n_samples} by {bound.theorem}"
+            place = f"n = {universe.n_samples}, M = {universe.domain.covariate_bound:.4g}"
+            text = f"V = {bound.V:.4g} at {place} by {bound.theorem}"
     except CalibrationError as error:
         return _no_bound(program, error)
     return _derived(text) if subject.derived else passed(text)

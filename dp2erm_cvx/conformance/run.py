@@ -78,7 +78,11 @@ class ConformanceReport(Shown):
 
 
 def check_program(
-    program: Registered, *, search: SearchPlan = SEARCH, done: Callable[[str], None] | None = None
+    program: Registered,
+    *,
+    search: SearchPlan = SEARCH,
+    done: Callable[[str], None] | None = None,
+    n: int = 60,
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
 
@@ -92,13 +96,15 @@ def check_program(
         which takes half of what is left. Without a limit in seconds a seed repeats it all.
     done
         Called with the name of every check that has ended.
+    n
+        Number of records that V is told at.
 
     Whatever a program does wrong is in its report.
     """
     for index, settings in enumerate(program.examples):
         outcomes = list[CheckOutcome]()
         try:
-            subject = Subject(program(**settings), search)
+            subject = Subject(program(**settings), search, n=n)
         except Dp2ermError as error:
             outcomes.append(CheckOutcome("settings", CheckStatus.FAILED, str(error)))
         else:
@@ -162,7 +168,7 @@ def outcome_of(name: str, check: Check, subject: Subject) -> CheckOutcome:
 TEMPLATES = {
     "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
     "quadratic": "weights balance functions of the covariates, with a ridge on one simplex (Theorem 6)",
-    "direct": "any convex problem in the weights: V = 2n, or a bound that you state",
+    "direct": "the weights are the variable of a convex problem (Theorems A to D), or V is 2n",
     "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
 }
 

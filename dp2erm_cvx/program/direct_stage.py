@@ -33,13 +33,25 @@ from dp2erm_cvx.program.declaration import (
     with_n,
 )
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.form import weights_curvature
+from dp2erm_cvx.program.form import states_sum, weights_curvature
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.program.stated import DeclaredExpressions
+from dp2erm_cvx.program.weighting_reader import read_weighting
+from dp2erm_cvx.program.weighting_stage import (
+    bound_of_form,
+    certified_radius,
+    model_of_form,
+    solved_in_the_dual,
+    strong_convexity_of_form,
+    theorem_of_form,
+    weights_of_kinds,
+)
+from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.stability import Bound
+from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
 _STEPS, _TURNS = 30, 40
@@ -51,24 +63,41 @@ _SEARCHED = 1e-6
 class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
 
-    Where the tree of its objective is read, strong convexity, smooth form, certificate (Theorem A; D at a
-    kink) and the radius that every solve reaches (Theorem C) are derived. Read are sums of square, entr, log,
-    exp, logistic, power, quad_form, log_det, norms, absolute values and maxima of affine functions, on a box.
+    Where the problem is a dispersion of the weights, prices of their imbalances, boxes and sums, it is read
+    into a :class:`~dp2erm_cvx.weighting.form.WeightingForm`: V, the certificate and the radius that every
+    solve reaches follow from that (page on weights as the variable).
+
+    Elsewhere, where the tree of its objective is read, strong convexity, smooth form, certificate (Theorem A;
+    D at a kink) and the radius that every solve reaches (Theorem C) are derived. Read are sums of square,
+    entr, log, exp, logistic, power, quad_form, log_det, norms, absolute values and maxima of affine
+    functions, on a box.
     Any other program is judged by a duality gap (Theorem E), which reads norms, absolute values, maxima,
     squares and Huber's function, one inside of another, and inequalities that are slack at weights 1. What
     nothing can certify is refused when planned. V is 2n, unless its author states a bound.
+
+    Parameters
+    ----------
+    smoothing
+        Public parameter of Moreau envelopes in the place of kinks of an imbalance m / n; None leaves them.
     """
 
     kind: ClassVar[Any] = OfScheme(Kind.DIRECT)
     theorem: ClassVar[Any] = OfScheme("none: universal corollary")
 
+    smoothing: float | None = setting(None, public_number, above=0.0)
+
     @classmethod
     def kind_of(cls, scheme: Scheme) -> Kind:
-        return Kind.DIRECT if scheme.statement is None else Kind.STATED
+        if scheme.statement is not None:
+            return Kind.STATED
+        return Kind.DIRECT if _form_by_default(scheme) is None else Kind.WEIGHTING
 
     @classmethod
     def theorem_of(cls, scheme: Scheme) -> str:
-        return "none: universal corollary" if scheme.statement is None else "a bound that its author states"
+        if scheme.statement is not None:
+            return "a bound that its author states"
+        form = _form_by_default(scheme)
+        return "none: universal corollary" if form is None else theorem_of_form(form)
 
     @property
     def eigenvalue_floor(self) -> float | None:
@@ -104,6 +133,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def refuse_misread(self) -> None:
         reading = self._at(universe := Universe(STANDARD, 6, 3))
         self.reading_at(STANDARD, 1009, 7)
+        if isinstance(reading.form, WeightingForm):
+            return
         if not (reading.curvature > 0.0 or self.strong_convexity(universe) > 0.0):
             reason = self.unread(universe) or "add c * sum_squares(w - 1)"
             raise DeclarationError(
@@ -155,15 +186,22 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def strong_convexity(self, universe: Universe) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
         reading = self._at(universe)
-        return max(reading.curvature, reading.constants.least if reading.constants else 0.0)
+        if isinstance(reading.form, WeightingForm) or reading.constants is None:
+            return reading.curvature
+        return max(reading.curvature, reading.constants.least)
 
     def declared_formula(self) -> str:
         """The program in one line."""
         texts = []
         for n in SIZES:
             reading = WeightsReading(self, Universe(STANDARD, n, 3))
-            sets = "".join(f", {printed(constraint)}" for constraint in reading.problem.constraints)
-            texts.append(f"w = argmin {printed(reading.objective)}, sum(w) == n, w >= 0{sets}")
+            sets = [printed(constraint) for constraint in reading.problem.constraints]
+            # what is added where it is not written
+            if "0 <= w" not in sets:
+                sets.insert(0, "w >= 0")
+            if reading.has_total_of_library and f"sum(w) == {n}" not in sets:
+                sets.insert(0, "sum(w) == n")
+            texts.append(f"w = argmin {printed(reading.objective)}, {', '.join(sets)}")
         return with_n(*texts)
 
     def _for_solver(self, data: Params, w: cp.Variable) -> tuple[Any, tuple[float, float], dict[str, Any]]:
@@ -171,7 +209,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         read: WeightsReading = self.reading
         problem = self.called(w, DeclaredRecords(STANDARD, w.size, 0, parameter=data))
         read.refuse_other_problem(problem, w.size)
-        beside = {f"constraint_{k}": c for k, c in enumerate(problem.constraints) if _end(c, w) is None}
+        beside: dict[str, Any] = {}
+        for place, constraint in enumerate(problem.constraints):
+            is_total = not constraint.parameters() and states_sum(constraint, w, float(w.size))
+            if not is_total and _end(constraint, w) is None:
+                beside[f"constraint_{place}"] = constraint
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, data: Params) -> Declaration:
@@ -181,14 +223,42 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
         if floor > 0:
             box["floor"] = w >= floor
-        total = {"total": data("ones") @ w == n}
+        read: WeightsReading = self.reading
+        total: dict[str, Any] = {}
+        if read.has_total_of_library:
+            total["total"] = data("ones") @ w == n
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     def bound(self, universe: Universe) -> StabilityBound:
+        """The smaller one of the bound that follows from the form and of the one that its author states."""
+        if self.scheme.statement is None:
+            return self.derived_bound(universe)
+        stated = self._bound_of_author(universe)
+        if isinstance(self._at(universe).form, str):
+            return stated
+        derived = self.derived_bound(universe)
+        return stated if stated.V < derived.V else derived
+
+    def derived_bound(self, universe: Universe) -> StabilityBound:
+        """The bound that follows from what was read: 2n outside of the form.
+
+        Raises CalibrationError where some dataset has no weights in their box.
+        """
+        form = self._at(universe).form
+        if isinstance(form, str):
+            self.box(universe)
+            return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
+        return bound_of_form(form, universe, self.relations)
+
+    def _bound_of_author(self, universe: Universe) -> StabilityBound:
+        """The bound that the author of the program states."""
         n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
-        if bound is None:
-            return stability.any_weights(n, self.kind.proved, self.relations)
+        assert bound is not None
         reading = self._at(universe)
+        if isinstance(reading.form, WeightingForm):
+            return replace(bound, w_max=min(bound.w_max, cap)).at(
+                n, self.strong_convexity(universe), self.relations
+            )
         public = reading.constants
         if public is not None and public.reason and not reading.kinks:
             # a radius that is not known in advance would have to be read off the data
@@ -204,8 +274,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
-        self.box(universe)
         reading = self._at(universe)
+        if isinstance(reading.form, WeightingForm) and self._solved_in_the_dual(universe):
+            radius = certified_radius(reading.form, universe, self.bound(universe).V)
+            return None if radius is None else radius / universe.n_samples
+        self.box(universe)
         public = reading.constants
         if public is None or (not public.least > 0 and reading.curvature > 0):
             return None
@@ -219,11 +292,14 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         n = records.n_samples
         universe = Universe(records.domain, n, records.n_features)
         program = self.at(universe)
-        (floor, cap), data, reading = (
-            program.box(universe),
-            program.data(records),
-            program._at(universe),
-        )
+        reading = program._at(universe)
+        if isinstance(reading.form, WeightingForm) and program._solved_in_the_dual(universe):
+            model = model_of_form(
+                reading.form, records, program.bound(universe).V, program.strong_convexity(universe)
+            )
+            return Instance(program, lambda: program.data(records), model)
+        floor, cap = program.box(universe)
+        data = program.data(records)
         public, declared = reading.constants, reading.curvature
         if public is not None and not public.least > 0:
             public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
@@ -245,6 +321,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Certified are weights
         that are equal where records are, which an objective may not respect: for searching.
         """
+        form = self._at(universe).form
+        if isinstance(form, WeightingForm) and self._solved_in_the_dual(universe):
+            return weights_of_kinds(form, kinds, count)
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self.box(universe)
         data, reading = self.data(kinds), self._at(universe)
@@ -270,9 +349,30 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         claims = judge_groups(objective, self.strong_convexity(universe), *ends, v, smoothing)
         return np.where((claims <= _SEARCHED * n)[:, None], v / np.maximum(count, 1.0), np.nan)
 
+    def _solved_in_the_dual(self, universe: Universe) -> bool:
+        """Whether the dual solves and certifies a resolved program, and not the gradient of its tree.
+
+        The tree does where the dual has no public radius and Theorem C has one, as of powers of weights.
+        """
+        reading = self._at(universe)
+        if isinstance(reading.form, str) or not solved_in_the_dual(reading.form):
+            return False
+        if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked:
+            return True
+        if certified_radius(reading.form, universe, self.bound(universe).V) is not None:
+            return True
+        return reading.constants is None or reading.constants.radius is None
+
+    def form(self, universe: Universe) -> WeightingForm | str:
+        """The form of a resolved program, or in one line why it has none."""
+        return self._at(universe).form
+
     def unread(self, universe: Universe) -> str | None:
         """Why the objective of a resolved program is not read, in one line; None where it is."""
-        read = self._at(universe).read
+        reading = self._at(universe)
+        if self._solved_in_the_dual(universe):
+            return None
+        read = reading.read
         return read if isinstance(read, str) else None
 
     def box(self, universe: Universe) -> tuple[float, float]:
@@ -296,9 +396,20 @@ class WeightsReading:
         w = cp.Variable(n, name="w")
         records = DeclaredRecords(domain, n, universe.n_columns, tried=domain is not STANDARD)
         self.program, self.universe = program, universe
+        self._records, self._w = records, w
         self.problem = records.used(program.called(w, records))
         self.objective, self.own = self.problem.objective.args[0], records.own
-        self.curvature, self.ends = weights_curvature(self.problem, w), _ends(self.problem.constraints, w)
+        self.ends = _ends(self.problem.constraints, w)
+        self.form = self._form_read()
+        if isinstance(self.form, WeightingForm):
+            self.curvature = strong_convexity_of_form(self.form)
+        else:
+            self.curvature = weights_curvature(self.problem, w)
+
+    @property
+    def has_total_of_library(self) -> bool:
+        """Whether all weights have the sum n, which a problem for solvers is given."""
+        return not isinstance(self.form, WeightingForm) or self.form.sums.kind is SumKind.ALL
 
     def box(self) -> tuple[float, float]:
         """Floor and cap of the weights by the declared constraints, 0 and n without any.
@@ -334,7 +445,9 @@ class WeightsReading:
         if len(self.problem.constraints) != len(problem.constraints):
             self._refuse(problem, n, p)
         pairs += zip(self.problem.constraints, problem.constraints, strict=True)
-        if any(differing(*pair, *sizes, same_data) for pair in pairs):
+        own = self.universe.n_columns
+        columns = own, own if p is None else p
+        if any(differing(*pair, *sizes, same_data, columns) for pair in pairs):
             self._refuse(problem, n, p)
 
     def _refuse(self, problem: cp.Problem, n: int, p: int | None) -> NoReturn:
@@ -343,6 +456,16 @@ class WeightsReading:
             f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} is "
             f"declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all"
         )
+
+    def _form_read(self) -> WeightingForm | str:
+        """What the problem is of the form of weights as the variable, or why it is not of that form."""
+        try:
+            form = read_weighting(self.problem, self._w, self._records, self.program.value("smoothing"))
+        except DeclarationError as error:
+            return str(error)
+        if form.hard:
+            return "a constraint of the imbalance depends on the data: price the imbalance in its place"
+        return form
 
     @cached_property
     def read(self) -> ReadObjective | str:
@@ -446,6 +569,12 @@ class WeightsReading:
         """A read objective at data."""
         read = self.checked(data)
         return read.at(read.vector(data))
+
+
+def _form_by_default(scheme: Scheme) -> WeightingForm | None:
+    """The form of the programs of a scheme at its defaults; None where they have none."""
+    form = scheme().resolve(STANDARD).form(Universe(STANDARD, 6, 3))
+    return form if isinstance(form, WeightingForm) else None
 
 
 def _in_words(problem: cp.Problem) -> str:

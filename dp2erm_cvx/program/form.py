@@ -185,6 +185,20 @@ def _refuse_nonconvex(*expressions: Any) -> None:
         raise DeclarationError(f"not convex by DCP: {printed(node)}; {remedy}")
 
 
+def states_sum(constraint: Any, w: cp.Variable, total: float | None = None) -> bool:
+    """True for an equation of the sum of the weights; of this ``total``, where one is given."""
+    if type(constraint).__name__ != "Equality" or not constraint.expr.is_scalar():
+        return False
+    w.value = np.ones(w.size)
+    along = derivative(constraint.expr, w)
+    if along is None or along[0] == 0.0 or np.ptp(along) != 0.0:
+        return False
+    if total is None:
+        return True
+    off = (w.size - total) * along[0] - float(np.ravel(constraint.expr.value)[0])
+    return bool(abs(off) <= 1e-9 * total * abs(along[0]))
+
+
 def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in weights w.
 
@@ -197,13 +211,8 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
             raise DeclarationError(
                 f"{printed(constraint)} depends on the data, where no theorem holds: make it a penalty"
             )
-        if type(constraint).__name__ == "Equality" and constraint.expr.is_scalar():
-            w.value = np.ones(w.size)
-            along = derivative(constraint.expr, w)
-            if along is not None and np.ptp(along) == 0.0:
-                raise DeclarationError(
-                    f"{printed(constraint)}: the sum of the weights is n by itself: leave it out"
-                )
+        if states_sum(constraint, w) and not states_sum(constraint, w, float(w.size)):
+            raise DeclarationError(f"{printed(constraint)}: write cp.sum(w) == records.n, or leave it out")
     total = 0.0
     for c, node in _split(objective):
         if _name(node) == "quad_over_lin" and _scalar(node.args[1]) and not node.args[0].parameters():

@@ -260,7 +260,8 @@ def scheme_settings(
             settings[name] = setting(default, public_number, infinite=True)
             if name in known:
                 check, bounds = known[name].metadata["check"]
-                settings[name] = setting(default, check, **bounds)
+                optional = known[name].metadata["optional"]
+                settings[name] = setting(default, check, optional=optional, **bounds)
     return settings, formulas
 
 

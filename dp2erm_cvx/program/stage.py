@@ -67,6 +67,7 @@ class Kind(enum.StrEnum):
     EXPONENTIAL = "exponential", "a parametric program with a ridge: Theorems 3, 22 and 23, or 4"
     QUADRATIC = "quadratic", "strongly convex on a fixed set: Theorem 5, 6 or a stated one"
     PRIVATE = "private", "a private coefficient: Theorem 9"
+    WEIGHTING = "weights as the variable", "a dispersion and prices of imbalances: Theorems A to D"
     STATED = "stated bound", "a bound that the author of the program states"
     DIRECT = "direct", "no theorem, or hard constraints that depend on the data: universal corollary only"
 

@@ -24,7 +24,9 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
+from dp2erm_cvx.program.weighting_stage import form_in_words
 from dp2erm_cvx.public import public_number, setting
+from dp2erm_cvx.weighting.form import WeightingForm
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -120,22 +122,38 @@ class Decorators:
         /,
         *,
         eigenvalue_floor: float | None = None,
+        smoothing: float | None = None,
         **settings: Setting,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
-        The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
-        like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
-        ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
-        :class:`~dp2erm_cvx.stability.Bound`. ``eigenvalue_floor`` is one of every argument of log_det,
-        public. Raises DeclarationError, in one line.
+        The library adds ``w >= 0`` and, where no sums are written, ``sum(w) = n``. The objective holds a
+        strictly convex dispersion such as ``cp.sum_squares(w - 1)``, and prices of imbalances: of sums of
+        the weights times data of single records, less targets. Its V, certificate and public radius are
+        derived (page on weights as the variable). Of other convex problems V is 2n. An author may state a
+        smaller bound: ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
+        :class:`~dp2erm_cvx.stability.Bound`.
+
+        Parameters
+        ----------
+        function
+            The function, where the decorator has no settings.
+        eigenvalue_floor
+            A public floor of the eigenvalues of every argument of log_det.
+        smoothing
+            Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance m / n.
+        settings
+            Settings of the function by name.
+
+        Raises DeclarationError, in one line.
         """
         if eigenvalue_floor is not None:
             eigenvalue_floor = public_number("eigenvalue_floor", eigenvalue_floor, above=0.0)
 
         def decorate(function: Function) -> Any:
+            known = {} if smoothing is None else {"smoothing": smoothing}
             floor = eigenvalue_floor
-            return Scheme.declared(function, WeightsProgram, {}, settings, eigenvalue_floor=floor)
+            return Scheme.declared(function, WeightsProgram, known, settings, eigenvalue_floor=floor)
 
         return decorate if function is None else decorate(function)
 
@@ -298,6 +316,15 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     yield "assumed", assumed_in_words(program, universe) or "nothing"
 
 
+def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
+    """How weights of a form are certified."""
+    if form.kinked:
+        return "by the dual (Theorem D), on every solve: a norm, absolute value or maximum has a kink"
+    if error is None:
+        return "by the dual, on every solve: no radius is public that is small beside V"
+    return f"by the dual: weights within {error:.2g} n of the minimizer on every dataset"
+
+
 def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     domain = universe.domain
     if isinstance(program, SecondStage):
@@ -331,8 +358,13 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "", f"gradients in a set of diameter {moved.gradient_diameter:.6g}"
         yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
     elif isinstance(program, WeightsProgram):
-        unread, error = program.unread(universe), program.certified_error(universe)
-        if unread is not None:
+        form, error = program.form(universe), program.certified_error(universe)
+        unread = program.unread(universe)
+        if isinstance(form, WeightingForm):
+            yield from form_in_words(form, universe)
+        if isinstance(form, WeightingForm) and unread is None:
+            by = _certified_by_dual(form, error)
+        elif unread is not None:
             by = f"duality gap, on every solve: {unread}"
         elif error is None:
             by = "Theorem D, on every solve: a norm, absolute value or maximum has a kink"
@@ -347,4 +379,5 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     n, bound = universe.n_samples, program.stability(universe)
     yield "theorem", bound.theorem
     share = f"{bound.V / (2 * n):.2g} of 2n"
-    yield "V", f"{bound.V:.6g} at n = {n} ({share}), largest weight {bound.w_max:.6g}"
+    place = f"n = {n}, M = {universe.domain.covariate_bound:.6g}"
+    yield "V", f"{bound.V:.6g} at {place} ({share}), largest weight {bound.w_max:.6g}"

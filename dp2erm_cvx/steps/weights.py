@@ -12,6 +12,7 @@ from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleErro
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
+from dp2erm_cvx.program.weighting_stage import SMALL_ERROR
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import (
     GAP_TOLERANCE,
@@ -39,7 +40,8 @@ class WeightsPlan:
     """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound`` counts.
 
     Without a program every weight is 1. ``known`` says that a public bound covers their numerical error on
-    every dataset, or that V covers all weights.
+    every dataset, or that V covers all weights. A tolerance below that public bound is raised to it where V
+    hardly grows by that.
     """
 
     program: FirstStage | None
@@ -69,11 +71,15 @@ class WeightsPlan:
                 f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
             )
         refuse_unsolvable(program, universe)
-        error = public_number("tolerance", tolerance, at_least=0.0) * n
+        tolerance = public_number("tolerance", tolerance, at_least=0.0)
         if isinstance(program, PrivateFirstStage):
             public = program.certified_error(universe, coefficient_norm)
         else:
             public = program.certified_error(universe)
+        if tolerance and public is not None and 2.0 * n * (public + GRID_ERROR) <= SMALL_ERROR * bound.V:
+            # what every dataset reaches is counted in place of less
+            tolerance = max(tolerance, (public + GRID_ERROR) * (1.0 + 1e-12))
+        error = tolerance * n
         certain = not error or public is None or public + GRID_ERROR <= error / n
         bound = _of_computed(bound, error, n, certain=certain)
         # no error assumes exact weights
@@ -101,7 +107,8 @@ class WeightsPlan:
         instance = self.program.instance(inputs.records)
         if not isinstance(self.program, PrivateFirstStage):
             # to the tolerance that V counts, certified or not
-            return to_grid(released_minimizer(instance, execution, None, execution.tolerance))
+            tolerance = self.tolerance if self.tolerance else execution.tolerance
+            return to_grid(released_minimizer(instance, execution, None, tolerance))
         # at a coefficient only the error of the arithmetic is left
         model, how = instance.composite, "closed form"
         point = model.penalty.set.project(released["propensity"])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import DeclarationError, InfeasibleError
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.weighting.features import Features, KernelOfRecords
 from dp2erm_cvx.weighting.form import (
     Arms,
@@ -180,7 +180,9 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     ------
     DeclarationError
         For a number of records that is not that of the form, weights that may be negative, and kernels whose
-        imbalance is priced by anything but squares, or that have too many features.
+        imbalance is priced by anything but squares.
+    SolverError
+        Where a kernel has too many features on these records; shown to the data holder only.
     InfeasibleError
         Where no weights within the boxes have the sums; shown to the data holder only.
     """
@@ -408,11 +410,11 @@ def _kernel_columns(
 def _refuse_pairs(form: WeightingForm) -> None:
     """Refuse what pairs of records do not serve."""
     if form.n > MOST_PAIRS:
-        raise DeclarationError(
+        raise SolverError(
             f"kernel of too many features for {form.n:,} records: at most {MOST_PAIRS:,} are solved by pairs"
         )
     if not all(is_plain(imbalance.penalty) for imbalance in form.imbalances):
-        raise DeclarationError(
+        raise SolverError(
             "kernel of many features beside prices that are no squares: write all imbalances as squares"
         )
 

@@ -136,6 +136,28 @@ class DualProblem:
             return self._paired(omega, multipliers, steps)
         return self._solution(self._accelerated(constants.dual_smoothness, steps), steps)
 
+    def value(self, weights: Array) -> float:
+        """The objective at weights (n,), up to a number that no weight changes."""
+        data = self.data
+        base = np.ones_like(weights) if data.curve.base is None else data.curve.base
+        dispersion = base * self.form.dispersion.value(weights / base) + data.linear * weights
+        total = float(np.sum(dispersion))
+        if self.pairs is not None:
+            return total + float(weights @ (self.pairs.Q @ weights)) / 2.0 - float(self.pairs.b @ weights)
+        imbalance = blocked_sum(weights, data.rows) - data.targets
+        return total + sum(one.value(imbalance[one.columns]) for one in data.priced)
+
+    def slope(self, weights: Array) -> Array:
+        """Slopes (n,) of the objective at weights (n,); at a kink those of one of its prices."""
+        data = self.data
+        base = np.ones_like(weights) if data.curve.base is None else data.curve.base
+        own = self.form.dispersion.slope(weights / base)
+        if self.pairs is not None:
+            return np.asarray(own - self.pairs.price(weights))
+        imbalance = blocked_sum(weights, data.rows) - data.targets
+        prices = _prices_at(data, imbalance, np.zeros_like(imbalance))
+        return np.asarray(own + data.linear + data.rows @ prices)
+
     def _paired(self, omega: Array, multipliers: Array, steps: int) -> DualSolution:
         assert self.pairs is not None
         weights, claim = self.pairs.certified(omega, multipliers)

@@ -72,6 +72,9 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
         The bounds by arm and by cell of ``sizes.cells()``, (2, m); a fixed weight is its own bound.
     """
     kind = form.sums.kind
+    if form.hard:
+        # the prices of a constraint have no bound, so that only the box is known
+        return np.repeat(np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1)
     if kind is SumKind.ALL:
         blocks = [_Block(form, sizes, prices, (0, 1))]
     elif kind in (SumKind.CONTROLS, SumKind.TREATED):

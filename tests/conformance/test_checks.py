@@ -77,6 +77,7 @@ def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatc
     assert report.passed, str(report)
     assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
     others = {"itr": "second stage", "loss": "second stage", "overlap_private": "private"}
+    others["direct"] = "weights as the variable"
     assert report.kind == others.get(name, "exponential" if name == "overlap" else name)
     assert len(solves) <= 1
     said = {one.check: one.detail for one in report.outcomes}
@@ -91,16 +92,21 @@ def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatc
 STATED = '''
 
 @mine.bound
-def _(n, M, penalty, cap):
-    """The gradient moves by 4 penalty M^2 at one record, by 4 penalty M^2 cap / sqrt(n) at the others."""
-    moved = 4 * penalty * M * M * (1 + cap / n**0.5)
+def _(n, M, ridge, cap):
+    """The gradient moves by 2 M^2 / ridge at one record, by 2 M^2 cap / (ridge sqrt(n)) at the others."""
+    moved = 2 / ridge * M * M * (1 + cap / n**0.5)
     return Bound.from_gradient(moved, w_max=cap)
 '''
 
 
 def stated(*changes: tuple[str, str]) -> str:
     text = program_template("mine", "direct") + STATED
-    changed = (("import scheme", "import Bound, scheme"), ("penalty=1.0, cap=10.0", "penalty=3.0, cap=1.5"))
+    changed = (
+        ("import scheme", "import Bound, scheme"),
+        ("ridge=0.5, cap=10.0", "ridge=0.3, cap=1.5"),
+        # a dispersion that the form does not know, so that nothing is derived
+        ("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) / 2 + 1e-6 * cp.sum(cp.exp(-w))"),
+    )
     for old, new in (*changed, *changes):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
@@ -121,8 +127,8 @@ def test_a_wrong_bound_is_refuted(largest, refuted, tmp_path):
 @pytest.mark.parametrize(("floor", "status"), [(0.5, CheckStatus.PASSED), (0.6, CheckStatus.FAILED)])
 def test_a_stated_floor_of_eigenvalues_is_searched(floor, status, tmp_path):
     text = stated(
-        ("penalty=3.0,", f"eigenvalue_floor={floor}, penalty=3.0,"),
-        ("cp.sum_squares(w - 1) +", "cp.sum_squares(w - 1) - cp.log_det(cp.diag(0.5 + w[:2])) +"),
+        ("ridge=0.3,", f"eigenvalue_floor={floor}, ridge=0.3,"),
+        ("cp.sum_squares(w - 1) / 2 +", "cp.sum_squares(w - 1) / 2 - cp.log_det(cp.diag(0.5 + w[:2])) +"),
     )
     cls = program_of(tmp_path / "mine.py", text)
     assert outcome_of("", checks.eigenvalue_floor, Subject(cls(), LEAST)).status is status

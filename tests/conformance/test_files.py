@@ -161,7 +161,9 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by it."""
     data = simulate("linear", 60, rng=0).dataset
     path = tmp_path / "mine.py"
-    path.write_text(program_template("mine", "direct"), encoding="utf-8")
+    other = "cp.sum_squares(w - 1) / 2 + 1e-6 * cp.sum(cp.exp(-w))"
+    text = program_template("mine", "direct").replace("cp.sum_squares(w - 1) / 2", other)
+    path.write_text(text, encoding="utf-8")
     (cls,) = programs_of_file(path)
     assert cls().stability(Universe(check_universe(50).domain, 50, 2)).V == 100
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))

@@ -35,6 +35,7 @@ SOME = {
     "likelihood": lambda Z, w: -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w),
     "power": lambda Z, w: cp.sum(cp.power(w, 1.5)) + cp.sum_squares(Z.T @ w),
     "norm": lambda Z, w: cp.sum_squares(w - 1) + cp.norm(Z.T @ w),
+    "exponential": lambda Z, w: cp.sum(cp.exp(w)) + cp.sum_squares(Z.T @ w),
 }
 
 
@@ -70,7 +71,7 @@ def test_data_beyond_their_bounds_are_clipped():
 
 
 def test_an_unread_objective_keeps_the_gap():
-    convex = on_the_box(lambda Z, w: cp.sum_squares(w - 1) + cp.norm(cp.abs(Z.T @ w)))
+    convex = on_the_box(lambda Z, w: cp.sum_squares(w - 1) + cp.square(cp.norm(Z.T @ w, 1)))
     assert "inside of another atom" in convex.unread(UNIVERSE)
     instance = convex.instance(RECORDS)
     assert instance.model is None
@@ -92,7 +93,7 @@ def test_a_misread_objective_is_refused(monkeypatch):
 
     monkeypatch.setattr(terms.ReadTerm, "slope", wrong)
     with pytest.raises(DeclarationError, match="was read as something with other values"):
-        on_the_box(SOME["power"]).instance(RECORDS)
+        on_the_box(SOME["exponential"]).instance(RECORDS)
 
 
 def test_stated_bounds_and_the_coupled_variation_that_obeys_them():
@@ -113,8 +114,22 @@ def test_stated_bounds_and_the_coupled_variation_that_obeys_them():
         assert moved <= V(Bound.from_l2(float(np.linalg.norm(w - v)), largest), n)
 
 
+@scheme(rho=0.1, floor=0.05)
+def unknown(w, records, rho, floor):
+    """A dispersion that the form of weights does not know."""
+    imbalance = rho / records.n * cp.sum_squares(records.signed.T @ w)
+    dispersion = cp.sum(cp.exp(w)) - cp.sum(cp.entr(w))
+    return cp.Problem(cp.Minimize(dispersion + imbalance), [floor <= w, w <= 3.0])
+
+
+@unknown.bound
+def _():
+    return Bound.from_l2(0.1, w_max=3.0)
+
+
 def test_v_is_2n_where_no_radius_is_public():
-    for program, why in ((entropy(floor=0.0), "floor above 0"), (entropy(rho=1e6), "proved steps")):
+    assert unknown().stability(UNIVERSE).V < 2 * N
+    for program, why in ((unknown(floor=0.0), "floor above 0"), (unknown(rho=1e6), "proved steps")):
         bound = program.stability(UNIVERSE)
         assert bound.V == 2 * N
         assert why in bound.assumptions[0]

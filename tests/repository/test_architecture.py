@@ -42,7 +42,7 @@ ONLY = {
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "display", "blocks"},
     "data": {"errors", "files", "tables", "codebook", "blocks", "domain", "private_ranges"},
     "blocked": {"errors", "parallel", "public", "tables", "files", "blocks", "domain", "data"},
-    "model": {"errors", "text", "public", "blocks", "domain"},
+    "model": {"errors", "text", "public", "blocks", "domain", "weighting"},
     "program": {
         *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "stability"),
         *("weighting", "model"),

@@ -1,0 +1,127 @@
+"""Weights that are the variable of a read problem: solved in its dual, and certified by it at any point."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
+from dp2erm_cvx.model.composite import LocalError
+from dp2erm_cvx.model.judged import JudgedModel, PointClaim
+from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
+from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.public_radius import StepConstants
+
+
+class WeightsModel(JudgedModel):
+    """A weighting form at records; its variable is the weights (n,) as they are solved for.
+
+    Parameters
+    ----------
+    form
+        What was read of the problem.
+    records
+        The records.
+    steps
+        Public constants of the steps that reach the public radius.
+    radius
+        Public bound of ``||w_hat - w||_1`` after those steps; None where none is proved.
+    convexity
+        Strong convexity of the objective in every weight, 0 where it is not known.
+    """
+
+    self_concordance = math.inf
+    smoothness = math.inf
+
+    def __init__(
+        self,
+        form: WeightingForm,
+        records: Records,
+        steps: StepConstants,
+        radius: float | None,
+        convexity: float,
+    ) -> None:
+        self.form = form
+        self.dual: DualProblem | None = None
+        # what these records do not admit must not be told by a refusal: weights 1 take their place
+        with contextlib.suppress(InfeasibleError, SolverError):
+            self.dual = DualProblem(form, records)
+        self.steps = steps
+        self.radius = radius
+        self.dimension = form.n
+        self.ridge = convexity
+        self.low = form.low[records.a]
+        self.cap = np.minimum(form.cap[records.a], float(form.n))
+        self.factor = 1.0
+        if form.sums.kind is SumKind.TREATED and np.any(records.a):
+            # controls weigh as many as the treated, who weigh 1: released weights have sum n
+            self.factor = form.n / (2.0 * float(np.sum(records.a)))
+
+    @property
+    def half_digits(self) -> bool:
+        return self.form.kinked
+
+    def clipped(self, point: Array) -> Array:
+        return np.clip(point, self.low, self.cap)
+
+    def value(self, v: Array) -> float:
+        return math.inf if self.dual is None else self.dual.value(v)
+
+    def gradient(self, v: Array) -> Array:
+        return np.zeros(self.dimension) if self.dual is None else self.dual.slope(v)
+
+    def hessian(self, v: Array) -> Array:
+        """Refuse: nothing asks a model that judges itself for a Hessian of n rows and columns."""
+        raise ProgramError("weights are solved in the dual, which has no Hessian of the weights")
+
+    def rounding(self, v: Array) -> float:
+        return 0.0
+
+    def start(self) -> Array:
+        return self.clipped(np.ones(self.dimension))
+
+    def output(self, v: Array) -> Array:
+        return self.factor * self.clipped(v)
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        return self.factor * math.sqrt(self.dimension) * radius
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.dimension)
+
+    @cached_property
+    def anchor(self) -> DualSolution:
+        """Weights by Newton's method in the dual; by public steps where those are not within the radius.
+
+        Weights 1, of which nothing is proved, where the records admit no others.
+        """
+        if self.dual is None:
+            even = np.ones(self.dimension)
+            return DualSolution(even, np.zeros(0), np.zeros(0), math.inf, 0, fallback=True)
+        found = self.dual.newton()
+        if self.radius is None or self.factor * found.claim <= self.radius:
+            return found
+        proved = self.dual.by_public_steps(self.steps)
+        return replace(proved, steps=found.steps + proved.steps)
+
+    def judged(self, point: Array) -> PointClaim:
+        """Certificate of weights: their distance to the anchor, and what is proved about that."""
+        anchor = self.anchor
+        away = float(np.sum(np.abs(self.clipped(point) - anchor.weights))) * (1.0 + 1e-9)
+        one = self.factor * (anchor.claim + away) * (1.0 + 1e-12)
+        return PointClaim(one, one, away, 0.0)
+
+    def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
+        return self.anchor.weights, self.anchor.steps
+
+    def by_gradient(self, start: Array) -> tuple[Array, int]:
+        """Weights by public steps alone where a radius is proved, else those of the anchor."""
+        if self.radius is None or self.dual is None:
+            return self.minimized(start, 0)
+        proved = self.dual.by_public_steps(self.steps)
+        return proved.weights, proved.steps
