@@ -26,6 +26,11 @@ class JudgedModel(Composite):
     def half_digits(self) -> bool:
         """True if its certificate loses half of the digits, as at a kink."""
 
+    @property
+    def found(self) -> bool:
+        """False where the records admit no solution, and weights 1 stand in its place."""
+        return True
+
     @abc.abstractmethod
     def clipped(self, point: Array) -> Array:
         """The nearest point (n,) of the box."""

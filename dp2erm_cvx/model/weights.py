@@ -66,6 +66,10 @@ class WeightsModel(JudgedModel):
     def half_digits(self) -> bool:
         return self.form.kinked
 
+    @property
+    def found(self) -> bool:
+        return not self.anchor.fallback
+
     def clipped(self, point: Array) -> Array:
         return np.clip(point, self.low, self.cap)
 

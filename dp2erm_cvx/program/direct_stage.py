@@ -275,6 +275,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """
         reading = self._at(universe)
+        if isinstance(reading.form, WeightingForm) and reading.form.hard:
+            return None  # V covers all weights of sum n
         if isinstance(reading.form, WeightingForm) and self._solved_in_the_dual(universe):
             radius = certified_radius(reading.form, universe, self.bound(universe).V)
             return None if radius is None else radius / universe.n_samples
@@ -357,7 +359,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         reading = self._at(universe)
         if isinstance(reading.form, str) or not solved_in_the_dual(reading.form):
             return False
-        if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked:
+        if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked or reading.form.hard:
             return True
         if certified_radius(reading.form, universe, self.bound(universe).V) is not None:
             return True
@@ -460,12 +462,9 @@ class WeightsReading:
     def _form_read(self) -> WeightingForm | str:
         """What the problem is of the form of weights as the variable, or why it is not of that form."""
         try:
-            form = read_weighting(self.problem, self._w, self._records, self.program.value("smoothing"))
+            return read_weighting(self.problem, self._w, self._records, self.program.value("smoothing"))
         except DeclarationError as error:
             return str(error)
-        if form.hard:
-            return "a constraint of the imbalance depends on the data: price the imbalance in its place"
-        return form
 
     @cached_property
     def read(self) -> ReadObjective | str:

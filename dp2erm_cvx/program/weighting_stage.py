@@ -36,7 +36,8 @@ def constants_of_form(form: WeightingForm, universe: Universe) -> WeightingConst
 
     Raises CalibrationError where some dataset has no weights.
     """
-    floor = universe.domain.arm_floor or 0
+    # no dataset has two arms of more than half of its records
+    floor = min(universe.domain.arm_floor or 0, universe.n_samples // 2)
     return weighting_constants(form, (floor, floor), keeps_treatment=not universe.flips)
 
 

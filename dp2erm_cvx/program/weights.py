@@ -305,7 +305,8 @@ def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...
 
 
 def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
-    settings = ", ".join(f"{name} = {value}" for name, value in program.settings().items() if value)
+    stated = {name: value for name, value in program.settings().items() if value not in (None, "", [])}
+    settings = ", ".join(f"{name} = {value}" for name, value in stated.items())
     yield "settings", settings or "none"
     yield "minimize", program.formula
     yield from _data(program, universe)
@@ -318,6 +319,8 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
 
 def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
     """How weights of a form are certified."""
+    if form.hard:
+        return "none is needed: V covers all weights of sum n"
     if form.kinked:
         return "by the dual (Theorem D), on every solve: a norm, absolute value or maximum has a kink"
     if error is None:

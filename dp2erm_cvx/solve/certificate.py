@@ -206,7 +206,8 @@ def _by_multiplier(model: JudgedModel, point: Array) -> Certificate:
     outside = np.abs(point - model.clipped(point))
     violation = float(np.sum(outside)) * (1 + 1e-9)
     one, two = claim.one + violation, claim.two + violation
-    return Certificate(two, one, one / model.dimension, "multiplier residual", model.ridge, claim.residual)
+    basis = "multiplier residual" if model.found else "none"
+    return Certificate(two, one, one / model.dimension, basis, model.ridge, claim.residual)
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:

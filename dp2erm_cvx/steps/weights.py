@@ -179,6 +179,7 @@ def refuse_unsolvable(
 @lru_cache(maxsize=64)
 def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) -> None:
     n = universe.n_samples
+    covers_all = program.stability(universe).V >= 2.0 * n
     reasons: list[str] = []
     for size in sorted({min(n, _EXAMPLE), n}):
         for records in replace(universe, n_samples=size).examples():
@@ -189,10 +190,10 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
             except InfeasibleError as error:
                 reasons.append(str(error))
                 continue
-            if solved.certified:
+            if solved.certified or (covers_all and not solved.substituted):
                 return
             if solved.substituted:
-                reasons.append("; ".join(solved.failures) or "no solver applies")
+                reasons.append("; ".join(solved.failures) or "no weights meet the constraints")
                 continue
             reasons.append(f"{solved.solver} ended with status {solved.status.value}")
     raise CalibrationError(
