@@ -30,7 +30,7 @@ FIGURES = {
     "health_record": ("health-record", 0),
 }
 #: They print, and write no table of their own.
-PRINTED = {"persons", "arms", "panel", "intervals", "doors"}
+PRINTED = {"persons", "arms", "panel", "intervals", "doors", "weights_as_variable"}
 #: They take the file of Twins, or the results of another script.
 FED = {"twins", "page_tables"}
 
