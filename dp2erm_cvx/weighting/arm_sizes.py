@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 #: Up to so many sizes each is looked at; beyond, about so many cells of neighboring sizes, and near both
 #: ends, where a block may be a few records, so many sizes one by one.
 _CELLS, _NEAR = 1024, 64
-
-#: Excess of a total over what boxes admit that is rounding alone.
-_ROUNDED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -116,6 +114,9 @@ def public_totals(form: WeightingForm) -> tuple[float, float]:
 def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
     """Refuse forms that have no weights on some dataset of the universe (condition C5).
 
+    Sums are compared without rounding, as those of a dataset are: a margin here would leave datasets at the
+    floor whose boxes miss their sum by a rounding error.
+
     Raises
     ------
     CalibrationError
@@ -150,14 +151,20 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
 _NAMES = ("controls", "treated")
 
 
+def _exact_sum(counts: list[int], ends: list[float]) -> Fraction:
+    """Sum of as many ends of boxes, without rounding: a dataset whose boxes miss a sum has no weights."""
+    terms = [count * Fraction(end) for count, end in zip(counts, ends, strict=True) if count > 0]
+    return sum(terms, Fraction(0))
+
+
 def _check_all(form: WeightingForm, sizes: ArmSizes) -> None:
     """Sum n of all weights: both extreme sizes admit it, hence all between."""
+    caps = [min(float(cap), float(form.n)) for cap in form.cap]
     for treated in (sizes.least(1), sizes.most(1)):
-        counts = np.array([form.n - treated, treated])
-        present = counts > 0
-        least = float(np.sum(counts[present] * form.low[present]))
-        most = float(np.sum(counts[present] * form.cap[present]))
-        if least > form.n * (1.0 + _ROUNDED) or most < form.n * (1.0 - _ROUNDED):
+        counts = [form.n - treated, treated]
+        least = _exact_sum(counts, form.low.tolist())
+        most = _exact_sum(counts, caps)
+        if not least <= form.n <= most:
             raise CalibrationError(
                 f"boxes of the weights: with {treated} treated of {form.n} records none have the sum n; "
                 "let lower bounds be at most 1 and upper bounds at least 1, or declare arm floors"
@@ -169,12 +176,13 @@ def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[f
     name = _NAMES[arm]
     least = sizes.least(arm)
     most = sizes.most(arm)
-    if totals[0] > 0.0 and (least < 1 or least * form.cap[arm] < totals[0] * (1.0 - _ROUNDED)):
+    cap = min(float(form.cap[arm]), totals[0])
+    if _exact_sum([least], [cap]) < totals[0]:
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[0]:g}, which {least} of them of at most "
             f"{form.cap[arm]:g} cannot reach: declare a larger arm floor, or a larger cap"
         )
-    if most * form.low[arm] > totals[1] * (1.0 + _ROUNDED):
+    if _exact_sum([most], [float(form.low[arm])]) > totals[1]:
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[1]:g}, and {most} of them are at least "
             f"{form.low[arm]:g} each: declare a larger floor of the other arm, or a smaller lower bound"

@@ -334,7 +334,10 @@ def _kernel(features: Features) -> KernelOfRecords:
 
 
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
-    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price |m|^2 / 2."""
+    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price |m|^2 / 2.
+
+    Raises DeclarationError for another price beside a kernel, or of its features.
+    """
     found: dict[str, list[Array]] = {}
     features: dict[str, Features] = {}
     for imbalance in form.imbalances:
@@ -351,6 +354,8 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
             scale = math.sqrt(2.0 * imbalance.penalty.factor) * float(part.matrix[0, 0])
             found.setdefault(kernel.name, []).append(scale * np.concatenate([part.weighted, part.target]))
             features[kernel.name] = kernel
+    if found:
+        _refuse_other_prices(form)
     return {features[name]: np.array(rows) for name, rows in found.items()}
 
 
@@ -407,15 +412,25 @@ def _kernel_columns(
     return rows, targets, errors, np.full(n, 1.001 * error)
 
 
+def _refuse_other_prices(form: WeightingForm) -> None:
+    """Refuse prices that are no squares beside a kernel. Raises DeclarationError.
+
+    Few features suffice for some datasets, and all pairs of records are needed for others, which serve
+    squares alone: a form that only some datasets have weights for would tell of the records.
+    """
+    for imbalance in form.imbalances:
+        if not is_plain(imbalance.penalty):
+            raise DeclarationError(
+                f"{imbalance.text or 'a penalty'}: is no square, beside features of a kernel: write all "
+                "imbalances as squares"
+            )
+
+
 def _refuse_pairs(form: WeightingForm) -> None:
-    """Refuse what pairs of records do not serve."""
+    """Refuse more records than pairs of them serve. Raises SolverError."""
     if form.n > MOST_PAIRS:
         raise SolverError(
             f"kernel of too many features for {form.n:,} records: at most {MOST_PAIRS:,} are solved by pairs"
-        )
-    if not all(is_plain(imbalance.penalty) for imbalance in form.imbalances):
-        raise SolverError(
-            "kernel of many features beside prices that are no squares: write all imbalances as squares"
         )
 
 

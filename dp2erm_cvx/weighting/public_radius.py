@@ -171,7 +171,14 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     float or None
         The radius; None where none is proved: constraints and kinks of the imbalance, dispersions without a
         formula for their weights, sums whose multipliers have no public bound, numbers that are too large.
+
+    Raises
+    ------
+    DeclarationError
+        For a price that is no square beside features of a kernel.
     """
+    # A price that is no square beside a kernel is refused, whatever the records are.
+    kernel_factors(form)
     if form.hard or form.kinked or form.dispersion.family == "general":
         return None
     if not math.isfinite(constants.response):

@@ -1,15 +1,17 @@
 """Constants and V of known schemes, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
 from dp2erm_cvx.weighting.constants import spread_factor, weighting_constants
+from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.features import Features, IntervalSet
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from tests.weighting import forms
+from tests.weighting import examples, forms
 
 CONTROLS = WeightSums(SumKind.CONTROLS)
 TREATED = WeightSums(SumKind.TREATED)
@@ -148,6 +150,22 @@ def test_a_universe_with_datasets_without_weights_is_refused(
 ) -> None:
     with pytest.raises(CalibrationError, match=message):
         weighting_constants(form, floors, keeps_treatment=False)
+
+
+def test_a_universe_is_refused_where_rounding_leaves_a_dataset_without_weights() -> None:
+    """44 weights of at most 60/44, rounded down, have a sum below 60: no dataset of it has such weights."""
+    totals = WeightSums(SumKind.PUBLIC, (40.0, 60.0))
+    cap = 60.0 / 44.0
+    tight = examples.form_of(100, cap=(cap, cap), sums=totals)
+    records = examples.records_of(100)
+    at_the_floor = replace(records, a=(np.arange(100) < 44).astype(np.int64))
+    with pytest.raises(InfeasibleError):
+        DualProblem(tight, at_the_floor)
+    with pytest.raises(CalibrationError, match="which 44 of them"):
+        stability(tight, (44, 44))
+    wider = replace(tight, cap=np.full(2, np.nextafter(cap, 2.0)))
+    assert stability(wider, (44, 44)) < 10.0
+    assert DualProblem(wider, at_the_floor).newton().claim < 1e-9
 
 
 def test_wrong_floors_and_sums_are_refused() -> None:

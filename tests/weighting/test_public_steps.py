@@ -1,10 +1,12 @@
 """The public radius holds for every solve by public steps, and is known before any record."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.kernels import Energy, Gaussian
 from dp2erm_cvx.weighting import certificate, public_radius
 from dp2erm_cvx.weighting.constants import weighting_constants
@@ -185,3 +187,17 @@ def test_sharper_constants_need_fewer_steps() -> None:
         rows = problem.data.rows * np.sqrt(problem.data.smoothness)
         assert np.max(np.linalg.norm(rows, axis=1)) <= sharp.row
         assert np.max(np.linalg.norm(rows[:, None] - rows[None, :], axis=2)) <= sharp.diameter
+
+
+@pytest.mark.parametrize("penalty", [ImbalancePenalty(1.0, knee=0.2), ImbalancePenalty(1.0, tolerance=0.1)])
+def test_prices_that_are_no_squares_are_refused_beside_a_kernel(penalty: ImbalancePenalty) -> None:
+    """Pairs of records do not serve them: datasets of many features would have no weights, others would."""
+    squares = imbalance(ImbalancePenalty(0.1), part(of_kernel(Gaussian(0.3)), BOTH, 0.5 * BOTH))
+    form = form_of(60, squares, moments_by_arm(penalty))
+    many = records_of(60)
+    few = replace(many, X=np.tile(many.X[0], (60, 1)))
+    with pytest.raises(DeclarationError, match="no square, beside features of a kernel"):
+        public_radius.public_radius(form, StepConstants.of(form, 40.0))
+    for records in (few, many):
+        with pytest.raises(DeclarationError, match="no square, beside features of a kernel"):
+            DualProblem(form, records)
