@@ -21,9 +21,9 @@ from dp2erm_cvx.weighting.multipliers import weights_at
 from dp2erm_cvx.weighting.response import largest_response, mean_response
 
 #: Rounding of the few operations that a bound itself is made of.
-_OUTWARD = 1.0 + 1e-12
+OUTWARD = 1.0 + 1e-12
 #: A number below which doubles lose digits; it stands for all that underflows.
-_UNDERFLOW = 1e-280
+UNDERFLOW = 1e-280
 #: Times that the largest weight, and with it the response, is bounded anew by the claim before.
 _ROUNDS = 3
 
@@ -112,9 +112,9 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
     size = rows @ np.abs(point.prices) + np.abs(data.linear)
     for number, block in enumerate(data.blocks):
         size[block.members] += abs(float(point.multipliers[number]))
-    error = units * UNIT_ROUNDOFF * size + _UNDERFLOW
+    error = units * UNIT_ROUNDOFF * size + UNDERFLOW
     for one in data.priced:
-        slack = one.price_slack(point.imbalance[one.columns])
+        slack = float(one.price_slack(point.imbalance[one.columns]))
         if slack > 0.0:
             error += slack * UNIT_ROUNDOFF * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
     kernels = slice(data.vector_columns, None)
@@ -126,7 +126,7 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
     apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
     apart = apart + 4.0 * UNIT_ROUNDOFF * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
     mass = float(np.sum(weights)) + len(weights)
-    return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * _OUTWARD)
+    return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * OUTWARD)
 
 
 def _deviations(
@@ -139,7 +139,7 @@ def _deviations(
     sizes = blocked_sum(weights, np.abs(data.rows[:, vectors]))
     missed = missed + (sum_units(n) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
     stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
-    missed = missed + 4.0 * UNIT_ROUNDOFF * stated + _UNDERFLOW
+    missed = missed + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
     smoothness = data.smoothness[vectors]
     smooth = np.isfinite(smoothness)
     scale = np.sqrt(np.where(smooth, smoothness, 0.0))
@@ -148,23 +148,23 @@ def _deviations(
     if np.any(smooth):
         squares += np.sum(np.square(data.rows[:, vectors] * scale), axis=1)
     similar = _kernel_squares(data)
-    row = math.sqrt(float(np.max((squares + similar)[free], initial=0.0))) * _OUTWARD
+    row = math.sqrt(float(np.max((squares + similar)[free], initial=0.0))) * OUTWARD
     kinks = 0.0
     row_at_kinks = 0.0
     for one in data.priced:
         if one.penalty.kinked:
-            width = 2.0 * one.penalty.price * _OUTWARD
+            width = 2.0 * one.penalty.price * OUTWARD
             kinks += width * _kink_size(one.by_norm, missed[one.columns])
             sizes_of_rows = _row_sizes(one.by_norm, data.rows[free][:, one.columns])
             row_at_kinks += width * float(np.max(sizes_of_rows, initial=0.0))
     return Deviations(
         weights,
         radii,
-        float(np.linalg.norm(scale * missed)) * _OUTWARD,
-        kinks * _OUTWARD,
+        float(np.linalg.norm(scale * missed)) * OUTWARD,
+        kinks * OUTWARD,
         row,
         _diameter(data, scale, similar, free),
-        row_at_kinks * _OUTWARD,
+        row_at_kinks * OUTWARD,
     )
 
 
@@ -205,7 +205,7 @@ def _diameter(data: WeightingData, scale: Array, similar: Array, free: NDArray[n
         slack = 8.0 * UNIT_ROUNDOFF * np.sqrt(np.sum(np.square(vectors[members]), axis=1))
         distances = np.hypot(np.sqrt(squares) + slack, np.sqrt(similar[members]))
         largest = max(largest, 2.0 * float(np.max(distances)))
-    return largest * _OUTWARD
+    return largest * OUTWARD
 
 
 def claimed(data: WeightingData, found: Deviations) -> float:
@@ -224,7 +224,7 @@ def claimed(data: WeightingData, found: Deviations) -> float:
         Bound of ``|weights - exact weights|_1``.
     """
     n = len(found.weights)
-    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * _UNDERFLOW
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * UNDERFLOW
     off = [_sum_off(found, block.members, block.total) for block in data.blocks]
     total_off = float(sum(off))
     trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
@@ -251,7 +251,7 @@ def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float)
     summed = float(np.sum(weights))
     radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
     exact = math.fsum(weights)
-    return (abs(exact - total) + 2.0 * UNIT_ROUNDOFF * (summed + total) + radii) * _OUTWARD
+    return (abs(exact - total) + 2.0 * UNIT_ROUNDOFF * (summed + total) + radii) * OUTWARD
 
 
 def squared_gain(response: float, diameter: float) -> float:
@@ -283,9 +283,9 @@ def _moved(off: list[float], response: float, missed: tuple[float, float], diame
     if math.isnan(spread):
         return math.inf
     if len(off) == 1:
-        return math.sqrt(off[0] ** 2 + spread) * _OUTWARD
+        return math.sqrt(off[0] ** 2 + spread) * OUTWARD
     # Of two blocks, the one whose sum is less off takes all of the imbalance in the worst case.
-    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * _OUTWARD
+    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * OUTWARD
 
 
 def _summed_response(data: WeightingData, weights: Array, total_off: float, largest_weight: float) -> float:
@@ -310,7 +310,7 @@ def _summed_response(data: WeightingData, weights: Array, total_off: float, larg
     mass = math.fsum(base[free])
     slack = total_off / 2.0 + 4.0 * UNIT_ROUNDOFF * (abs(total) + fixed)
     ends = ((total - slack) / mass, (total + slack) / mass)
-    return mass * response_of_means(data.form.dispersion, (low, high), ends) * _OUTWARD
+    return mass * response_of_means(data.form.dispersion, (low, high), ends) * OUTWARD
 
 
 def _summed(data: WeightingData) -> NDArray[np.bool_]:
@@ -353,7 +353,7 @@ def response_of_means(dispersion: Dispersion, box: tuple[float, float], means: t
     leftward = 1.0
     if math.isfinite(high):
         leftward = (high - first) / (high - middle)
-    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * _OUTWARD)
+    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * OUTWARD)
 
 
 def hard_residual(data: WeightingData, weights: Array) -> float:

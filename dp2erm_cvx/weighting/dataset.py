@@ -190,7 +190,7 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     if len(arms) != form.n:
         raise DeclarationError(f"{len(arms)} records: the problem was read for {form.n}")
     X = records.covariates
-    vectors = {one.name: _values(one, records) for one in form.features if one.of is not None}
+    vectors = {one.name: values_of_records(one, records) for one in form.features if one.of is not None}
     columns = _VectorColumns(form, vectors, arms)
     units = 0.0
     similarities = []
@@ -244,8 +244,8 @@ def is_plain(penalty: ImbalancePenalty) -> bool:
     return curved and penalty.norm in (None, 2) and not np.any(penalty.tolerance)
 
 
-def _values(features: Features, records: Records) -> Array:
-    """Vectors (n, width) of records."""
+def values_of_records(features: Features, records: Records) -> Array:
+    """Vectors (n, width) of records, of features that are no kernel's."""
     assert features.of is not None
     values = np.asarray(features.of(records), dtype=np.float64)
     return values.reshape(len(records.a), features.width)
@@ -265,7 +265,6 @@ class _VectorColumns:
     """Rows, targets and penalties of all coordinates that are no features of kernels."""
 
     def __init__(self, form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> None:
-        rows = [np.zeros((form.n, 0))]
         targets = [np.zeros(0)]
         errors = [np.zeros(0)]
         self.priced: list[PricedColumns] = []
@@ -276,16 +275,64 @@ class _VectorColumns:
             for group, shift in _groups(imbalance):
                 if _kernel_of_group(group) is not None:
                     continue
-                rows.append(_sum_of([part.row(vectors[part.features.name], arms) for part in group]))
                 target, error = _target(group, sums, shift, form.n)
                 targets.append(target)
                 errors.append(error)
                 end += len(shift)
             if end > begin:
                 self.priced.append(PricedColumns(imbalance.penalty, slice(begin, end)))
-        self.rows: Array = np.hstack(rows)
+        self.rows = rows_of_records(form, vectors, arms)
         self.targets: Array = np.concatenate(targets)
         self.target_errors: Array = np.concatenate(errors)
+
+
+def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> Array:
+    """Rows (m, K) of records in all coordinates that are no features of kernels.
+
+    Parameters
+    ----------
+    form
+        The form.
+    vectors
+        Features (m, width) of the records by name.
+    arms
+        Their treatment (m,).
+    """
+    rows = [np.zeros((len(arms), 0))]
+    for group in _vector_groups(form):
+        rows.append(_sum_of([part.row(vectors[part.features.name], arms) for part in group]))
+    return np.hstack(rows)
+
+
+def targets_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> tuple[Array, Array]:
+    """Targets (m, K) of every record by itself, and bounds (m, K) of their rounding.
+
+    Parameters
+    ----------
+    form, vectors, arms
+        As of :func:`rows_of_records`.
+    """
+    targets = [np.zeros((len(arms), 0))]
+    errors = [np.zeros((len(arms), 0))]
+    for group in _vector_groups(form):
+        total = np.zeros((len(arms), len(group[0].matrix)))
+        size = np.zeros_like(total)
+        for part in group:
+            phi = part.target[arms][:, None] * vectors[part.features.name]
+            total = total + phi @ part.matrix.T
+            size = size + np.abs(phi) @ np.abs(part.matrix).T
+        units = max(part.matrix.shape[1] for part in group) + len(group) + 6.0
+        targets.append(total)
+        errors.append(1.01 * units * UNIT_ROUNDOFF * size)
+    return np.hstack(targets), np.hstack(errors)
+
+
+def _vector_groups(form: WeightingForm) -> list[Group]:
+    """Groups of all coordinates that are no features of kernels, in the order of the columns."""
+    found: list[Group] = []
+    for imbalance in form.imbalances:
+        found.extend(group for group in imbalance.groups if _kernel_of_group(group) is None)
+    return found
 
 
 def _sum_of(parts: list[Array]) -> Array:
@@ -458,10 +505,28 @@ def _is_empty(block: SumOfBlock) -> bool:
     return not isinstance(block.members, slice) and len(block.members) == 0
 
 
-def _curve(
-    form: WeightingForm, arms: Arms, base: Array | None, blocks: tuple[SumOfBlock, ...]
-) -> InverseSlope:
-    """Boxes by record, which a sum bounds as well; refuses those that cannot hold the sums."""
+def boxes_of_records(form: WeightingForm, arms: Arms, base: Array | None) -> tuple[Array, Array]:
+    """Ends of the boxes of records, before their sums bound them.
+
+    Parameters
+    ----------
+    form
+        The form.
+    arms
+        Treatment of the records (m,).
+    base
+        Their base weights (m,), or None.
+
+    Returns
+    -------
+    tuple
+        Least and largest weight of every record, (m,) each.
+
+    Raises
+    ------
+    DeclarationError
+        Where weights may be negative.
+    """
     low_by_arm = np.asarray(form.low, dtype=np.float64).copy()
     cap_by_arm = np.asarray(form.cap, dtype=np.float64).copy()
     if form.sums.kind is SumKind.CONTROLS:
@@ -478,6 +543,14 @@ def _curve(
     cap = np.minimum(cap, last * scale)
     if np.any(low < 0.0):
         raise DeclarationError("weights may be negative: write w >= 0 among the constraints")
+    return low, cap
+
+
+def _curve(
+    form: WeightingForm, arms: Arms, base: Array | None, blocks: tuple[SumOfBlock, ...]
+) -> InverseSlope:
+    """Boxes by record, which a sum bounds as well; refuses those that cannot hold the sums."""
+    low, cap = boxes_of_records(form, arms, base)
     for block in blocks:
         members = block.members
         least = math.fsum(low[members])

@@ -64,6 +64,25 @@ class DualSolution:
     fallback: bool = False
 
 
+@dataclass(frozen=True)
+class OuterPoint:
+    """A point of the dual in the outer variable.
+
+    Parameters
+    ----------
+    y
+        The outer variable (K,): an imbalance and ``step`` times its price.
+    multipliers
+        Multipliers of the sums, one per block.
+    step
+        Steps (K,) of the proximal steps, the same for all coordinates of one imbalance.
+    """
+
+    y: Array
+    multipliers: Array
+    step: Array
+
+
 class DualProblem:
     """A form at a dataset.
 
@@ -108,6 +127,22 @@ class DualProblem:
         solver = _Newton(self.data, tolerance * self.form.n)
         state, steps = solver.run()
         return self._solution(state, steps)
+
+    def outer_point(self, solution: DualSolution) -> OuterPoint:
+        """The outer variable at a solution, from which neighbors of these records begin.
+
+        Parameters
+        ----------
+        solution
+            A solution by the features of the records, not by their pairs.
+
+        Returns
+        -------
+        OuterPoint
+        """
+        step = _Newton(self.data, 0.0).step
+        reached = blocked_sum(solution.weights, self.data.rows) - self.data.targets
+        return OuterPoint(reached + step * solution.prices, solution.multipliers, step)
 
     def by_public_steps(self, constants: StepConstants) -> DualSolution:
         """Solve by a number of steps that is public, after which every dataset is within the public radius.
@@ -249,7 +284,7 @@ def _prox(data: WeightingData, y: Array, step: Array) -> Array:
     s = np.empty_like(y)
     for one in data.priced:
         if len(y[one.columns]):
-            s[one.columns], _ = one.prox(y[one.columns], float(step[one.columns][0]))
+            s[one.columns] = one.proximal_point(y[one.columns], float(step[one.columns][0]))
     return s
 
 

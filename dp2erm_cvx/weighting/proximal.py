@@ -66,9 +66,9 @@ class PricedColumns:
         return self.penalty.smoothness * self.penalty.knee
 
     def size(self, s: Array) -> Array:
-        """Sizes that are priced: (K,) of entries, or (1,) of the norm."""
+        """Sizes that are priced: (.., K) of entries, or (.., 1) of the norm."""
         if self.by_norm:
-            return np.array([math.sqrt(float(s @ s))])
+            return np.asarray(np.sqrt(np.sum(s * s, axis=-1, keepdims=True)))
         return np.abs(s)
 
     def value(self, s: Array) -> float:
@@ -83,7 +83,7 @@ class PricedColumns:
         return penalty.factor * float(np.sum(near * (2.0 * beyond - near)))
 
     def price(self, s: Array, otherwise: Array) -> Array:
-        """A slope lambda (K,) of the penalty at s (K,): at a kink the one nearest ``otherwise``."""
+        """A slope lambda (.., K) of the penalty at s (.., K): at a kink the one nearest ``otherwise``."""
         penalty = self.penalty
         if penalty.hard:
             return otherwise
@@ -98,26 +98,42 @@ class PricedColumns:
             return np.asarray(slope / np.maximum(size, _TINY) * s)
         return np.sign(s) * slope
 
-    def price_slack(self, s: Array) -> float:
-        """Units of roundoff, in prices, by which the norm of a computed price may be off beside its size."""
+    def price_slack(self, s: Array) -> Array:
+        """Units of roundoff, in prices, by which the norm of a computed price may be off beside its size.
+
+        One number for every point: s (.., K) has the slack (..).
+        """
         penalty = self.penalty
         if not self.by_norm or not math.isfinite(penalty.factor):
-            return 0.0
+            return np.zeros(s.shape[:-1])
         # A size less its tolerance loses digits; beyond the knee the size no longer matters.
-        size = min(float(self.size(s)[0]), float(penalty.tolerance) + 2.0 * penalty.knee)
-        return (len(s) + 8.0) * penalty.smoothness * size
+        size = np.minimum(self.size(s)[..., 0], float(penalty.tolerance) + 2.0 * penalty.knee)
+        return np.asarray((s.shape[-1] + 8.0) * penalty.smoothness * size)
 
-    def prox(self, y: Array, step: float) -> tuple[Array, Array]:
-        """``argmin penalty(s) + |s - y|^2 / (2 step)`` (K,), and its Jacobian (K, K)."""
+    def proximal_point(self, y: Array, step: float) -> Array:
+        """``argmin penalty(s) + |s - y|^2 / (2 step)`` (.., K) of y (.., K)."""
         size = self.size(y)
         shrunk, along = self._shrunk(size, step)
-        across = np.where(size > 0, shrunk / np.maximum(size, _TINY), along)
+        return np.asarray(self._across(size, shrunk, along) * y)
+
+    def prox(self, y: Array, step: float) -> tuple[Array, Array]:
+        """The proximal point (.., K) of y (.., K), and its Jacobian (.., K, K)."""
+        size = self.size(y)
+        shrunk, along = self._shrunk(size, step)
+        across = self._across(size, shrunk, along)
         s = across * y
+        identity = np.eye(y.shape[-1])
         if not self.by_norm:
-            return s, np.diag(along)
-        direction = y / max(float(size[0]), _TINY)
-        jacobian = across[0] * np.eye(len(y)) + (along[0] - across[0]) * np.outer(direction, direction)
+            return s, along[..., None] * identity
+        direction = y / np.maximum(size, _TINY)
+        outer = direction[..., :, None] * direction[..., None, :]
+        jacobian = across[..., None] * identity + (along - across)[..., None] * outer
         return s, jacobian
+
+    @staticmethod
+    def _across(size: Array, shrunk: Array, along: Array) -> Array:
+        """The factor that a proximal step shrinks sizes by."""
+        return np.where(size > 0, shrunk / np.maximum(size, _TINY), along)
 
     def _shrunk(self, size: Array, step: float) -> tuple[Array, Array]:
         """The proximal step of sizes, and its slope."""

@@ -1,0 +1,208 @@
+"""Neighbors that are solved together have the weights of single solves, within what both claim."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError
+from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.weighting.dual import DualProblem
+from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.neighbors import FormNeighbors
+from tests.weighting import examples
+from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of
+
+N = 60
+M = 24
+SQUARES = ImbalancePenalty(5 / N)
+PENALTIES = {
+    "squares": SQUARES,
+    "tolerance": ImbalancePenalty(5 / N, tolerance=0.02 * N),
+    "huber": ImbalancePenalty(50 / N, knee=0.005 * N),
+    "ball": ImbalancePenalty(50 / N, knee=0.02 * N, norm=2),
+    "norm beyond a tolerance": ImbalancePenalty(50 / N, tolerance=0.01 * N, norm=2),
+}
+SUMS = {
+    "public": WeightSums(SumKind.PUBLIC, (0.45 * N, 0.55 * N)),
+    "counts": WeightSums(SumKind.COUNTS),
+    "controls": WeightSums(SumKind.CONTROLS),
+    "treated": WeightSums(SumKind.TREATED),
+}
+DISPERSIONS = ("square", "entropy", "log", "logit", "power", "mixed", "kinked")
+BOXES = {"logit": (0.1, 4.0), "log": (0.0, 3.0), "mixed": (0.0, 3.0), "kinked": (0.0, 2.0)}
+
+
+def smooth_forms() -> dict[str, WeightingForm]:
+    """Every penalty, dispersion and sum, base weights, a linear part and a cap that binds."""
+    forms = {}
+    for name, penalty in PENALTIES.items():
+        forms[name] = form_of(N, moments_by_arm(penalty), dispersion="entropy")
+    for dispersion in DISPERSIONS:
+        low, cap = BOXES.get(dispersion, (0.0, math.inf))
+        forms[dispersion] = form_of(
+            N, moments_by_arm(SQUARES), dispersion=dispersion, low=(low, low), cap=(cap, cap)
+        )
+    for name, sums in SUMS.items():
+        forms[f"sums: {name}"] = form_of(
+            N, moments_by_arm(SQUARES), dispersion="entropy", cap=(4.0, 5.0), sums=sums
+        )
+    one = examples.part(examples.constant(), SIGNED, np.zeros(2))
+    forms["linear"] = form_of(N, moments_by_arm(SQUARES), linear=one)
+    forms["base"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", base=examples.base_of())
+    forms["base of squares"] = form_of(N, moments_by_arm(SQUARES), cap=(1.5, 2.5), base=examples.base_of())
+    forms["binding cap"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", cap=(1.3, 1.3))
+    pooled = examples.imbalance(
+        ImbalancePenalty(50 / N, tolerance=0.01 * N), examples.part(examples.covariates(), SIGNED, 0.1 * BOTH)
+    )
+    by_norm = ImbalancePenalty(20 / N, knee=0.1 * N, norm=2)
+    forms["two penalties"] = form_of(N, pooled, moments_by_arm(by_norm), dispersion="logit", **_BOX)
+    return forms
+
+
+_BOX = {"low": (0.1, 0.1), "cap": (4.0, 4.0)}
+FORMS = smooth_forms()
+
+
+def drawn_neighbors(records: Records, m: int, seed: int = 1) -> tuple[Array, Records]:
+    """Replaced numbers and new records: at random, at the boundary, and flips of the old ones."""
+    generator = np.random.default_rng(seed)
+    n = records.n_samples
+    index = generator.integers(0, n, m)
+    new = records_of(m + 2, seed=seed + 1).at(np.arange(m) + 2)
+    X = new.X.copy()
+    a = new.a.copy()
+    third = m // 3
+    X[:third] *= 0.999 / np.linalg.norm(X[:third], axis=1)[:, None]
+    X[-third:] = records.X[index[-third:]]
+    a[-third:] = 1 - records.a[index[-third:]]
+    return index, records.domain.records(X, a, records.y[index])
+
+
+def single(form: WeightingForm, records: Records, index: Array, new: Records, k: int) -> DualProblem:
+    return DualProblem(form, records.replaced(int(index[k]), new.X[k], int(new.a[k])))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_together_is_alone_within_both_claims(name: str) -> None:
+    form = FORMS[name]
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M)
+    found = FormNeighbors(form, records).together(index, new)
+    solved = found.claims <= 1e-10 * N
+    assert np.mean(solved) >= 0.8
+    for k in np.flatnonzero(solved):
+        one = single(form, records, index, new, k).newton()
+        apart = float(np.sum(np.abs(one.weights - found.weights[k])))
+        assert apart <= one.claim + found.claims[k]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_claims_hold_far_from_a_solution(name: str) -> None:
+    """Coarse goals leave weights well off, which claims have to say."""
+    form = FORMS[name]
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M, seed=3)
+    neighbors = FormNeighbors(form, records)
+    near = neighbors.solve(index, new)
+    largest = 0.0
+    for goal in (1e-2, 1e-4, 1e-6):
+        far = neighbors.together(index, new, goal)
+        known = np.isfinite(far.claims)
+        apart = np.sum(np.abs(far.weights - near.weights), axis=1)[known]
+        assert np.all(apart <= far.claims[known] + near.claims[known])
+        largest = max(largest, float(np.max(apart, initial=0.0)))
+    assert largest > 1e-9
+
+
+@pytest.mark.parametrize("norm", [None, 2])
+def test_kinks(norm: float | None) -> None:
+    form = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=0.1, norm=norm)))
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M)
+    found = FormNeighbors(form, records).solve(index, new, tolerance=1e-5)
+    assert np.all(found.claims <= 1e-5 * N)
+    for k in range(M):
+        one = single(form, records, index, new, k).newton()
+        assert np.sum(np.abs(one.weights - found.weights[k])) <= one.claim + found.claims[k]
+
+
+def test_kernels_and_constraints_are_solved_alone() -> None:
+    kernel = examples.of_kernel(Gaussian(1.0))
+    half = BOTH / 2
+    parts = [examples.part(kernel, arm, half) for arm in (CONTROL, TREATED)]
+    of_kernel = form_of(N, *(examples.imbalance(ImbalancePenalty(0.5), part) for part in parts))
+    constraint = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=math.inf, tolerance=0.1 * N)))
+    records = records_of(N)
+    index, new = drawn_neighbors(records, 3)
+    for form in (of_kernel, constraint):
+        neighbors = FormNeighbors(form, records)
+        assert not neighbors.usable
+        found = neighbors.solve(index, new)
+        assert np.all(found.alone)
+        for k in range(3):
+            one = single(form, records, index, new, k).newton()
+            np.testing.assert_array_equal(found.weights[k], one.weights)
+
+
+def test_new_outcomes_count() -> None:
+    outcome = examples.Features("outcome", examples.IntervalSet(-1.0, 1.0), 1, lambda r: r.y[:, None])
+    linear = examples.part(outcome, BOTH, np.zeros(2))
+    form = form_of(N, moments_by_arm(SQUARES), linear=linear)
+    records = records_of(N)
+    index, new = drawn_neighbors(records, 2)
+    other = records.domain.records(new.X, new.a, np.array([0.5, -0.5]))
+    together = FormNeighbors(form, records).together(index, other)
+    alone = FormNeighbors(form, records).solve(index, other, tolerance=0.0)
+    assert np.all(alone.alone)
+    np.testing.assert_allclose(together.weights, alone.weights, atol=1e-9)
+    assert np.max(np.abs(together.weights[0, index[0]] - 1.0)) > 0.1
+
+
+def test_neighbors_without_weights() -> None:
+    """An arm that loses its last record cannot hold its sum."""
+    records = records_of(N)
+    only = records.domain.records(records.X, (np.arange(N) == 3).astype(int), records.y)
+    form = form_of(N, moments_by_arm(SQUARES), sums=WeightSums(SumKind.PUBLIC, (N / 2, N / 2)))
+    new = records.domain.records(records.X[:2], np.zeros(2, dtype=int), records.y[:2])
+    index = np.array([3, 5])
+    found = FormNeighbors(form, only).solve(index, new)
+    assert math.isinf(found.claims[0])
+    assert np.all(np.isnan(found.weights[0]))
+    assert found.claims[1] <= 1e-10 * N
+    with pytest.raises(InfeasibleError):
+        single(form, only, index, new, 0)
+
+
+def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["tolerance"]
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M)
+    whole = FormNeighbors(form, records).together(index, new)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._LEAST", 5)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._CHUNK", 5 * N)
+    parts = FormNeighbors(form, records).together(index, new)
+    apart = np.sum(np.abs(whole.weights - parts.weights), axis=1)
+    assert np.all(apart <= whole.claims + parts.claims)
+
+
+def test_many_rows_have_their_own_jacobians_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["tolerance"]
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._SHARED_STEPS", 0)
+    whole = FormNeighbors(form, records).together(index, new)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._MOST_PRODUCTS", 0)
+    single_products = FormNeighbors(form, records).together(index, new)
+    apart = np.sum(np.abs(whole.weights - single_products.weights), axis=1)
+    assert np.all(apart <= whole.claims + single_products.claims)
+
+
+def test_other_numbers_are_refused() -> None:
+    records = records_of(N)
+    index, new = drawn_neighbors(records, 2)
+    neighbors = FormNeighbors(FORMS["squares"], records)
+    for wrong in (np.array([0, N]), np.array([-1, 0]), np.array([0])):
+        with pytest.raises(DeclarationError, match="neighbors"):
+            neighbors.solve(wrong, new)
