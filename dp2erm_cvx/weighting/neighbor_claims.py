@@ -1,4 +1,4 @@
-"""Proved distances to the exact weights for many neighbors of one dataset: Theorems 1 and 2, neighbor by neighbor.
+"""Proved distances to the exact weights, for many neighbors of one dataset (Theorems 1 and 2).
 
 The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all neighbors with (of rows,
 of the response) are the largest of the neighbors that are solved together.
@@ -14,7 +14,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.weighting.certificate import OUTWARD, UNDERFLOW, response_of_means
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
-from dp2erm_cvx.weighting.neighboring_data import OUTSIDE, NeighboringData, ReplacedRecords
+from dp2erm_cvx.weighting.neighboring_data import OUTSIDE, NeighboringData, Numbers, ReplacedRecords
 
 #: Part of n by which sums may be off where a claim is made together with others.
 _SETTLED = 1e-6
@@ -204,7 +204,7 @@ class NeighborClaims:
     def _squares(self, rows: Array) -> Array:
         return np.asarray(np.sum(np.square(rows * self.scale), axis=1))
 
-    def _middle(self, members: Array) -> Array:
+    def _middle(self, members: Numbers) -> Array:
         """A point (K,) that distances of rows in a block are measured from; any one will do."""
         if not len(members):
             return np.zeros(len(self.scale))

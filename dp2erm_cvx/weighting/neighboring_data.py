@@ -1,4 +1,4 @@
-"""A weighting form at many neighbors of one dataset: what they share, and what one replaced record changes."""
+"""A weighting form at many neighbors of one dataset: what they share, and what one new record changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dp2erm_cvx.weighting.dataset import (
 from dp2erm_cvx.weighting.form import Arms, SumKind, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
 
-#: Relative distance of a sum to the least and the largest that boxes hold, below which a record is left alone.
+#: Relative distance of a sum to the ends of what boxes hold, below which a neighbor is left alone.
 _MARGIN = 1e-12
 #: Block of a record whose weight has no sum.
 OUTSIDE = -1

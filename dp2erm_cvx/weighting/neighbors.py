@@ -19,8 +19,8 @@ from dp2erm_cvx.weighting.form import WeightingForm
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
 from dp2erm_cvx.weighting.neighboring_data import NeighboringData, Numbers, ReplacedRecords
 
-#: Steps with the Jacobian of the base dataset, and with that of every neighbor, at most.
-_SHARED_STEPS, _OWN_STEPS = 3, 12
+#: Steps with the Jacobian of the base dataset, the same where that of a neighbor is dear, and further steps.
+_SHARED_STEPS, _MORE_SHARED_STEPS, _OWN_STEPS = 1, 8, 12
 #: Weights that are held in a chunk, and the least and the most neighbors of one.
 _CHUNK, _LEAST, _MOST = 2**17, 16, 512
 #: Numbers in the table of products of rows, up to which it is made: 64 MB.
@@ -144,9 +144,7 @@ class FormNeighbors:
         m = len(index)
         n = self.form.n
         if len(new_records.a) != m or np.any(index < 0) or np.any(index >= n):
-            raise DeclarationError(
-                f"neighbors: index must hold numbers from 0 to {n - 1}, one per new record"
-            )
+            raise DeclarationError(f"index: must be numbers from 0 to {n - 1}, one per new record")
         weights = np.full((m, n), np.nan)
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
@@ -207,7 +205,9 @@ class _Together:
         self.lined: Array = np.hstack([problem.data.rows, self.neighboring.inside])
         self._upper = np.triu_indices(self.lined.shape[1])
         self._products: Array | None = None
+        self.shared_steps = _MORE_SHARED_STEPS
         if len(self.lined) * len(self._upper[0]) <= _MOST_PRODUCTS:
+            self.shared_steps = _SHARED_STEPS
             self._products = self.lined[:, self._upper[0]] * self.lined[:, self._upper[1]]
         self.rates = self._base_rates()
         self.response = float(np.sum(self.rates)) * 2.0
@@ -250,14 +250,15 @@ class _Together:
         claims = np.full(m, np.inf)
         steps = np.zeros(m, dtype=np.int64)
         live = np.flatnonzero(part.feasible)
-        for step in range(_SHARED_STEPS + _OWN_STEPS + 1):
+        last = self.shared_steps + _OWN_STEPS
+        for step in range(last + 1):
             if not len(live):
                 break
             here = part if len(live) == m else part.take(live)
             state = self._state(y[live], multipliers[live], here)
             missed, off = state.missed[:, : self.K], state.missed[:, self.K :]
             near = self.judge.estimates(missed, off, self.response) <= _WITHIN * goal
-            if step == _SHARED_STEPS + _OWN_STEPS:
+            if step == last:
                 near[:] = True
             steps[live] = step
             done = live[near]
@@ -268,7 +269,7 @@ class _Together:
             live = live[~near]
             if not len(live):
                 break
-            if step < _SHARED_STEPS:
+            if step < self.shared_steps:
                 change = -(state.missed[~near] @ self.inverse.T)
             else:
                 change = self._own_steps(y[live], state, ~near, part.take(live))

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
+from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
@@ -20,6 +21,7 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import kernel_path
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.solve.batch.weighting import weighting_path
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solving import TOLERANCE, solve
 
@@ -142,6 +144,8 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
         return partial(_closed_form, program, base)
     if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
         return kernel_path(program, model, records, point)
+    if type(model) is WeightsModel:
+        return weighting_path(model, records)
     rows = program.row_neighbors(records)
     if rows is None:
         return None
