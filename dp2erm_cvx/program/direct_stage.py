@@ -251,10 +251,14 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return bound_of_form(form, universe, self.relations)
 
     def _bound_of_author(self, universe: Universe) -> StabilityBound:
-        """The bound that the author of the program states."""
+        """The bound that the author of the program states.
+
+        Raises CalibrationError where it says nothing about what is released.
+        """
         n, bound, (_, cap) = universe.n_samples, self.stated_bound(universe), self.box(universe)
         assert bound is not None
         reading = self._at(universe)
+        self._refuse_statement(bound, reading)
         if isinstance(reading.form, WeightingForm):
             return replace(bound, w_max=min(bound.w_max, cap)).at(
                 n, self.strong_convexity(universe), self.relations
@@ -268,6 +272,26 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return bound.at(n, self.strong_convexity(universe), self.relations)
         except CalibrationError as error:
             raise CalibrationError(f"{self.name}: {error}: add a term such as sum_squares(w - 1)") from None
+
+    def _refuse_statement(self, bound: Bound, reading: WeightsReading) -> None:
+        """Raise CalibrationError for a stated bound of other weights, or from gradients on a set that moves.
+
+        Where the treated weigh 1 all weights are multiplied for the release, by a number that is data. And
+        ``||w - w'|| <= g / m`` follows from both variational inequalities on one set alone, while sums and
+        boxes by arm are other ones at other treatments.
+        """
+        form = reading.form
+        if isinstance(form, WeightingForm) and form.sums.kind is SumKind.TREATED:
+            raise CalibrationError(
+                f"{self.name}: its bound is of weights of sum n, and these are multiplied by n / (2 n_1) for "
+                "a release: state none, and V is derived"
+            )
+        moving = [one for one in reading.problem.constraints if one.parameters()]
+        if bound.gradient is not None and moving:
+            raise CalibrationError(
+                f"{self.name}: its bound is from the gradient, which holds on one set of weights for all "
+                f"records, and {printed(moving[0])} is made of data: state Bound.from_l2"
+            )
 
     def certified_error(self, universe: Universe) -> float | None:
         """``||w_hat - w||_1 / n`` by Theorem C; ``inf`` where it is silent, None where a tree is not read.

@@ -227,10 +227,11 @@ def _public_set(within: Ball | Range | Vertices) -> PublicSet:
 
 
 def _columns_of(datum: Datum) -> Callable[[Records], Array]:
-    """The map to the values (n, k) of a datum."""
+    """The map to the values (n, k) of a datum, as it is when it is read: an author holds the object."""
+    of = datum.of
 
     def columns(records: Records) -> Array:
-        values = np.asarray(datum.of(records), dtype=np.float64)
+        values = np.asarray(of(records), dtype=np.float64)
         return values.reshape(len(values), -1)
 
     return columns

@@ -148,3 +148,48 @@ def test_a_curvature_or_a_box_that_changes_with_the_columns_is_refused(which):
             curvature, cap = (1 / k, 3) if which == "curvature" else (1, 1 + 30 / k)
             pull = curvature * cp.sum_squares(w - 1) + 1e-3 / n * cp.sum_squares(records.x.T @ w)
             return cp.Problem(cp.Minimize(pull + rho * records.y @ w), [w <= cap])
+
+
+def balanced(*constraints):
+    """A program of squares under these constraints, for a bound that its author states."""
+
+    @scheme()
+    def balanced(w, records):
+        imbalance = cp.sum_squares(records.signed.T @ w) / records.n
+        sets = [constraint(w, records) for constraint in constraints]
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + imbalance), sets)
+
+    return balanced
+
+
+def test_a_stated_bound_of_weights_that_are_multiplied_for_a_release_is_refused():
+    """20 treated of 100 make a control of weight 4 one of weight 10: the box says nothing about it."""
+    as_many = balanced(
+        lambda w, r: cp.multiply(r.treatment, w - 1) == 0,
+        lambda w, r: (1 - r.treatment) @ w == cp.sum(r.treatment),
+        lambda w, r: w <= 4,
+    )
+    universe = Universe(Domain(1.0, 1.0, arm_floor=20), 100, 2)
+    derived = as_many().at(universe).stability(universe)
+    assert derived.w_max > 4.0
+    as_many.bound(lambda n: Bound.from_l2(0.1))
+    with pytest.raises(CalibrationError, match="multiplied by"):
+        as_many().at(universe).stability(universe)
+
+
+def test_a_bound_from_gradients_is_refused_where_the_set_of_weights_moves():
+    """Two datasets of x = 0, one more treated: the same gradient everywhere, and other weights."""
+    halves = balanced(lambda w, r: r.treatment @ w == r.n / 2, lambda w, r: w <= 4)
+    universe = Universe(Domain(1.0, 1.0, arm_floor=20), 60, 2)
+    before, after = np.arange(60) < 20, np.arange(60) < 21
+    weights = []
+    for a in (before, after):
+        records = universe.domain.records(np.zeros((60, 2)), a, np.zeros(60))
+        weights.append(halves().instance(records).model.anchor.weights)
+    assert np.linalg.norm(weights[0] - weights[1]) > 0.5
+    halves.bound(lambda n: Bound.from_gradient(0.01))
+    with pytest.raises(CalibrationError, match="one set of weights"):
+        halves().at(universe).stability(universe)
+    fixed = balanced(lambda w, r: w <= 4)
+    fixed.bound(lambda n: Bound.from_gradient(0.01))
+    assert fixed().at(universe).stability(universe).theorem == "stated bound"
