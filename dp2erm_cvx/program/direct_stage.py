@@ -424,12 +424,18 @@ class WeightsReading:
         self.program, self.universe = program, universe
         self._records, self._w = records, w
         self.problem = records.used(program.called(w, records))
+        if not isinstance(self.problem, cp.Problem):
+            raise DeclarationError(
+                f"{program.name}: returns a {type(self.problem).__name__}: return "
+                "cp.Problem(cp.Minimize(objective), constraints)"
+            )
         self.objective, self.own = self.problem.objective.args[0], records.own
         self.ends = _ends(self.problem.constraints, w)
         self.form = self._form_read()
         if isinstance(self.form, WeightingForm):
             self.curvature = strong_convexity_of_form(self.form)
         else:
+            self._refuse_outside(self.form)
             self.curvature = weights_curvature(self.problem, w)
 
     @property
@@ -489,6 +495,22 @@ class WeightsReading:
             return read_weighting(self.problem, self._w, self._records, self.program.value("smoothing"))
         except DeclarationError as error:
             return str(error)
+
+    def _refuse_outside(self, reason: str) -> None:
+        """Raise DeclarationError for what no solver is given outside of the form, with what the reader says.
+
+        These are constraints that hold data, features of a kernel, and other variables.
+
+        Parameters
+        ----------
+        reason
+            Why the problem is not of the form, and what to write instead.
+        """
+        of_data = any(constraint.parameters() for constraint in self.problem.constraints)
+        of_kernel = any(hasattr(datum, "kernel") for datum in self.problem.parameters())
+        others = [variable for variable in self.problem.variables() if variable is not self._w]
+        if of_data or of_kernel or others:
+            raise DeclarationError(f"{self.program.name}: {reason}")
 
     @cached_property
     def read(self) -> ReadObjective | str:

@@ -138,7 +138,7 @@ class DeclaredRecords:
     domain: Domain
     n: int
     n_columns: int
-    covariates: Callable[[Domain, Array], Array] = lambda domain, X: X
+    covariates_of: Callable[[Domain, Array], Array] = lambda domain, X: X
     bound: float | None = None
     own: tuple[str, ...] = ()
     parameter: Callable[..., Any] | None = None
@@ -321,7 +321,7 @@ class DeclaredRecords:
 
     def _signed(self, signs: Callable[[Records], Array | None]) -> RecordMap:
         def make(records: Records) -> Array:
-            x, sign = self.covariates(records.domain, records.X), signs(records)
+            x, sign = self.covariates_of(records.domain, records.X), signs(records)
             return x if sign is None else sign[:, None] * x
 
         return make

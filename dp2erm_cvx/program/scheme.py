@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import cvxpy as cp
+
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.reach import Called
@@ -272,10 +274,25 @@ def asked(function: Function, *arguments: Any, **settings: float) -> Any:
     except DeclarationError:
         raise
     except Exception as error:
-        text = " ".join(str(error).split())
-        if "ncompatible dimensions" in text:
+        text = " ".join(str(error).split()).rstrip(".")
+        variable = arguments[0] if arguments else None
+        if isinstance(variable, cp.Variable) and variable.name() == "w":
+            text += _hint_of_weights(error)
+        elif "ncompatible dimensions" in text:
             text += "; theta has one entry for every column of records.x, or for each of its coordinates"
         raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
+
+
+def _hint_of_weights(error: Exception) -> str:
+    """What to write instead, for an error that a function of the weights and the records raised."""
+    if isinstance(error, cp.error.ParameterError):
+        return "; data have no values yet: return the problem, which is solved later"
+    if not (isinstance(error, ValueError | IndexError) or "dimensions" in str(error)):
+        return ""
+    return (
+        "; take all data from records, such as records.x[:, 0], and sizes from records.n and their shape: "
+        "the problem is read at several numbers of records and columns"
+    )
 
 
 def _signature(settings: Mapping[str, Any]) -> inspect.Signature:

@@ -365,6 +365,8 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         unread = program.unread(universe)
         if isinstance(form, WeightingForm):
             yield from form_in_words(form, universe)
+        else:
+            yield "not read", form
         if isinstance(form, WeightingForm) and unread is None:
             by = _certified_by_dual(form, error)
         elif unread is not None:

@@ -113,7 +113,7 @@ class ImbalancePenalty:
     norm
         None where every entry is priced; else the order of the norm that is priced: 2, or infinity for kinks.
     price
-        Slope of a kink ``price * |m|``; 0 for squares. Infinite for a constraint, |m| <= tolerance.
+        Slope of a kink ``price * |m|``; 0 for squares. Infinite for a constraint, ``|m| <= tolerance``.
     """
 
     factor: float

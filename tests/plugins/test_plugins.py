@@ -250,7 +250,10 @@ OF_THETA = [
 ]
 OF_WEIGHTS = [
     ((lambda w, r: cp.norm(r.signed.T @ w),), "no strong convexity"),
-    ((lambda w, r: cp.sum(cp.exp(w)), lambda w, r: [r.signed.T @ w == 0]), "depends on the data"),
+    (
+        (lambda w, r: cp.sum(cp.exp(w)), lambda w, r: [r.signed.T @ w == 0]),
+        "is not read here: write -cp.sum(cp.entr(w))",
+    ),
     (
         (lambda w, r: cp.sum_squares(w), lambda w, r: [cp.mean(w) == 2]),
         "write cp.sum(w) == records.n, or leave it out",

@@ -1,0 +1,217 @@
+"""Weights as the variable, from a file to a verified release, and what is told to who writes them wrong."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import scheme
+from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.program.weights import describe
+from dp2erm_cvx.registry import known_meanwhile
+from dp2erm_cvx.release.verify import verify
+from tests.command_line import done, run, shown
+from tests.weighting import second_door
+
+N, P = 120, 3
+FILE = Path(second_door.__file__)
+#: Domain, program, and the theorem that gives its V.
+DOMAIN = Domain(1.0, 2.0)
+FLOORED = Domain(1.0, 2.0, arm_floor=40)
+RELEASED = {
+    "least dispersion": (DOMAIN, second_door.least_dispersion(), "Theorem A (one sum)"),
+    "kernel": (DOMAIN, second_door.alike(), "Theorem A (one sum)"),
+    "smoothed": (
+        DOMAIN,
+        second_door.robust(smoothing=0.02),
+        "Theorem A (one sum), gradients bounded",
+    ),
+    "treated": (FLOORED, second_door.of_treated(), "Theorem A (controls that weigh as many as the treated)"),
+    "kinked": (DOMAIN, second_door.robust(), "Theorem A (one sum) with Theorem D (kinks)"),
+}
+
+
+def drawn() -> tuple[Any, Any, Any]:
+    """Confounded records with covariates in the unit ball and at least 40 in each arm."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.0, 1.0, (N, P)) / np.sqrt(P)
+    a = (rng.uniform(size=N) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
+    return X, a, np.clip(X[:, 0] + 0.5 * a + 0.3 * rng.normal(size=N), -2.0, 2.0)
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_release_states_the_bound_of_its_form(name: str) -> None:
+    domain, program, theorem = RELEASED[name]
+    bound = program.stability(Universe(domain, N, P))
+    X, a, y = drawn()
+    model = PrivateTwoStageERM(domain, Budget(4.0), program, "arm_means").fit(X, a, y)
+    release = model.release_
+    assert release.private == (name != "kinked")
+    assert release.guarantee.stability_theorem == theorem == bound.theorem
+    (step,) = json.loads(release.to_json())["steps"]
+    # the error of certified weights counts twice in what is stated
+    assert bound.V <= step["stability"] <= bound.V * 1.001
+    weights = model.private_workings_.weights
+    assert weights.certified
+    assert np.sum(weights.value) == pytest.approx(N)
+    assert np.ptp(weights.value) > 1e-3
+    assert np.max(weights.value) <= bound.w_max * (1 + 1e-9)
+    with known_meanwhile(program.scheme):
+        assert verify(release).refuted == ()
+
+
+def test_weights_for_the_treated_keep_theirs_and_balance() -> None:
+    X, a, y = drawn()
+    domain, program, _ = RELEASED["treated"]
+    model = PrivateTwoStageERM(domain, Budget(4.0), program, "arm_means").fit(X, a, y)
+    w = model.private_workings_.weights.value
+    # both arms have half of the sum n, so that treated records weigh n / (2 n_1) each
+    assert np.ptp(w[a == 1]) <= 1e-6
+    assert np.sum(w[a == 0]) == pytest.approx(N / 2, abs=1e-5)
+    before = np.mean(X[a == 1], axis=0) - np.mean(X[a == 0], axis=0)
+    after = np.mean(X[a == 1], axis=0) - np.average(X[a == 0], axis=0, weights=w[a == 0])
+    assert np.linalg.norm(after) < 0.6 * np.linalg.norm(before)
+
+
+def rows_of(program: Any, domain: Domain = DOMAIN) -> dict[str, str]:
+    return {label: text for label, text in describe(program, Universe(domain, N, P)) if label}
+
+
+def test_what_is_derived_is_described() -> None:
+    rows = rows_of(second_door.least_dispersion())
+    assert rows["theorem"] == "Theorem A (one sum)"
+    assert "response R = 1, diameter of rows D = 6.325" in rows["derived"]
+    assert rows["certificate"].startswith("by the dual: weights within")
+    assert rows["V"].startswith("15.4868 at n = 120")
+    assert rows["assumed"] == "nothing"
+    assert "on every solve" in rows_of(second_door.robust())["certificate"]
+    assert "on every dataset" in rows_of(second_door.robust(smoothing=0.02))["certificate"]
+
+
+def test_what_is_outside_of_the_form_says_why() -> None:
+    @scheme()
+    def products(w: Any, records: Any) -> cp.Problem:
+        product = cp.multiply(records.x[:, 0], records.x[:, 1])
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.square(product @ w)))
+
+    rows = rows_of(products())
+    assert "make anything else of one record by records.by_arm, records.rows" in rows["not read"]
+    assert rows["V"].startswith(f"{2 * N} at")
+
+
+def priced(price: Any, *constraints: Any) -> Any:
+    """A function of weights and records: squares, a price, and constraints."""
+
+    def made(w: Any, records: Any) -> cp.Problem:
+        limits = [one(w, records) for one in constraints]
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + price(w, records)), limits)
+
+    return made
+
+
+def balance(w: Any, r: Any) -> Any:
+    return cp.sum_squares(r.signed.T @ w) / r.n
+
+
+FRAME = pd.DataFrame(np.zeros((400, 5)), columns=list("abcde"))
+#: By what a newcomer writes: what the refusal says to write.
+MISTAKES = {
+    "no problem": (lambda w, r: cp.sum_squares(w), "return cp.Problem(cp.Minimize(objective), constraints)"),
+    "no dispersion": (lambda w, r: cp.Problem(cp.Minimize(balance(w, r))), "add c * sum_squares(w - 1)"),
+    "sum of 1": (priced(balance, lambda w, r: cp.sum(w) == 1), "write cp.sum(w) == records.n"),
+    "sum of an arm": (
+        priced(balance, lambda w, r: r.treatment @ w == r.n, lambda w, r: (1 - r.treatment) @ w == r.n),
+        "write one of these",
+    ),
+    "another variable": (
+        priced(lambda w, r: cp.sum(v := cp.Variable(3, name="v")) + cp.sum_squares(v - r.x.T @ w)),
+        "write the problem in w alone",
+    ),
+    "entries of a kernel": (
+        priced(lambda w, r: cp.norm1(r.features(Gaussian(1.0), "signed").T @ w)),
+        "write cp.sum_squares of all of them or cp.norm",
+    ),
+    "one feature of a kernel": (
+        priced(lambda w, r: cp.square(r.features(Gaussian(1.0))[:, 0] @ w)),
+        "known by inner products alone",
+    ),
+    "name of a kernel": (priced(lambda w, r: cp.sum_squares(r.features("rbf").T @ w)), "such as Gaussian"),
+    "arm of a kernel": (
+        priced(lambda w, r: cp.sum_squares(r.features(Gaussian(1.0), "sign").T @ w)),
+        "did you mean signed?",
+    ),
+    "a data frame": (
+        priced(lambda w, r: cp.sum_squares(FRAME.to_numpy().T @ w)),
+        "take all data from records, such as records.x[:, 0]",
+    ),
+    "a column by name": (priced(lambda w, r: r.x["age"] @ w), "such as records.x[:, 0]"),
+    "a public target of five columns": (
+        priced(lambda w, r: cp.sum_squares(r.x.T @ w / r.n - np.zeros(5))),
+        "the problem is read at several numbers of records and columns",
+    ),
+    "covariates": (priced(lambda w, r: cp.sum_squares(r.covariates.T @ w)), "records have no 'covariates'"),
+    "solved": (
+        lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w) + balance(w, r))).solve(),
+        "return the problem, which is solved later",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_write(name: str) -> None:
+    function, instead = MISTAKES[name]
+    with pytest.raises(DeclarationError) as caught:
+        scheme()(function)
+    assert instead in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_goes_from_a_draft_to_a_verified_release(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(FILE, "mine.py")
+    X, a, y = drawn()
+    columns = [f"x{k}" for k in range(P)]
+    pd.DataFrame(X, columns=columns).assign(a=a, y=y).to_csv("data.csv", index=False)
+    chosen = "mine.py:least_dispersion"
+    done("check", "data.csv", "--treatment", "a", "--outcome", "y", "--draft", "study.toml",
+         "--program", chosen)  # fmt: skip
+    text = Path("study.toml").read_text(encoding="utf-8")
+    assert f'first_stage = {{ name = "{chosen}" }}' in text
+    filled = {
+        "outcome_center": "0",
+        "outcome_bound": "2",
+        "treated": '"1"',
+        "control": '"0"',
+        "epsilon": "2",
+    } | dict.fromkeys(columns, "[-1, 1]")
+    for key, value in filled.items():
+        for gap in ('["EDIT", "EDIT"]', '"EDIT"'):
+            text = text.replace(f"\n{key} = {gap}", f"\n{key} = {value}")
+    Path("study.toml").write_text(text, encoding="utf-8")
+    assert f"planned for {N} records" in shown("run", "study.toml", "--plan", N)
+    done("run", "study.toml", "data.csv", "--yes")
+    release = ("verify", "releases/two_stage.json")
+    assert "Verified" in shown(*release, "--program", "mine.py")
+    assert "Verified" in shown(*release, "--study", "study.toml")
+    assert "give its file, of SHA-256" in run(*release).stderr
+    # another cap is another program: the release by the first one is refuted
+    Path("mine.py").write_text(
+        FILE.read_text(encoding="utf-8").replace("cap=3.0", "cap=2.0"), encoding="utf-8"
+    )
+    assert run(*release, "--program", "mine.py").exit_code != 0
+
+
+def test_check_program_has_nothing_to_search_for(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = FILE.read_text(encoding="utf-8").partition("@scheme(ridge=0.5, cap=3.0)")[0]
+    Path("mine.py").write_text(first, encoding="utf-8")
+    told = shown("check-program", "mine.py", "--solves", "20")
+    assert "all checks passed" in told
+    assert "skipped audit: derived: nothing to check" in told
