@@ -38,7 +38,13 @@ def constants_of_form(form: WeightingForm, universe: Universe) -> WeightingConst
     """
     # no dataset has two arms of more than half of its records
     floor = min(universe.domain.arm_floor or 0, universe.n_samples // 2)
-    return weighting_constants(form, (floor, floor), keeps_treatment=not universe.flips)
+    # Every dataset of a universe asks for the same ones.
+    public = (floor, universe.flips)
+    known = form.derived.get(public)
+    if not isinstance(known, WeightingConstants):
+        known = weighting_constants(form, (floor, floor), keeps_treatment=not universe.flips)
+        form.derived[public] = known
+    return known
 
 
 def bound_of_form(

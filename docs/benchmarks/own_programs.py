@@ -1,0 +1,145 @@
+"""Neighbors of programs that an author writes: together, one by one, and in a loop of CVXPY."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+
+from dp2erm_cvx import Domain, Universe
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program import FirstStage, scheme
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+
+#: Moments that are balanced.
+MOMENTS = 5
+#: Records, and the neighbors that are solved together; one by one and in the loop there are fewer.
+SIZES = {100: 4000, 400: 2000, 2000: 512}
+_SINGLE = 20
+#: CPU seconds over which common steps are repeated, the fastest of which counts.
+_REPEATS = 3
+
+
+def entropy_cap(w: cp.Variable, m: Any, n: int) -> cp.Problem:
+    """Entropies and squares of the imbalance m, weights at most 3."""
+    objective = 5 * cp.sum_squares(m) / n - cp.sum(cp.entr(w))
+    return cp.Problem(cp.Minimize(objective), [cp.sum(w) == n, w >= 0, w <= 3])
+
+
+def least_dispersion(w: cp.Variable, m: Any, n: int) -> cp.Problem:
+    """Squares of the weights, and of the imbalance beyond a tolerance."""
+    beyond = cp.pos(cp.abs(m) - 0.02 * n)
+    objective = cp.sum_squares(w - 1) / 2 + 5 * cp.sum_squares(beyond) / n
+    return cp.Problem(cp.Minimize(objective), [cp.sum(w) == n, w >= 0])
+
+
+def logit(w: cp.Variable, m: Any, n: int) -> cp.Problem:
+    """The logit distance on weights from 0.1 to 4."""
+    entropies = cp.sum(cp.entr(w - 0.1)) + cp.sum(cp.entr(4 - w))
+    return cp.Problem(cp.Minimize(5 * cp.sum_squares(m) / n - entropies), [cp.sum(w) == n])
+
+
+PROGRAMS = {"entropy, cap 3": entropy_cap, "least dispersion, tolerance": least_dispersion, "logit": logit}
+
+
+def declared(problem: Callable[[cp.Variable, Any, int], cp.Problem]) -> FirstStage:
+    """The program of the library."""
+
+    def own(w: cp.Variable, records: Any) -> cp.Problem:
+        return problem(w, records.signed.T @ w, records.n)
+
+    program: FirstStage = scheme(own)()
+    return program
+
+
+def drawn(n: int, m: int, seed: int = 0) -> Replacements:
+    """Confounded records, and replaced ones."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n + m, MOMENTS))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1) / 0.99)[:, None]
+    a = (generator.uniform(size=n + m) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(np.int64)
+    records = Domain(1.0, 1.0).records(X[:n], a[:n], np.zeros(n))
+    return Replacements(records, generator.integers(0, n, m), X[n:], a[n:])
+
+
+def signed(records: Records) -> Array:
+    """Covariates of the treated, and minus those of the controls."""
+    return np.where(records.a[:, None] == 1, 1.0, -1.0) * records.covariates
+
+
+class Loop:
+    """One problem with a parameter, as a researcher would write it, solved by Clarabel."""
+
+    def __init__(self, problem: Callable[[cp.Variable, Any, int], cp.Problem], n: int) -> None:
+        w = cp.Variable(n)
+        self.w = w
+        self.rows = cp.Parameter((n, MOMENTS))
+        self.problem = problem(w, self.rows.T @ w, n)
+
+    def weights(self, records: Records) -> Array:
+        """Weights (n,) of a dataset."""
+        self.rows.value = signed(records)
+        self.problem.solve(solver=cp.CLARABEL)
+        return np.asarray(self.w.value)
+
+
+def measured(name: str, n: int, m: int) -> dict[str, str]:
+    """Neighbors per CPU second on the same neighbors."""
+    part = drawn(n, m)
+    program = declared(PROGRAMS[name]).at(Universe(part.base.domain, n, MOMENTS))
+    began = time.process_time()
+    neighborhood = Neighborhood(program, part.base)
+    list(neighborhood.solve(part.take(0, 2)))
+    shared = time.process_time() - began
+    seconds = []
+    for _ in range(_REPEATS):
+        began = time.process_time()
+        chunks = list(neighborhood.solve(part))
+        seconds.append(time.process_time() - began)
+    together = m / min(seconds)
+    radius = max(float(np.max(chunk.radius)) for chunk in chunks)
+    weights = chunks[0].values[0]
+    few = min(_SINGLE, m)
+    began = time.process_time()
+    for k in range(few):
+        solve(program.instance(part.neighbor(k)))
+    alone = few / (time.process_time() - began)
+    loop = Loop(PROGRAMS[name], n)
+    loop.weights(part.base)
+    began = time.process_time()
+    apart = 0.0
+    for k in range(few):
+        apart = max(apart, float(np.sum(np.abs(loop.weights(part.neighbor(k)) - weights[k]))))
+    in_loop = few / (time.process_time() - began)
+    return {
+        "program": name,
+        "n": f"{n:,}",
+        "together": f"{together:,.0f}",
+        "one by one": f"{alone:,.0f}",
+        "CVXPY loop": f"{in_loop:,.0f}",
+        "over one by one": f"{together / alone:,.0f}",
+        "over the loop": f"{together / in_loop:,.0f}",
+        "shared": f"{1000 * shared:.0f} ms",
+        "certified error": f"{radius / n:.0e}",
+        "loop's error": f"{apart / n:.0e}",
+        "alone": str(sum(int(np.sum(chunk.by_single)) for chunk in chunks)),
+    }
+
+
+def main() -> None:
+    """Print the table of the page; run it with one thread of BLAS."""
+    sizes = {100: 50} if "--quick" in sys.argv else SIZES
+    rows = []
+    for name in PROGRAMS:
+        rows += [measured(name, n, m) for n, m in sizes.items()]
+    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+
+
+if __name__ == "__main__":
+    main()
