@@ -343,7 +343,9 @@ class _Equations:
         whole = abs(float(controls[0] + treated[0]) - 1.0) <= _SAME
         positive = bool(controls[0] > 0.0 and treated[0] > 0.0)
         if fixed is None and public and whole and positive:
-            totals = float(controls[0]) * self.n, float(treated[0]) * self.n
+            of_controls = float(controls[0]) * self.n
+            # Shares such as 0.3333333333 and 0.6666666666 add up to 1 but for their digits; weights to n.
+            totals = of_controls, self.n - of_controls
             return WeightSums(SumKind.PUBLIC, totals)
         raise DeclarationError(_SUMS)
 

@@ -243,6 +243,14 @@ def test_a_constraint_on_the_intercept_is_a_sum() -> None:
     assert sum(len(group[0].matrix) for group in form.imbalances[-1].groups) == 2
 
 
+def test_public_sums_of_rounded_shares_add_up_to_n() -> None:
+    """Nothing is left over that the step to weights of sum n would put on one record."""
+    rounded = np.array([0.3333333333, 0.6666666666])
+    form = read(under(lambda w, r: r.arms.T @ w == rounded * r.n))
+    assert form.sums.public is not None
+    assert sum(form.sums.public) == form.n
+
+
 def test_kinks_are_smoothed_in_units_of_the_mean() -> None:
     """``price |m|`` becomes ``n huber(m / n, eta price) / (2 eta)``, n times an envelope of the mean's."""
     eta = 0.05
@@ -592,8 +600,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "arms change totals": (
         weighting_sets,
-        "float(controls[0]) * self.n, float(treated[0]) * self.n",
-        "float(treated[0]) * self.n, float(controls[0]) * self.n",
+        "totals = of_controls, self.n - of_controls",
+        "totals = self.n - of_controls, of_controls",
         SETS["arm totals"],
     ),
 }
