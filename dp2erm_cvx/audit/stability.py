@@ -200,6 +200,7 @@ def audit_stability(
         source = records_of(data, domain)
     example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
     universe = _universe(universe, example)
+    program = program.at(universe)  # read once, not for every dataset
     claims, refused = claims_of(program, universe) if bounds is None else (_claims(bounds), {})
     few = universe.n_samples <= LARGEST_DECLARED
     known = (*STRATEGIES, BASE) if data is not None else (BASE,)

@@ -73,11 +73,13 @@ class Surrogate:
         moved = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         if self.weights is None:
             until = until or Deadline()
+            # read once, not for every dataset
+            program = self.program.at(self.universe)
             for number, k in enumerate(valid):
                 if number >= least and until.passed:
                     break
                 pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.domain), 0, "")
-                for solved in resolve(self.program, [pair]):
+                for solved in resolve(program, [pair]):
                     for quantity, interval in solved.movements.items():
                         moved[quantity][k] = 0.5 * (interval.low + interval.high)
         elif len(valid):
@@ -188,7 +190,9 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     if isinstance(program, ClosedFormWeights):
         return lambda records, count: _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
     if isinstance(program, WeightsProgram):
-        return None if program.unread(universe) else partial(_direct, program, universe)
+        if not program.has_weights_of_kinds(universe):
+            return None
+        return partial(_direct, program, universe)
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)

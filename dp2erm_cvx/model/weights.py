@@ -30,7 +30,8 @@ class WeightsModel(JudgedModel):
     steps
         Public constants of the steps that reach the public radius.
     radius
-        Public bound of ``||w_hat - w||_1`` after those steps; None where none is proved.
+        Public bound of ``||w_hat - w||_1`` after those steps, as they are solved for; None where none is
+        proved.
     convexity
         Strong convexity of the objective in every weight, 0 where it is not known.
     """
@@ -108,7 +109,7 @@ class WeightsModel(JudgedModel):
             even = np.ones(self.dimension)
             return DualSolution(even, np.zeros(0), np.zeros(0), math.inf, 0, fallback=True)
         found = self.dual.newton()
-        if self.radius is None or self.factor * found.claim <= self.radius:
+        if self.radius is None or found.claim <= self.radius:
             return found
         proved = self.dual.by_public_steps(self.steps)
         return replace(proved, steps=found.steps + proved.steps)

@@ -41,13 +41,10 @@ from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.program.weighting_reader import read_weighting
 from dp2erm_cvx.program.weighting_stage import (
-    bound_of_form,
-    certified_radius,
-    model_of_form,
+    FormInUniverse,
     solved_in_the_dual,
     strong_convexity_of_form,
     theorem_of_form,
-    weights_of_kinds,
 )
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.stability import Bound
@@ -248,7 +245,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if isinstance(form, str):
             self.box(universe)
             return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
-        return bound_of_form(form, universe, self.relations)
+        return self.form_in(universe).bound(self.relations)
 
     def _bound_of_author(self, universe: Universe) -> StabilityBound:
         """The bound that the author of the program states.
@@ -302,7 +299,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if isinstance(reading.form, WeightingForm) and reading.form.hard:
             return None  # V covers all weights of sum n
         if isinstance(reading.form, WeightingForm) and self._solved_in_the_dual(universe):
-            radius = certified_radius(reading.form, universe, self.bound(universe).V)
+            radius = self.form_in(universe).certified_radius(self.bound(universe).V)
             return None if radius is None else radius / universe.n_samples
         self.box(universe)
         public = reading.constants
@@ -320,9 +317,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         program = self.at(universe)
         reading = program._at(universe)
         if isinstance(reading.form, WeightingForm) and program._solved_in_the_dual(universe):
-            model = model_of_form(
-                reading.form, records, program.bound(universe).V, program.strong_convexity(universe)
-            )
+            V = program.bound(universe).V
+            convexity = program.strong_convexity(universe)
+            model = program.form_in(universe).model(records, V, convexity)
             return Instance(program, lambda: program.data(records), model)
         floor, cap = program.box(universe)
         data = program.data(records)
@@ -341,15 +338,23 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
         return model
 
+    def has_weights_of_kinds(self, universe: Universe) -> bool:
+        """Whether :meth:`weights_of_kinds` knows a resolved program: one sum, and the tree of the objective.
+
+        A smoothed objective is not that of the tree.
+        """
+        reading = self._at(universe)
+        form = reading.form
+        if isinstance(form, WeightingForm) and (form.smoothed or form.sums.kind is not SumKind.ALL):
+            return False
+        return isinstance(reading.read, ReadObjective)
+
     def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
         """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not certified.
 
         Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Certified are weights
         that are equal where records are, which an objective may not respect: for searching.
         """
-        form = self._at(universe).form
-        if isinstance(form, WeightingForm) and self._solved_in_the_dual(universe):
-            return weights_of_kinds(form, kinds, count)
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self.box(universe)
         data, reading = self.data(kinds), self._at(universe)
@@ -385,9 +390,13 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return False
         if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked or reading.form.hard:
             return True
-        if certified_radius(reading.form, universe, self.bound(universe).V) is not None:
+        if self.form_in(universe).certified_radius(self.bound(universe).V) is not None:
             return True
         return reading.constants is None or reading.constants.radius is None
+
+    def form_in(self, universe: Universe) -> FormInUniverse:
+        """The form of a resolved program that has one, with what follows from it in a universe."""
+        return self._at(universe).in_universe
 
     def form(self, universe: Universe) -> WeightingForm | str:
         """The form of a resolved program, or in one line why it has none."""
@@ -437,6 +446,12 @@ class WeightsReading:
         else:
             self._refuse_outside(self.form)
             self.curvature = weights_curvature(self.problem, w)
+
+    @cached_property
+    def in_universe(self) -> FormInUniverse:
+        """The form, where there is one, with what follows from it where it was read."""
+        assert isinstance(self.form, WeightingForm)
+        return FormInUniverse(self.form, self.universe)
 
     @property
     def has_total_of_library(self) -> bool:

@@ -24,7 +24,6 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
-from dp2erm_cvx.program.weighting_stage import form_in_words
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.weighting.form import WeightingForm
 
@@ -364,7 +363,7 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         form, error = program.form(universe), program.certified_error(universe)
         unread = program.unread(universe)
         if isinstance(form, WeightingForm):
-            yield from form_in_words(form, universe)
+            yield from program.form_in(universe).in_words()
         else:
             yield "not read", form
         if isinstance(form, WeightingForm) and unread is None:

@@ -115,7 +115,7 @@ def test_a_change_supplies_what_the_file_lacks(folder):
     assert "outcome_bound is missing" in refused(*FIT)
     assert facts(*FIT, "--set", "outcome_bound=8")["domain"]["outcome_bound"] == 8.0
     Path("fit.toml").write_text(whole.replace("8.0", "-1"))
-    assert refused(*FIT).startswith("error: fit.toml: two_stage: outcome_bound = -1")
+    assert refused(*FIT).startswith("error: fit.toml: outcome_bound = -1")
 
 
 def test_a_damaged_release_is_refused(folder):

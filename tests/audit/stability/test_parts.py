@@ -202,8 +202,10 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10
+    # weights at a kink are certified to half of the digits
+    error = 1e-5 if program.name == "robust" else 2e-7
     for quantity in (Quantity.V, Quantity.L1, Quantity.L2, Quantity.W1, Quantity.LARGEST):
-        np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=2e-7, atol=2e-7)
+        np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=error, atol=error)
 
 
 def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
