@@ -449,8 +449,14 @@ class WeightsReading:
 
     @cached_property
     def in_universe(self) -> FormInUniverse:
-        """The form, where there is one, with what follows from it where it was read."""
+        """The form, where there is one, with what follows from it where it was read.
+
+        Raises DeclarationError where solvers are given another problem than was read.
+        """
         assert isinstance(self.form, WeightingForm)
+        parameters, w = self._declared_anew()
+        records = DeclaredRecords(STANDARD, w.size, 0, parameter=parameters)
+        self.refuse_other_problem(self.program.called(w, records), w.size)
         return FormInUniverse(self.form, self.universe)
 
     @property
