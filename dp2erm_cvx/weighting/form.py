@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -204,8 +204,6 @@ class WeightingForm:
     base: Features | None = None
     #: Moreau parameter of kinks that were smoothed, by the text of the expression, for messages.
     smoothed: Mapping[str, float] = field(default_factory=dict)
-    #: What was derived of this form, by what else it depends on; a copy with other fields begins anew.
-    derived: dict[Hashable, object] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def features(self) -> tuple[Features, ...]:
