@@ -381,7 +381,7 @@ def _kernel(features: Features) -> KernelOfRecords:
 
 
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
-    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price |m|^2 / 2.
+    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price ``|m|^2 / 2``.
 
     Raises DeclarationError for another price beside a kernel, or of its features.
     """

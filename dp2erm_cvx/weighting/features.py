@@ -73,7 +73,7 @@ class Features:
     name
         What it is called in messages, such as ``covariates``.
     within
-        The public set of the vector of one record; :meth:`of` maps every record into it.
+        The public set of the vector of one record; ``of`` maps every record into it.
     width
         Number of its entries; of a kernel the number of entries that a problem is read with.
     of
