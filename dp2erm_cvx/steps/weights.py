@@ -11,7 +11,7 @@ from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
 from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
-from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage
 from dp2erm_cvx.program.weighting_stage import SMALL_ERROR
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import (
@@ -40,8 +40,8 @@ class WeightsPlan:
     """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound`` counts.
 
     Without a program every weight is 1. ``known`` says that a public bound covers their numerical error on
-    every dataset, or that V covers all weights. A tolerance below that public bound is raised to it where V
-    hardly grows by that.
+    every dataset, or that V covers all weights. Where weights are the variable, a tolerance below that public
+    bound is raised to it if V hardly grows by that.
     """
 
     program: FirstStage | None
@@ -76,7 +76,8 @@ class WeightsPlan:
             public = program.certified_error(universe, coefficient_norm)
         else:
             public = program.certified_error(universe)
-        if tolerance and public is not None and 2.0 * n * (public + GRID_ERROR) <= SMALL_ERROR * bound.V:
+        of_form = program.kind is Kind.WEIGHTING and tolerance > 0.0
+        if of_form and public is not None and 2.0 * n * (public + GRID_ERROR) <= SMALL_ERROR * bound.V:
             # what every dataset reaches is counted in place of less
             tolerance = max(tolerance, (public + GRID_ERROR) * (1.0 + 1e-12))
         error = tolerance * n

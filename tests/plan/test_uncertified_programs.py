@@ -87,7 +87,7 @@ def test_weights_at_the_declared_solver_and_number_of_records_alone_are_enough()
         estimator(near_one(capped, two), solver="newton").plan(60, 2)
     assert estimator(near_one(capped, two), solver="scs").plan(60, 2).bound.V == 120
     of_many = near_one(lambda w, n: 2 * w <= n / 300)
-    assert estimator(of_many).plan(700, 2).bound.V == 1400
+    assert estimator(of_many).plan(700, 2).bound.V == pytest.approx(2.0, abs=0.01)
     with pytest.raises(CalibrationError, match="relax its constraints"):
         estimator(of_many).plan(400, 2)
 
