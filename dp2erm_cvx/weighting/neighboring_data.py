@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.weighting.certificate import OUTWARD
 from dp2erm_cvx.weighting.dataset import (
     CHUNK,
     WeightingData,
@@ -18,21 +18,26 @@ from dp2erm_cvx.weighting.dataset import (
     targets_of_records,
     values_of_records,
 )
-from dp2erm_cvx.weighting.form import Arms, SumKind, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
+from dp2erm_cvx.weighting.form import Arms, SumKind
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.many_datasets import (
+    MARGIN,
+    OUTSIDE,
+    DatasetsPart,
+    ManyDatasets,
+    Numbers,
+    block_of_records,
+    kink_sizes_of,
+    totals_of_blocks,
+)
 
-#: Relative distance of a sum to the ends of what boxes hold, below which a neighbor is left alone.
-_MARGIN = 1e-12
-#: Block of a record whose weight has no sum.
-OUTSIDE = -1
-
-#: Numbers of records, of neighbors or of blocks.
-Numbers = NDArray[np.int64]
+#: Numbers in the table of products of rows, up to which it is made: 64 MB.
+_MOST_PRODUCTS = 2**23
 
 
 @dataclass(frozen=True)
-class ReplacedRecords:
-    """What one replaced record changes, for m neighbors.
+class ReplacedRecords(DatasetsPart):
+    """Neighbors that differ from one dataset in one record each.
 
     Parameters
     ----------
@@ -40,43 +45,19 @@ class ReplacedRecords:
         Number of the replaced record (m,).
     rows
         Row of the new record (m, K).
-    targets, target_errors
-        Sum of targets and shift (m, K), and bounds of their rounding.
     linear
         Number (m,) that is added to the slope of the new record.
     block
         Block (m,) of the new record, or ``OUTSIDE``.
-    totals
-        Sums of the blocks (m, B).
-    low, cap
-        Ends of the boxes of all records (m, n).
-    base
-        Base weights (m, n); of no columns where the form has none.
-    feasible
-        Whether the boxes hold the sums by more than rounding (m,).
     """
 
     index: Numbers
     rows: Array
-    targets: Array
-    target_errors: Array
     linear: Array
     block: Numbers
-    totals: Array
-    low: Array
-    cap: Array
-    base: Array
-    feasible: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def take(self, chosen: NDArray[np.bool_] | Numbers) -> Self:
-        """Those neighbors alone."""
-        return type(self)(*(getattr(self, part.name)[chosen] for part in fields(self)))
 
 
-class NeighboringData:
+class NeighboringData(ManyDatasets[ReplacedRecords]):
     """A dataset, of which neighbors differ in one record each.
 
     Parameters
@@ -88,21 +69,31 @@ class NeighboringData:
     """
 
     def __init__(self, data: WeightingData, records: Records) -> None:
+        super().__init__(data.form, data.priced)
         self.data = data
-        self.form = data.form
         self.records = records
-        self.n = data.form.n
         self.arms = data.arms
         self.rows = data.rows
         self.sizes: Array = np.abs(data.rows)
-        self.n_blocks = 1 if self.form.sums.kind in _OF_ONE_BLOCK else 2
         self.block = block_of_records(self.form, self.arms)
         self.members = [np.flatnonzero(self.block == number) for number in range(self.n_blocks)]
         #: Whether a record (n, B) is in a block.
         self.inside: Array = (self.block[:, None] == np.arange(self.n_blocks)).astype(np.float64)
+        #: Rows with the blocks as further columns (n, K + B).
+        self.lined: Array = np.hstack([data.rows, self.inside])
+        self._upper = np.triu_indices(self.lined.shape[1])
+        self._products: Array | None = None
+        if len(self.lined) * len(self._upper[0]) <= _MOST_PRODUCTS:
+            self._products = self.lined[:, self._upper[0]] * self.lined[:, self._upper[1]]
         self.boxes = boxes_of_records(self.form, self.arms, data.curve.base)
         vectors = {one.name: values_of_records(one, records) for one in self.form.features}
         self.record_targets = targets_of_records(self.form, vectors, self.arms)
+        self._shared = _SharedSizes(self)
+
+    @property
+    def tabled(self) -> bool:
+        """Whether products of rows are held in a table, by which a Jacobian of a neighbor is cheap."""
+        return self._products is not None
 
     def replaced(self, index: Numbers, new_records: Records) -> ReplacedRecords:
         """What m new records change, each in the place of one of the dataset.
@@ -130,51 +121,62 @@ class NeighboringData:
         if form.base is not None:
             base = vectors[form.base.name][:, 0]
         block = block_of_records(form, arms)
-        totals = self._totals(index, arms)
+        treated = np.asarray(np.sum(self.arms) + arms - self.arms[index], dtype=np.float64)
+        totals = totals_of_blocks(form, treated)
         low, cap = self._boxes(index, arms, base, block, totals)
         return ReplacedRecords(
-            index,
-            rows_of_records(form, vectors, arms),
-            targets,
-            errors,
-            linear,
-            block,
-            totals,
-            low,
-            cap,
-            self._bases(index, base),
-            self._feasible(index, block, totals, low, cap),
+            targets=targets,
+            target_errors=errors,
+            totals=totals,
+            low=low,
+            cap=cap,
+            base=self._bases(index, base),
+            feasible=self._feasible(index, block, totals, low, cap),
+            index=index,
+            rows=rows_of_records(form, vectors, arms),
+            linear=linear,
+            block=block,
         )
 
-    def curve(self, part: ReplacedRecords) -> InverseSlope:
-        """Inverse slopes of the weights of all neighbors, one neighbor after the other."""
-        base = part.base.ravel() if part.base.size else None
-        return InverseSlope(self.form.dispersion, part.low.ravel(), part.cap.ravel(), base)
+    def arguments(self, prices: Array, multipliers: Array, part: ReplacedRecords) -> Array:
+        argument = -(prices @ self.rows.T)
+        argument -= self.data.linear
+        argument -= self._levels(multipliers, part)
+        own = -np.sum(prices * part.rows, axis=1) - part.linear - self._own_levels(multipliers, part)
+        argument[np.arange(len(part)), part.index] = own
+        return np.asarray(argument)
 
-    def scores(self, prices: Array, part: ReplacedRecords) -> Array:
-        """Products (m, n) of rows and prices (m, K)."""
-        scores = prices @ self.rows.T
-        scores[np.arange(len(part)), part.index] = np.sum(prices * part.rows, axis=1)
-        return np.asarray(scores)
+    def argument_sizes(self, prices: Array, multipliers: Array, part: ReplacedRecords) -> Array:
+        size = prices @ self.sizes.T
+        size += np.abs(self.data.linear)
+        own = np.sum(prices * np.abs(part.rows), axis=1) + np.abs(part.linear)
+        size[np.arange(len(part)), part.index] = own
+        size += self._levels(multipliers, part)
+        return np.asarray(size)
 
-    def levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
+    def price_errors(self, weights: Array, part: ReplacedRecords) -> float:
+        return 0.0
+
+    def row_norms(self, columns: slice, part: ReplacedRecords) -> Array:
+        shared = np.linalg.norm(self.rows[:, columns], axis=1)
+        norms = np.tile(shared, (len(part), 1))
+        norms[np.arange(len(part)), part.index] = np.linalg.norm(part.rows[:, columns], axis=1)
+        return norms
+
+    def _levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
         """The multiplier (m, n) of the block of every record, 0 outside of blocks; (m, 1) for one block."""
         if self.n_blocks == 1 and self.form.sums.kind is SumKind.ALL:
             return multipliers
         levels = multipliers @ self.inside.T
-        levels[np.arange(len(part)), part.index] = self.own_levels(multipliers, part)
+        levels[np.arange(len(part)), part.index] = self._own_levels(multipliers, part)
         return np.asarray(levels)
 
-    def own_levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
+    def _own_levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
         """The multiplier (m,) of the block of the new record."""
         own = multipliers[np.arange(len(part)), np.maximum(part.block, 0)]
         return np.where(part.block == OUTSIDE, 0.0, own)
 
     def reached(self, weights: Array, part: ReplacedRecords) -> tuple[Array, Array]:
-        """Imbalances (m, K) of weights (m, n), and the sums (m, K) of the sizes that they are made of.
-
-        Sums are off by ``reached_units`` of roundoff of these sizes, less what targets are off.
-        """
         places = np.arange(len(part)), part.index
         own = weights[places]
         weights[places] = 0.0
@@ -188,18 +190,15 @@ class NeighboringData:
         return total - part.targets, size
 
     def imbalances(self, weights: Array, part: ReplacedRecords) -> Array:
-        """Imbalances (m, K) of weights (m, n), for steps: in any order of summation."""
         own = weights[np.arange(len(part)), part.index]
         change = part.rows - self.rows[part.index]
         return np.asarray(weights @ self.rows + own[:, None] * change - part.targets)
 
     @property
     def reached_units(self) -> float:
-        """Units of roundoff of :meth:`reached`."""
         return sum_units(self.n) + 2.0
 
     def sums(self, numbers: Array, part: ReplacedRecords) -> Array:
-        """Sums (m, B) over blocks of numbers (m, n), off by ``summed_units`` of the sums of their sizes."""
         if self.n_blocks == 1 and self.form.sums.kind is SumKind.ALL:
             return np.asarray(np.sum(numbers, axis=1, keepdims=True))
         rows = np.arange(len(part))
@@ -214,21 +213,53 @@ class NeighboringData:
 
     @property
     def summed_units(self) -> float:
-        """Units of roundoff of :meth:`sums`: numpy adds contiguous rows pairwise, from blocks of 128."""
+        # numpy adds contiguous rows pairwise, from blocks of 128
         return 66.0 + float(np.log2(self.n))
 
-    def _totals(self, index: Numbers, arms: Arms) -> Array:
-        """Sums of the blocks (m, B)."""
-        kind = self.form.sums.kind
-        treated = float(np.sum(self.arms)) + arms - self.arms[index]
-        if kind is SumKind.TREATED:
-            return np.asarray(treated[:, None], dtype=np.float64)
-        if kind is SumKind.COUNTS:
-            return np.stack([self.n - treated, treated], axis=1)
-        if kind is SumKind.PUBLIC:
-            assert self.form.sums.public is not None
-            return np.tile(np.asarray(self.form.sums.public, dtype=np.float64), (len(index), 1))
-        return np.full((len(index), 1), float(self.n))
+    def total(self, numbers: Array, part: ReplacedRecords) -> Array:
+        return np.asarray(np.sum(numbers, axis=1))
+
+    def counts(self, part: ReplacedRecords) -> Array:
+        return np.ones((1, 1))
+
+    def summed(self, part: ReplacedRecords) -> NDArray[np.bool_]:
+        summed = np.tile(self.block != OUTSIDE, (len(part), 1))
+        summed[np.arange(len(part)), part.index] = part.block != OUTSIDE
+        return summed
+
+    def moments(self, rates: Array, part: ReplacedRecords) -> Array:
+        places = np.arange(len(part)), part.index
+        own = rates[places]
+        rates[places] = 0.0
+        size = self.lined.shape[1]
+        moments = np.empty((len(part), size, size))
+        if self._products is not None:
+            upper = rates @ self._products
+            moments[:, self._upper[0], self._upper[1]] = upper
+            moments[:, self._upper[1], self._upper[0]] = upper
+        else:
+            for k, rate in enumerate(rates):
+                moments[k] = (self.lined * rate[:, None]).T @ self.lined
+        new = np.hstack([part.rows, part.block[:, None] == np.arange(self.n_blocks)])
+        moments += (own[:, None] * new)[:, :, None] * new[:, None, :]
+        return moments
+
+    def row_sizes(self, part: ReplacedRecords) -> tuple[Array, Array]:
+        places = np.arange(len(part)), part.index
+        free = part.cap[places] > part.low[places]
+        shared = self._shared
+        own = np.where(free, np.linalg.norm(part.rows * self.scale, axis=1), 0.0)
+        apart = np.zeros(len(part))
+        for number, middle in enumerate(shared.middles):
+            inside = free & (part.block == number)
+            apart[inside] = shared.distances(part.rows[inside], middle)
+        row = np.maximum(own, shared.row) * OUTWARD
+        return row, 2.0 * np.maximum(apart, shared.distance) * OUTWARD
+
+    def kink_sizes(self, place: int, part: ReplacedRecords) -> Array:
+        one = self.priced[place]
+        own = kink_sizes_of(one.by_norm, part.rows[:, one.columns])
+        return np.maximum(own, self._shared.kinks[place])
 
     def _bases(self, index: Numbers, base: Array | None) -> Array:
         if base is None:
@@ -267,18 +298,49 @@ class NeighboringData:
             most = np.sum(cap[:, members], axis=1)
             most += np.where(comes, cap[rows, index], 0.0) - np.where(left, cap[rows, index], 0.0)
             total = totals[:, number]
-            feasible &= (least <= total * (1.0 - _MARGIN)) & (total <= most * (1.0 - _MARGIN))
+            feasible &= (least <= total * (1.0 - MARGIN)) & (total <= most * (1.0 - MARGIN))
         return feasible
 
 
-_OF_ONE_BLOCK = (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED)
+class _SharedSizes:
+    """Sizes of the rows of one dataset, which all of its neighbors have but for one record.
+
+    Parameters
+    ----------
+    neighboring
+        The dataset.
+    """
+
+    def __init__(self, neighboring: NeighboringData) -> None:
+        self.scale = neighboring.scale
+        low, cap = neighboring.boxes
+        free = cap > low
+        rows = neighboring.rows
+        self.middles = [self._middle(rows[members]) for members in neighboring.members]
+        #: Largest norm of a free row, and its largest distance to the middle of its block.
+        self.row = float(np.max(np.linalg.norm(rows * self.scale, axis=1)[free], initial=0.0))
+        self.distance = 0.0
+        for number, members in enumerate(neighboring.members):
+            apart = self.distances(rows[members[free[members]]], self.middles[number])
+            self.distance = max(self.distance, float(np.max(apart, initial=0.0)))
+        #: Largest norm of a free row in the columns of every imbalance, as its kink has it.
+        self.kinks = [
+            float(np.max(kink_sizes_of(one.by_norm, rows[free][:, one.columns]), initial=0.0))
+            for one in neighboring.priced
+        ]
+
+    def _middle(self, rows: Array) -> Array:
+        """A point (K,) that distances of rows in a block are measured from; any one will do."""
+        if not len(rows):
+            return np.zeros(len(self.scale))
+        return np.asarray(np.mean(rows * self.scale, axis=0))
+
+    def distances(self, rows: Array, middle: Array) -> Array:
+        """Bounds of the distances of rows (.., K) to a point, with the rounding of the rows."""
+        return distances_of_rows(rows * self.scale, middle)
 
 
-def block_of_records(form: WeightingForm, arms: Arms) -> Numbers:
-    """The block (m,) of records with treatments (m,), or ``OUTSIDE``."""
-    kind = form.sums.kind
-    if kind is SumKind.ALL:
-        return np.zeros(len(arms), dtype=np.int64)
-    if kind in (SumKind.CONTROLS, SumKind.TREATED):
-        return np.where(arms == 0, 0, OUTSIDE)
-    return np.asarray(arms, dtype=np.int64)
+def distances_of_rows(scaled: Array, middle: Array) -> Array:
+    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the rows."""
+    slack = 8.0 * UNIT_ROUNDOFF * np.linalg.norm(scaled, axis=-1)
+    return np.asarray(np.linalg.norm(scaled - middle, axis=-1) + slack)

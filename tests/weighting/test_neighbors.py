@@ -193,7 +193,7 @@ def test_many_rows_have_their_own_jacobians_without_a_table(monkeypatch: pytest.
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
     whole = FormNeighbors(form, records).together(index, new)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._MOST_PRODUCTS", 0)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighboring_data._MOST_PRODUCTS", 0)
     monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._MORE_SHARED_STEPS", 0)
     single_products = FormNeighbors(form, records).together(index, new)
     apart = np.sum(np.abs(whole.weights - single_products.weights), axis=1)

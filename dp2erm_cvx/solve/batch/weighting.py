@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, Replacements
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.many_datasets import release_factors
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
 
 
@@ -32,20 +32,11 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
     def solved(part: Replacements, goal: float) -> Claims:
         """Common steps, and the factor that released weights have."""
         found = neighbors.together(part.index, part.records(), goal / form.n)
-        factor = _released_factor(form, part)
+        treated = np.sum(part.base.a) + part.a - part.base.a[part.index]
+        factor = release_factors(form, np.asarray(treated, dtype=np.float64))
         weights = factor[:, None] * found.weights
         rounding = 4.0 * UNIT_ROUNDOFF * np.sum(weights, axis=1)
         radius = np.where(np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf)
         return Claims.held(weights, radius, found.steps, found.weights, part.index)
 
     return solved
-
-
-def _released_factor(form: WeightingForm, part: Replacements) -> Array:
-    """What the weights of a form are multiplied by (m,), so that released ones have sum n."""
-    factor = np.ones(len(part))
-    if form.sums.kind is not SumKind.TREATED:
-        return factor
-    before = float(np.sum(part.base.a))
-    treated = before + part.a - part.base.a[part.index]
-    return np.where(treated > 0, form.n / (2.0 * np.maximum(treated, 1.0)), factor)
