@@ -1,0 +1,119 @@
+"""Balancing weights of the literature in the weights: read, bounded, fitted, audited, certified."""
+
+import inspect
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
+from dp2erm_cvx.audit import SearchPlan, audit_stability
+from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.stage import Kind
+from dp2erm_cvx.solve import solve
+from tests.plugins import weighting
+
+N, P = 60, 3
+DOMAIN = Domain(1.0, 1.0, arm_floor=20)
+UNIVERSE = Universe(DOMAIN, N, P)
+#: Solvers by the dual, by public steps, and of the declared problem.
+SOLVERS = ("newton", "projected_gradient", "clarabel")
+SMOOTHED = (weighting.robust_weights, weighting.sparse_imbalance)
+#: Schemes of kernels, whose features no other solver is given.
+KERNELS = (weighting.energy_weights, weighting.kernel_balancing)
+#: V at 60 records, as the form gives it.
+BOUNDS = {
+    "entropy_balancing_capped": 15.49,
+    "stable_weights": 15.49,
+    "minimal_dispersion": 36.00,
+    "logit_calibration": 18.52,
+    "empirical_likelihood": 21.87,
+    "raking": 25.89,
+    "energy_weights": 17.62,
+    "kernel_balancing": 14.22,
+    "landmark_balancing": 15.49,
+    "treated_balancing": 29.88,
+    "robust_weights": 25.07,
+    "sparse_imbalance": 27.21,
+}
+
+
+def every(programs=weighting.SCHEMES):
+    return pytest.mark.parametrize("made", programs, ids=lambda one: one.name)
+
+
+def drawn(seed=0, n=N):
+    """Confounded records of the domain."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, P)) / math.sqrt(P)
+    a = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
+    return X, a, np.clip(X[:, 0] + 0.5 * a, -1.0, 1.0)
+
+
+def records(seed=0):
+    return DOMAIN.records(*drawn(seed))
+
+
+@every()
+def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
+    program = made()
+    assert inspect.getsource(made.function).count("\n") <= 12
+    assert made.kind is Kind.WEIGHTING
+    own = ("bumps",) if made is weighting.landmark_balancing else ()
+    assert program.own_data() == own
+    assert program.stability(UNIVERSE).V == pytest.approx(BOUNDS[made.name], abs=0.01)
+
+
+@every()
+def test_weights_are_those_of_the_problem_as_it_is_declared(made):
+    """CVXPY and Clarabel minimize the function's own problem, from data that the records hold."""
+    if made in KERNELS:
+        pytest.skip("features of a kernel are no numbers that CVXPY could be given")
+    data = records()
+    # little smoothing, beside which the weights are those of the kink
+    settings = {"smoothing": 1e-5} if made in SMOOTHED else {}
+    program = made(**settings).resolve(DOMAIN)
+    w = cp.Variable(N, name="w", nonneg=True)
+    declared = DeclaredRecords(DOMAIN, N, P)
+    problem = program.called(w, declared)
+    for datum in problem.parameters():
+        datum.value = datum.of(data)
+    sums = [] if made is weighting.treated_balancing else [cp.sum(w) == N]
+    cp.Problem(problem.objective, [*problem.constraints, *sums]).solve(solver="CLARABEL")
+    exact = np.asarray(w.value)
+    if made is weighting.treated_balancing:
+        exact = exact * N / np.sum(exact)
+    close = 0.02 if made in SMOOTHED else 2e-4
+    np.testing.assert_allclose(solve(program.instance(data)).value, exact, atol=close)
+
+
+@every()
+def test_every_solver_is_certified(made):
+    instance = made().resolve(DOMAIN).instance(records(1))
+    values = []
+    for solver in SOLVERS:
+        if solver == "clarabel" and made in KERNELS:
+            continue
+        result = solve(instance, solver=solver)
+        assert result.certified
+        assert np.sum(result.value) == pytest.approx(N)
+        values.append(result.value)
+    for value in values[1:]:
+        np.testing.assert_allclose(value, values[0], atol=1e-5)
+
+
+@every([one for one in weighting.SCHEMES if one not in KERNELS])
+def test_an_audit_finds_nothing_above_the_bound(made):
+    program = made()
+    search = SearchPlan(evaluations=120, seed=3)
+    audit = audit_stability(program, drawn(2), DOMAIN, search=search, strategies=("extreme", "flips"))
+    assert not audit.violated
+    assert audit.unseen is not None
+    assert 1.0 <= audit.unseen < 12.0
+
+
+@every((weighting.stable_weights, weighting.treated_balancing, weighting.robust_weights))
+def test_a_release_stands_private_on_it(made):
+    model = PrivateTwoStageERM(DOMAIN, Budget(4.0), made(), "arm_means").fit(*drawn(3))
+    assert model.release_.private == (made is not weighting.treated_balancing)
