@@ -148,6 +148,22 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
             )
 
 
+def check_means(form: WeightingForm, sizes: ArmSizes) -> None:
+    """Refuse the mean of an arm as a target where the arm may be empty: it moves at once there.
+
+    Raises
+    ------
+    CalibrationError
+        With the floor that would do.
+    """
+    for arm in form.arms_of_means:
+        if sizes.least(arm) < 1:
+            raise CalibrationError(
+                f"the mean of the {_NAMES[arm]} is a target, and there may be none of them: declare an arm "
+                "floor, of which the larger it is the less one record moves the mean"
+            )
+
+
 _NAMES = ("controls", "treated")
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
-from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible
+from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible, check_means
 from dp2erm_cvx.weighting.diameters import RecordCombinations, ScaledImbalance, largest_squares
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
 from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, largest_start
+from dp2erm_cvx.weighting.moved_targets import MovedTarget, moved_targets
 from dp2erm_cvx.weighting.response import (
     base_response,
     controls_response,
@@ -46,7 +47,7 @@ class PairBound:
     largest
         Its largest weights before and after.
     kappa
-        Largest pull ``|w'(z' - zbar) - w(z - zbar) - (tau' - tau)|`` that its replacement exerts, over the
+        Largest pull ``|w'(z' - zbar) - w(z - zbar) - n(t' - t)|`` that its replacement exerts, over the
         corners of the box of its weights, in scaled rows.
     V
         The bound, of the weights as they are solved for.
@@ -73,7 +74,7 @@ class WeightingConstants:
     row_bound
         Z, the largest norm of a row, scaled.
     target_diameter
-        T, the largest distance of the targets of two records, scaled.
+        T, the largest movement ``|n(t' - t)|`` of the target, scaled.
     start
         The largest norm of the imbalance, over n, of weights that are equal within every block, scaled.
     largest
@@ -138,6 +139,7 @@ def weighting_constants(
     """
     sizes = ArmSizes(form.n, arm_floors)
     check_feasible(form, sizes)
+    check_means(form, sizes)
     _check_covered(form)
     prices = _prices(form)
     by_size = largest_by_size(form, sizes, prices)
@@ -155,9 +157,7 @@ def weighting_constants(
         response=response,
         diameter=diameter,
         row_bound=_largest_norm(prices.smooth, singles, np.array([1.0]), np.array([0.0])),
-        target_diameter=_largest_norm(
-            prices.smooth, _arm_pairs(sizes, keeps_treatment), np.zeros(2), np.array([1.0, -1.0])
-        ),
+        target_diameter=_target_diameter(form, sizes, prices, keeps_treatment),
         start=largest_start(form, sizes, prices.smooth),
         largest=largest,
         factor=spread_factor(response, diameter),
@@ -327,6 +327,17 @@ def _largest_norm(
     return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
 
 
+def _target_diameter(form: WeightingForm, sizes: ArmSizes, prices: Prices, keeps_treatment: bool) -> float:
+    """Largest movement of the target, scaled."""
+    largest = 0.0
+    if prices.smooth:
+        for before, after in _arm_pairs(sizes, keeps_treatment):
+            for moved in moved_targets(form, sizes, before, after):
+                squares = largest_squares(prices.smooth, moved.alone())
+                largest = max(largest, float(np.sqrt(np.max(squares))))
+    return largest
+
+
 @dataclass(frozen=True)
 class _PairKind:
     """Pairs of datasets whose replaced record has given arms, with one choice of common rows.
@@ -343,6 +354,8 @@ class _PairKind:
         Its least weights before and after.
     largest
         Largest weights before and after, (boxes, 2): each pair of datasets has both in one of the boxes.
+    targets
+        Movements of the target, of whose convex hull that of every pair is a member.
     """
 
     form: WeightingForm
@@ -351,6 +364,7 @@ class _PairKind:
     common: tuple[int, ...]
     least: tuple[float, float]
     largest: Array
+    targets: tuple[MovedTarget, ...]
 
     def gains(self, w: float, v: float) -> tuple[float, ...]:
         """delta_b, what the other records of each block gain, for weights w before and v after."""
@@ -371,12 +385,9 @@ class _PairKind:
         """Whether two blocks of weights answer."""
         return self.form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
 
-    def pull(self, w: float, v: float) -> tuple[list[float], list[float]]:
-        """Factors of rows and targets in ``k_c = v z' - w z + sum_b delta_b zbar_b - (tau' - tau)``."""
-        gains = self.gains(w, v)
-        rows = [v, -w, *gains]
-        targets = [-1.0, 1.0, *(0.0 for _ in gains)]
-        return rows, targets
+    def pull(self, w: float, v: float) -> list[float]:
+        """Factors of rows in ``k_c = v z' - w z + sum_b delta_b zbar_b - n(t' - t)``."""
+        return [v, -w, *self.gains(w, v)]
 
     def corners(self) -> Array:
         """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of them."""
@@ -390,12 +401,9 @@ class _PairKind:
         corners = self.corners()
         if not imbalances:
             return np.zeros(corners.shape[:2])
-        factors = [self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()]
-        arms = np.tile([self.after, self.before, *self.common], (len(factors), 1))
-        rows = np.array([rows for rows, _ in factors])
-        targets = np.array([targets for _, targets in factors])
-        squares = largest_squares(imbalances, RecordCombinations(rows, targets, arms))
-        return np.sqrt(squares).reshape(corners.shape[:2])
+        rows = np.array([self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()])
+        squares = [largest_squares(imbalances, moved.beside(rows, self.common)) for moved in self.targets]
+        return np.asarray(np.sqrt(np.max(squares, axis=0)).reshape(corners.shape[:2]))
 
     def total(self, w: float, v: float, squared: float) -> float:
         """V for weights w and v, where ``squared`` bounds ``sum_b R_b A_b s^2``.
@@ -418,8 +426,9 @@ def _pair_kinds(
     for before, after in _arm_pairs(sizes, keeps_treatment):
         least = (_least_weight(form, before), _least_weight(form, after))
         largest = _largest_of_both(form, by_size, before, after)
+        targets = moved_targets(form, sizes, before, after)
         for common in _common_arms(form, sizes, before, after):
-            kinds.append(_PairKind(form, before, after, common, least, largest))
+            kinds.append(_PairKind(form, before, after, common, least, largest, targets))
     return kinds
 
 

@@ -189,6 +189,9 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     arms = records.a
     if len(arms) != form.n:
         raise DeclarationError(f"{len(arms)} records: the problem was read for {form.n}")
+    for arm in form.arms_of_means:
+        if not np.any(arms == arm):
+            raise InfeasibleError(f"no record has arm {arm}, whose mean is a target")
     X = records.covariates
     vectors = {one.name: values_of_records(one, records) for one in form.features if one.of is not None}
     columns = _VectorColumns(form, vectors, arms)
@@ -268,7 +271,8 @@ class _VectorColumns:
         targets = [np.zeros(0)]
         errors = [np.zeros(0)]
         self.priced: list[PricedColumns] = []
-        sums = {name: _sums_by_arm(phi, arms) for name, phi in vectors.items()}
+        sums = {name: sums_by_arm(phi, arms) for name, phi in vectors.items()}
+        by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
         end = 0
         for imbalance in form.imbalances:
             begin = end
@@ -276,6 +280,10 @@ class _VectorColumns:
                 if _kernel_of_group(group) is not None:
                     continue
                 target, error = _target(group, sums, shift, form.n)
+                if any(np.any(part.mean) for part in group):
+                    of_means, of_rounding = mean_targets(group, sums, by_arm)
+                    target = target + of_means
+                    error = error + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(target)
                 targets.append(target)
                 errors.append(error)
                 end += len(shift)
@@ -299,7 +307,7 @@ def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arm
         Their treatment (m,).
     """
     rows = [np.zeros((len(arms), 0))]
-    for group in _vector_groups(form):
+    for group in vector_groups(form):
         rows.append(_sum_of([part.row(vectors[part.features.name], arms) for part in group]))
     return np.hstack(rows)
 
@@ -314,7 +322,7 @@ def targets_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: 
     """
     targets = [np.zeros((len(arms), 0))]
     errors = [np.zeros((len(arms), 0))]
-    for group in _vector_groups(form):
+    for group in vector_groups(form):
         total = np.zeros((len(arms), len(group[0].matrix)))
         size = np.zeros_like(total)
         for part in group:
@@ -327,7 +335,7 @@ def targets_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: 
     return np.hstack(targets), np.hstack(errors)
 
 
-def _vector_groups(form: WeightingForm) -> list[Group]:
+def vector_groups(form: WeightingForm) -> list[Group]:
     """Groups of all coordinates that are no features of kernels, in the order of the columns."""
     found: list[Group] = []
     for imbalance in form.imbalances:
@@ -353,7 +361,7 @@ def _groups(imbalance: Imbalance) -> list[tuple[Group, Array]]:
     return found
 
 
-def _sums_by_arm(phi: Array, arms: Arms) -> tuple[Array, Array]:
+def sums_by_arm(phi: Array, arms: Arms) -> tuple[Array, Array]:
     """Sums (2, width) of features over the records of an arm, and the sums of their sizes."""
     treated = arms.astype(np.float64)
     sums = np.stack([blocked_sum(1.0 - treated, phi), blocked_sum(treated, phi)])
@@ -375,6 +383,35 @@ def _target(
     return total, 1.01 * units * UNIT_ROUNDOFF * size
 
 
+def mean_targets(group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
+    """What means of arms are in the targets of a group, and bounds of their rounding.
+
+    Parameters
+    ----------
+    group
+        The group.
+    sums
+        Sums (..., 2, width) of the features over the records of each arm, and sums of their sizes, by name.
+    by_arm
+        Numbers of records of both arms (..., 2), above 0 where a mean is asked for.
+
+    Returns
+    -------
+    tuple
+        Targets (..., r), and bounds (..., r) of their rounding.
+    """
+    n = int(np.max(np.sum(by_arm, axis=-1)))
+    total: Array = np.zeros((*by_arm.shape[:-1], len(group[0].matrix)))
+    size = np.zeros_like(total)
+    for part in group:
+        of_arms, sizes = sums[part.features.name]
+        shares = part.mean * (n / np.maximum(by_arm, 1))
+        total = total + np.einsum("...a,...aw->...w", shares, of_arms) @ part.matrix.T
+        size = size + np.einsum("...a,...aw->...w", np.abs(shares), sizes) @ np.abs(part.matrix).T
+    units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 16.0
+    return total, 1.01 * units * UNIT_ROUNDOFF * size
+
+
 def _kernel(features: Features) -> KernelOfRecords:
     assert features.kernel is not None
     return features.kernel
@@ -392,6 +429,11 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
             kernel = _kernel_of_group(group)
             if kernel is None:
                 continue
+            if np.any(group[0].mean):
+                raise DeclarationError(
+                    f"imbalance of the kernel features {kernel.name}: means of arms are targets of vectors "
+                    "alone; write the mean of all records, or sums"
+                )
             if not is_plain(imbalance.penalty) or np.any(shift):
                 raise DeclarationError(
                     f"imbalance of the kernel features {kernel.name}: only its squares, without a public "
@@ -449,7 +491,7 @@ def _kernel_columns(
     left, right, off = split_factors(one.pull, one.push)
     f = found.values
     n = len(f)
-    sums, sizes = _sums_by_arm(f, arms)
+    sums, sizes = sums_by_arm(f, arms)
     rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
     targets = (right @ sums).ravel()
     errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()

@@ -44,7 +44,7 @@ class ScaledImbalance:
 
 @dataclass(frozen=True)
 class RecordCombinations:
-    """B sums ``sum_r rows_r z(r) + targets_r tau(r) + shift * (public target)`` over m records.
+    """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * (public target)`` of m records.
 
     Parameters
     ----------
@@ -54,16 +54,22 @@ class RecordCombinations:
         Arms of the records, (B, m).
     shift
         Factor of the public target.
+    means
+        Factors of what the records are in the mean of their arm, as a target, (B, m); None for 0.
     """
 
     rows: Array
     targets: Array
     arms: NDArray[np.int64]
     shift: float = 0.0
+    means: Array | None = None
 
     def of(self, part: FeatureRows) -> Array:
         """Factors (B, m) of the features of ``part``, before its matrix."""
-        return self.rows * part.weighted[self.arms] + self.targets * part.target[self.arms]
+        factors = self.rows * part.weighted[self.arms] + self.targets * part.target[self.arms]
+        if self.means is None:
+            return factors
+        return factors + self.means * part.mean[self.arms]
 
 
 @dataclass(frozen=True)

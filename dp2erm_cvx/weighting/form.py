@@ -5,9 +5,9 @@ Every problem of the form is::
     minimize    sum_i phi_i(w_i) + sum_t penalty_t(m_t(w))
     subject to  low[a_i] <= w_i <= cap[a_i], and a sum of the weights of every block of records
 
-where an imbalance ``m(w) = sum_i w_i z_i - sum_i t_i - shift`` has rows z_i and targets t_i that are
-linear in features of record i. Penalties are functions of m itself, not of m / n: a penalty of the mean
-holds its powers of n, as its author wrote them.
+where an imbalance ``m(w) = sum_i w_i z_i - sum_i t_i - n u - shift`` has rows z_i and targets t_i that are
+linear in features of record i, and u is linear in means of features over an arm. Penalties are functions of
+m itself, not of m / n: a penalty of the mean holds its powers of n, as its author wrote them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class FeatureRows:
     """Linear functions of the features of a record, times public factors of its arm.
 
     The row of record i is ``weighted[a_i] * matrix @ phi_i`` and its target is
-    ``target[a_i] * matrix @ phi_i``. Features of a kernel have multiples of the identity as their matrix.
+    ``target[a_i] * matrix @ phi_i``. Beside the targets of records stand n times the means of the features
+    over an arm, ``n * mean[a] * matrix @ mean(phi_i of a_i = a)``. Features of a kernel have multiples of the
+    identity as their matrix.
 
     Parameters
     ----------
@@ -76,20 +78,26 @@ class FeatureRows:
         Factor of the row by arm, (2,).
     target
         Factor of the target by arm, (2,).
+    mean
+        Factor of n times the mean of an arm, (2,).
     """
 
     features: Features
     matrix: Array
     weighted: Array
     target: Array
+    mean: Array = field(default_factory=lambda: np.zeros(2))
 
     def row(self, phi: Array, a: Arms) -> Array:
         """Rows (n, r) of records with features phi (n, width) and arms a (n,)."""
         return self.weighted[a][:, None] * (phi @ self.matrix.T)
 
-    def mean_target(self, phi: Array, a: Arms) -> Array:
-        """Sum (r,) of the targets of records."""
-        return np.asarray((self.target[a] @ phi) @ self.matrix.T)
+    def summed_target(self, phi: Array, a: Arms) -> Array:
+        """Sum (r,) of the targets of all n records, with n times the means of arms."""
+        total = self.target[a] @ phi
+        for arm in np.flatnonzero(self.mean):
+            total = total + len(a) * self.mean[arm] * np.mean(phi[a == arm], axis=0)
+        return np.asarray(total @ self.matrix.T)
 
 
 #: Rows of the same r coordinates, which are added; most coordinates have those of one feature alone.
@@ -166,8 +174,10 @@ class Imbalance:
         )
 
     def targets(self, phi: Mapping[str, Array], a: Arms) -> Array:
-        """Sum of the targets and the shift (K,), from features by name."""
-        sums = [sum(part.mean_target(phi[part.features.name], a) for part in group) for group in self.groups]
+        """Sum of the targets and the shift (K,), from features of all n records by name."""
+        sums = [
+            sum(part.summed_target(phi[part.features.name], a) for part in group) for group in self.groups
+        ]
         return np.concatenate(sums) + self.shift
 
 
@@ -228,3 +238,10 @@ class WeightingForm:
     def kinked(self) -> bool:
         """True where a price has a kink."""
         return any(imbalance.penalty.kinked for imbalance in self.imbalances)
+
+    @property
+    def arms_of_means(self) -> tuple[int, ...]:
+        """The arms whose own mean is a target."""
+        groups = [group for imbalance in self.imbalances for group in imbalance.groups]
+        means = [part.mean for group in groups for part in group]
+        return tuple(arm for arm in (0, 1) if any(mean[arm] != 0.0 for mean in means))

@@ -120,7 +120,7 @@ def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
     else:
         held = shares
     arms = np.tile([0, 1], (len(treated), 1))
-    return RecordCombinations(held, -shares, arms, -1.0 / form.n)
+    return RecordCombinations(held, -shares, arms, -1.0 / form.n, -np.ones_like(shares))
 
 
 def _start_squares(form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array) -> Array:
@@ -342,6 +342,7 @@ def _padded(sums: RecordCombinations) -> RecordCombinations:
     """The same sums with a third record that does not count."""
     zeros = np.zeros((len(sums.rows), 1))
     arms = np.hstack([sums.arms, np.zeros((len(sums.arms), 1), dtype=np.int64)])
+    means = None if sums.means is None else np.hstack([sums.means, zeros])
     return RecordCombinations(
-        np.hstack([sums.rows, zeros]), np.hstack([sums.targets, zeros]), arms, sums.shift
+        np.hstack([sums.rows, zeros]), np.hstack([sums.targets, zeros]), arms, sums.shift, means
     )

@@ -30,6 +30,7 @@ from dp2erm_cvx.weighting.many_datasets import (
     kink_sizes_of,
     totals_of_blocks,
 )
+from dp2erm_cvx.weighting.means_of_arms import MeansOfArms
 
 #: Numbers in the table of products of rows, up to which it is made: 64 MB.
 _MOST_PRODUCTS = 2**23
@@ -88,6 +89,9 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         self.boxes = boxes_of_records(self.form, self.arms, data.curve.base)
         vectors = {one.name: values_of_records(one, records) for one in self.form.features}
         self.record_targets = targets_of_records(self.form, vectors, self.arms)
+        self.means: MeansOfArms | None = None
+        if self.form.arms_of_means:
+            self.means = MeansOfArms(self.form, vectors, self.arms)
         self._shared = _SharedSizes(self)
 
     @property
@@ -114,6 +118,11 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         targets = self.data.targets + (come - gone)
         size = np.abs(self.data.targets) + np.abs(come) + np.abs(gone)
         errors = self.data.target_errors + come_errors + gone_errors + 4.0 * UNIT_ROUNDOFF * size
+        present = np.ones(len(index), dtype=bool)
+        if self.means is not None:
+            moved, of_rounding, present = self.means.moved(index, vectors, arms)
+            targets = targets + moved
+            errors = errors + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(targets)
         linear = np.zeros(len(index))
         if form.linear is not None:
             linear = form.linear.row(vectors[form.linear.features.name], arms)[:, 0]
@@ -131,7 +140,7 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
             low=low,
             cap=cap,
             base=self._bases(index, base),
-            feasible=self._feasible(index, block, totals, low, cap),
+            feasible=self._feasible(index, block, totals, low, cap) & present,
             index=index,
             rows=rows_of_records(form, vectors, arms),
             linear=linear,

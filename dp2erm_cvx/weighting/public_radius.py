@@ -84,7 +84,8 @@ class StepConstants:
             Units of roundoff by which an entry of a kernel may be off.
         """
         row = _size_of(form, "weighted")
-        target = form.n * _size_of(form, "target") + _size_of_shift(form)
+        of_records = form.n * (_size_of(form, "target") + _size_of(form, "mean"))
+        target = of_records + _size_of_shift(form)
         linear = 0.0
         if form.linear is not None:
             linear = _largest_of_rows(form.linear, "weighted")
@@ -389,9 +390,11 @@ def _norm_of(features: Features) -> float:
 
 
 def _largest_of_rows(part: FeatureRows, which: str) -> float:
-    """Bound of the norm of the rows, or of the targets, that a feature makes."""
-    factors: Array = part.weighted if which == "weighted" else part.target
-    largest = float(np.max(np.abs(factors)))
+    """Bound of the norm of the rows, of the targets, or of the means of arms that a feature makes."""
+    by_arm = {"weighted": part.weighted, "target": part.target, "mean": part.mean}
+    factors: Array = np.abs(by_arm[which])
+    # a record has one arm, and a target the means of both
+    largest = float(np.sum(factors) if which == "mean" else np.max(factors))
     if part.features.kernel is not None:
         return largest * abs(float(part.matrix[0, 0])) * _norm_of(part.features)
     # The Frobenius norm bounds the largest singular value and has no rounding to speak of.

@@ -129,7 +129,8 @@ def drawn_problem(generator: np.random.Generator, name: str) -> Exact | None:
     s = generator.normal(size=K) * 10.0 ** generator.uniform(-2, 1) / spread / steepness
     penalty = drawn_penalty(generator, steepness / 2.0, float(np.max(np.abs(s))))
     base = generator.uniform(0.5, 2.0, size=(n, 1))
-    problem = _Problem(name, rows, s, penalty, records, base if with_base else None)
+    mean = generator.uniform(-2.0, 2.0, 2) * (generator.integers(3) == 0)
+    problem = _Problem(name, rows, s, penalty, records, base if with_base else None, mean)
     return problem.solved(low, cap, by_arm)
 
 
@@ -141,12 +142,13 @@ class _Problem:
     penalty: ImbalancePenalty
     records: Records
     base: Array | None
+    mean: Array
 
     def form(self, shift: Array, low: float, cap: float, by_arm: bool) -> WeightingForm:
         K = self.rows.shape[1]
         radius = float(np.max(np.linalg.norm(self.rows, axis=1)))
         features = Features("rows", BallSet(radius), K, lambda records: self.rows)
-        part = FeatureRows(features, np.eye(K), BOTH, 0.0 * BOTH)
+        part = FeatureRows(features, np.eye(K), BOTH, 0.0 * BOTH, self.mean)
         sums = WeightSums(SumKind.COUNTS if by_arm else SumKind.ALL)
         imbalance = Imbalance(((part,),), shift, self.penalty)
         measure = None
@@ -173,10 +175,19 @@ class _Problem:
         target = []
         for k in range(K):
             column = [w * Number(float(z)) for w, z in zip(weights, self.rows[:, k], strict=True)]
-            target.append(sum(column) - Number(float(self.s[k])))
+            target.append(sum(column) - Number(float(self.s[k])) - self.means(k))
         shift = np.array([float(t) for t in target])
         data = weighting_data(self.form(shift, low, cap, by_arm), self.records)
         return Exact(self.name, data, weights, self.s, start)
+
+    def means(self, k: int) -> Number:
+        """What n times the means of arms are in a target."""
+        arms = self.records.a
+        total = Number(0)
+        for arm in (0, 1):
+            column = [Number(float(z)) for z in self.rows[arms == arm, k]]
+            total += Number(float(self.mean[arm])) * len(arms) * sum(column) / len(column)
+        return total
 
     def score(self, row: Array, prices: list[Number]) -> Number:
         return sum((Number(float(z)) * price for z, price in zip(row, prices, strict=True)), Number(0))

@@ -74,6 +74,15 @@ def part(features: Features, weighted: Array, target: Array) -> FeatureRows:
     return FeatureRows(features, np.eye(features.width), weighted, target)
 
 
+def to_means_of_arms(
+    penalty: ImbalancePenalty, weighted: Array, mean: Array, target: Array | None = None, p: int = 3
+) -> Imbalance:
+    """Covariates times factors by arm, against factors of n times the means of arms and those of records."""
+    x = covariates(p)
+    of_records = np.zeros(2) if target is None else target
+    return imbalance(penalty, FeatureRows(x, np.eye(p), weighted, of_records, mean))
+
+
 def imbalance(penalty: ImbalancePenalty, *parts: FeatureRows, shift: Array | None = None) -> Imbalance:
     """One group per part."""
     width = sum(len(one.matrix) for one in parts)

@@ -10,6 +10,7 @@ from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import Features, IntervalSet
 from dp2erm_cvx.weighting.form import Group, ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from tests.weighting.forms import (
+    ALL,
     COUNTS,
     ENTROPY,
     LOG,
@@ -64,6 +65,20 @@ def sided(n: int, dispersion: Dispersion, rho: float, sums: WeightSums, **more: 
     return form(n, dispersion, terms, sums=sums, **more)  # type: ignore[arg-type]
 
 
+def to_an_arm(
+    n: int, dispersion: Dispersion, rho: float, sums: WeightSums, rows_of: tuple[float, float], **more: object
+) -> WeightingForm:
+    """Rows times factors by arm, balanced to the mean of the treated."""
+    groups = ((rows(X, rows_of, [0.0, 0.0], mean=[0.0, 1.0]),),)
+    return form(n, dispersion, [imbalance(groups, squares(rho, n))], sums=sums, **more)  # type: ignore[arg-type]
+
+
+def to_both_arms(n: int, dispersion: Dispersion, rho: float, **more: object) -> WeightingForm:
+    """Rows x, balanced to the middle of the means of both arms, whatever their sizes."""
+    groups = ((rows(X, [1.0, 1.0], [0.0, 0.0], mean=[0.5, 0.5]),),)
+    return form(n, dispersion, [imbalance(groups, squares(rho, n))], **more)  # type: ignore[arg-type]
+
+
 def moved_target(n: int, rho: float, cap: float) -> WeightingForm:
     """Rows x and targets -y in the same coordinates."""
     tau = ball(1.0, 2, "targets")
@@ -104,6 +119,24 @@ FAMILIES: dict[str, Family] = {
     "kernel, pooled": (mmd_pooled(41, 1.0, kernel(1.0, signed=False, width=3)), (0, 0)),
     "kernel, by arm, cap 3": (mmd(40, 0.1, 3.0, kernel(1.0, signed=True, width=3)), (14, 14)),
     "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
+    "square, controls to the mean of the treated, cap 4": (
+        to_an_arm(101, SQUARE, 3.0, CONTROLS, (1.0, 0.0), cap=4.0),
+        (30, 5),
+    ),
+    "entropy, controls to the mean of the treated": (
+        to_an_arm(41, ENTROPY, 1.0, CONTROLS, (1.0, 0.0)),
+        (10, 1),
+    ),
+    "square, all to the mean of the treated, cap 3": (
+        to_an_arm(101, SQUARE, 9.0, ALL, (1.0, 1.0), cap=3.0),
+        (0, 2),
+    ),
+    "square, as many as treated, to their mean, cap 4": (
+        to_an_arm(101, SQUARE, 3.0, TREATED, (2.0, 0.0), cap=4.0),
+        (30, 20),
+    ),
+    "square, both means, cap 3": (to_both_arms(101, SQUARE, 9.0, cap=3.0), (3, 2)),
+    "entropy, both means and arm sizes": (to_both_arms(41, ENTROPY, 1.0, sums=COUNTS), (2, 3)),
 }
 
 

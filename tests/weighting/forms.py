@@ -46,11 +46,16 @@ def kernel(bound: float, *, signed: bool, width: int = 7) -> Features:
 
 
 def rows(
-    features: Features, weighted: Sequence[float], target: Sequence[float], matrix: Array | None = None
+    features: Features,
+    weighted: Sequence[float],
+    target: Sequence[float],
+    matrix: Array | None = None,
+    mean: Sequence[float] = (0.0, 0.0),
 ) -> FeatureRows:
     if matrix is None:
         matrix = np.eye(features.width)
-    return FeatureRows(features, matrix, np.array(weighted, float), np.array(target, float))
+    factors = [np.array(own, float) for own in (weighted, target, mean)]
+    return FeatureRows(features, matrix, *factors)
 
 
 def by_arm(features: Sequence[tuple[Features, float]]) -> tuple[Group, ...]:

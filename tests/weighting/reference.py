@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.form import Imbalance, SumKind, WeightingForm
 
 #: Inverse slope of each family of dispersions, and 1 over its curvature.
 Curve = tuple[Callable[[Array], Array], Callable[[Array], Array]]
@@ -72,8 +72,25 @@ def rows_and_targets(form: WeightingForm, data: Datasets) -> tuple[Array, Array]
             parts = [p.target[arms][:, None] * (flat[p.features.name] @ p.matrix.T) for p in group]
             each.append(sum(parts))
         own = np.hstack(each).reshape(cases, classes, -1)
-        targets.append(root * (np.einsum("bm,bmk->bk", data.counts, own) + imbalance.shift))
+        summed = np.einsum("bm,bmk->bk", data.counts, own) + means_of_arms(imbalance, data)
+        targets.append(root * (summed + imbalance.shift))
     return np.hstack(rows).reshape(cases, classes, -1), np.hstack(targets)
+
+
+def means_of_arms(imbalance: Imbalance, data: Datasets) -> Array:
+    """What n times the means of arms are in the targets, (B, K)."""
+    n = np.sum(data.counts, axis=1, keepdims=True)
+    coordinates = []
+    for group in imbalance.groups:
+        total = np.zeros((len(data.counts), len(group[0].matrix)))
+        for part in group:
+            for arm in (0, 1):
+                inside = data.counts * (data.arms == arm)
+                share = n * inside / np.maximum(np.sum(inside, axis=1, keepdims=True), 1.0)
+                mean = np.einsum("bm,bmw->bw", share, data.phi[part.features.name])
+                total += part.mean[arm] * (mean @ part.matrix.T)
+        coordinates.append(total)
+    return np.hstack(coordinates)
 
 
 def solve(form: WeightingForm, data: Datasets, rounds: int = 60) -> Solved:

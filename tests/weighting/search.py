@@ -133,6 +133,26 @@ def bred(form: WeightingForm, generator: np.random.Generator, parents: Pairs, st
     return Pairs(phi, arms, counts)
 
 
+def at_the_floor(pairs: Pairs, generator: np.random.Generator, floors: tuple[int, int]) -> Pairs:
+    """Pairs of which half have as few records in one arm as the universe admits: one class has them all."""
+    arms = pairs.arms.copy()
+    counts = pairs.counts.copy()
+    common = arms.shape[1] - 2
+    n_common = counts[:, :common].sum(axis=1)
+    for case in np.flatnonzero(generator.random(pairs.size) < 0.5):
+        small = int(generator.integers(0, 2))
+        stays = arms[case, -2] == small and arms[case, -1] == small
+        least = floors[small] - int(stays)
+        # where nobody else is in the arm, its class has no records
+        arms[case, :common] = 1 - small
+        arms[case, small] = small
+        rest = n_common[case] - least
+        counts[case, :common] = rest // (common - 1)
+        counts[case, small] = least
+        counts[case, 1 - small] += n_common[case] - counts[case, :common].sum()
+    return Pairs(pairs.phi, arms, counts)
+
+
 def movements(form: WeightingForm, pairs: Pairs) -> tuple[Array, Array, Array]:
     """V of the released weights, the weights of all classes on both sides (2, B, m), what the solver left."""
     solved = [solve(form, pairs.side(after)) for after in (0, 1)]
@@ -167,12 +187,14 @@ def searched(
     cases: int = 60,
     generations: int = 6,
     keeps: bool = False,
+    changes: bool = False,
     constants: WeightingConstants | None = None,
     by_weight: bool = False,
     arms: tuple[int, int] | None = None,
 ) -> Found:
     """The largest V over its bound, and the largest weight over its bound, of bred pairs.
 
+    With ``changes`` the replaced record goes from arm 0 to 1.
     ``constants`` may be those of a planted error; ``by_weight`` breeds pairs of large weights, and
     ``arms`` are those of all common records and of the replaced one.
     """
@@ -192,6 +214,10 @@ def searched(
         if arms is not None:
             young.arms[:, :-2] = arms[0]
             young.arms[:, -2:] = arms[1]
+        if changes:
+            young.arms[:, -2:] = 0, 1
+        if form.arms_of_means:
+            young = at_the_floor(young, generator, floors)
         fine = admitted(form, young, floors, keeps)
         young = young.chosen(np.flatnonzero(fine))
         if young.size == 0:

@@ -1,18 +1,21 @@
 """No claim is below the true distance, at any point; and claims of planted certificates are."""
 
 import dataclasses
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.weighting import certificate
 from dp2erm_cvx.weighting.certificate import Point, certified_distance
 from dp2erm_cvx.weighting.dataset import weighting_data
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.features import BallSet, Features
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightSums
-from tests.weighting.exact_weights import Exact, drawn_problem
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from tests.weighting.exact_weights import Exact, drawn_problem, drawn_rows
 from tests.weighting.examples import BOTH, form_of, moments_by_arm, records_of
 
 NAMES = ("square", "entropy", "log", "logit", "mixed", "kinked")
@@ -143,6 +146,41 @@ def test_the_distance_to_a_wrong_set_is_caught() -> None:
     )
     assert np.allclose(priced.price(right, right), there.prices)
     assert certified_distance(data, Point(right, there.prices, there.multipliers))[1] >= true - exact.claim
+
+
+def targets_and_truth(seed: int) -> tuple[Array, Array, Array]:
+    """What targets of means of arms with sums of records miss, bounds of it, and their sizes."""
+    generator = np.random.default_rng(seed)
+    n = int(generator.choice([3, 50, 1100, 3000]))
+    rows = drawn_rows(generator, n, 2)
+    features = Features("rows", BallSet(float(np.max(np.linalg.norm(rows, axis=1)))), 2, lambda r: rows)
+    matrix = generator.standard_normal((3, 2))
+    mean = generator.uniform(-2.0, 2.0, 2)
+    records = records_of(n, seed=seed)
+    share = np.array([np.mean(records.a == arm) for arm in (0, 1)])
+    # Sums of records that nearly cancel the means leave their rounding alone.
+    target = -mean / share * (1.0 + 1e-9 * generator.standard_normal(2))
+    part = FeatureRows(features, matrix, BOTH, target, mean)
+    data = weighting_data(form_of(n, Imbalance(((part,),), np.zeros(3), ImbalancePenalty(1.0))), records)
+    missed = []
+    for k in range(3):
+        exact = Fraction(0)
+        for arm in (0, 1):
+            members = rows[records.a == arm]
+            factor = Fraction(target[arm]) + Fraction(mean[arm]) * n / len(members)
+            for column in range(2):
+                summed = sum(map(Fraction, members[:, column].tolist()), Fraction(0))
+                exact += Fraction(matrix[k, column]) * factor * summed
+        missed.append(float(abs(Fraction(data.targets[k]) - exact)))
+    return np.array(missed), data.target_errors, np.abs(data.targets)
+
+
+def test_targets_of_means_are_within_their_rounding() -> None:
+    """The units of a target that is left say nothing of the means and sums that cancel in it."""
+    found = [targets_and_truth(seed) for seed in range(40)]
+    assert all(np.all(missed <= bound) for missed, bound, _ in found)
+    assert max(np.max(missed / bound) for missed, bound, _ in found) > 1e-3
+    assert max(np.max(missed / (30.0 * UNIT_ROUNDOFF * size)) for missed, _, size in found) > 1.0
 
 
 def test_a_response_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

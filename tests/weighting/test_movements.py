@@ -9,11 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.weighting import arm_sizes, constants, largest
+from dp2erm_cvx.weighting import arm_sizes, constants, largest, moved_targets
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes
 from dp2erm_cvx.weighting.constants import weighting_constants
+from dp2erm_cvx.weighting.diameters import RecordCombinations
 from dp2erm_cvx.weighting.form import SumKind, WeightSums
+from dp2erm_cvx.weighting.moved_targets import MovedTarget
 from tests.weighting import forms
 from tests.weighting.families import FAMILIES, PULL, X, drawn_family, plain, squares
 from tests.weighting.search import searched
@@ -43,6 +46,9 @@ SHARP = {
     "square, linear terms, cap 4": 0.95,
     "square, controls, cap 4": 0.7,
     "square, targets of their own, cap 3": 0.9,
+    "square, controls to the mean of the treated, cap 4": 0.75,
+    "square, all to the mean of the treated, cap 3": 0.9,
+    "square, both means, cap 3": 0.85,
 }
 
 
@@ -93,14 +99,48 @@ def test_half_of_the_factor_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forgotten_target_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = constants._PairKind.pull
+    true = MovedTarget.beside
 
-    def without(self: constants._PairKind, w: float, v: float) -> tuple[list[float], list[float]]:
-        rows, targets = true(self, w, v)
-        return rows, [0.0 for _ in targets]
+    def without(self: MovedTarget, rows: Array, common: tuple[int, ...]) -> RecordCombinations:
+        sums = true(self, rows, common)
+        return dataclasses.replace(sums, targets=0.0 * sums.targets)
 
-    monkeypatch.setattr(constants._PairKind, "pull", without)
+    monkeypatch.setattr(MovedTarget, "beside", without)
     assert planted("square, targets of their own, cap 3")[0] > 1.05
+
+
+def test_a_mean_without_its_arm_size_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of n_1 records moves by 1/n_1, not by 1/n."""
+
+    def without(form: forms.WeightingForm, sizes: ArmSizes, arm: int) -> tuple[MovedTarget, ...]:
+        return (MovedTarget((arm, arm), (-1.0, 1.0)),)
+
+    monkeypatch.setattr(moved_targets, "_within_an_arm", without)
+    assert planted("square, all to the mean of the treated, cap 3")[0] > 1.05
+
+
+def test_a_floor_that_is_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that stay in their arm have its floor beside them, not one more."""
+    true = moved_targets._within_an_arm
+
+    def larger(form: forms.WeightingForm, sizes: ArmSizes, arm: int) -> tuple[MovedTarget, ...]:
+        return true(form, ArmSizes(sizes.n, (sizes.floors[0] + 1, sizes.floors[1] + 1)), arm)
+
+    monkeypatch.setattr(moved_targets, "_within_an_arm", larger)
+    assert planted("square, all to the mean of the treated, cap 3")[0] > 1.05
+
+
+def test_a_mean_that_a_new_record_does_not_move_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a record changes its arm the mean of the arm that it comes to moves as well."""
+    name = "square, controls to the mean of the treated, cap 4"
+    form, floors = FAMILIES[name]
+    true = weighting_constants(form, floors, False)
+    monkeypatch.setattr(moved_targets, "_between_arms", lambda *given: MovedTarget((1, 0)))
+    wrong = weighting_constants(form, floors, False)
+    of_change = {pair.arms: pair.V for pair in wrong.pairs}[(0, 1)]
+    found = searched(form, floors, cases=60, generations=8, changes=True, constants=true)
+    assert found.ratio <= ROUNDED
+    assert found.ratio * true.V > 1.05 * of_change
 
 
 def test_half_of_the_diameter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +209,7 @@ def test_forgotten_linear_terms_on_the_way_to_equal_weights_are_caught(
 
 @pytest.mark.slow
 def test_eighty_thousand_neighbors() -> None:
-    """Eight schemes of two moments and more; see docs/theory/weights_as_variable.md for the table."""
+    """Eleven schemes of two moments and more; see docs/theory/weights_as_variable.md for the table."""
     names = [
         "square, one sum, cap 4",
         "entropy, one sum, cap 3",
@@ -179,6 +219,9 @@ def test_eighty_thousand_neighbors() -> None:
         "entropy, arm sizes, cap 3",
         "square, as many as treated, cap 4",
         "square, controls, cap 4",
+        "square, controls to the mean of the treated, cap 4",
+        "square, all to the mean of the treated, cap 3",
+        "square, both means, cap 3",
     ]
     total = 0
     for name in names:

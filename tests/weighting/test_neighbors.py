@@ -8,6 +8,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.weighting import means_of_arms
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
@@ -56,6 +57,10 @@ def smooth_forms() -> dict[str, WeightingForm]:
     pooled = examples.imbalance(
         ImbalancePenalty(50 / N, tolerance=0.01 * N), examples.part(examples.covariates(), SIGNED, 0.1 * BOTH)
     )
+    for name, kind in (("all", examples.ALL), *SUMS.items()):
+        mean = 0.5 * examples.TREATED if name == "treated" else np.array([-0.1, 0.9])
+        to_means = examples.to_means_of_arms(SQUARES, CONTROL, mean, target=0.05 * BOTH)
+        forms[f"means: {name}"] = form_of(N, to_means, dispersion="entropy", cap=(6.0, 6.0), sums=kind)
     by_norm = ImbalancePenalty(20 / N, knee=0.1 * N, norm=2)
     forms["two penalties"] = form_of(N, pooled, moments_by_arm(by_norm), dispersion="logit", **_BOX)
     return forms
@@ -174,6 +179,48 @@ def test_neighbors_without_weights() -> None:
     assert found.claims[1] <= 1e-10 * N
     with pytest.raises(InfeasibleError):
         single(form, only, index, new, 0)
+
+
+@pytest.mark.parametrize("wrong", ["the new record", "the old record", "the number of records"])
+def test_a_mean_that_does_not_move_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMS["means: all"]
+    records = records_of(N)
+    index, new = drawn_neighbors(records, M)
+    right = FormNeighbors(form, records).together(index, new)
+    true = means_of_arms.mean_targets
+
+    def mistaken(group: object, sums: dict[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
+        if by_arm.ndim == 1:
+            return true(group, sums, by_arm)  # type: ignore[arg-type]
+        before = np.bincount(records.a, minlength=2)
+        arms = np.arange(2)
+        come = (new.a[:, None] == arms)[:, :, None]
+        gone = (records.a[index][:, None] == arms)[:, :, None]
+        changed = {}
+        for name, (total, size) in sums.items():
+            if wrong == "the new record":
+                total = total - come * new.covariates[:, None, :]
+            if wrong == "the old record":
+                total = total + gone * records.covariates[index][:, None, :]
+            changed[name] = (total, size)
+        numbers = np.tile(before, (M, 1)) if wrong == "the number of records" else by_arm
+        return true(group, changed, numbers)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(means_of_arms, "mean_targets", mistaken)
+    off = FormNeighbors(form, records).together(index, new)
+    apart = np.sum(np.abs(off.weights - right.weights), axis=1)
+    assert np.any(apart > off.claims + right.claims)
+
+
+def test_an_arm_that_loses_its_last_record_has_no_mean() -> None:
+    records = records_of(N)
+    only = records.domain.records(records.X, (np.arange(N) == 3).astype(int), records.y)
+    new = records.domain.records(records.X[:2], np.zeros(2, dtype=int), records.y[:2])
+    found = FormNeighbors(FORMS["means: all"], only).solve(np.array([3, 5]), new)
+    assert math.isinf(found.claims[0])
+    assert found.claims[1] <= 1e-10 * N
+    with pytest.raises(InfeasibleError, match="whose mean is a target"):
+        single(FORMS["means: all"], only, np.array([3, 5]), new, 0)
 
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

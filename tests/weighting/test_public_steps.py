@@ -27,6 +27,7 @@ from tests.weighting.examples import (
     of_kernel,
     part,
     records_of,
+    to_means_of_arms,
 )
 
 BOXES = {"logit": (0.1, 4.0), "log": (0.0, 3.0)}
@@ -53,6 +54,14 @@ def drawn_form(generator: np.random.Generator, n: int) -> WeightingForm:
     )
 
 
+def form_to_means(generator: np.random.Generator, n: int) -> WeightingForm:
+    """Controls, or all, balanced to the means of arms."""
+    drawn = drawn_form(generator, n)
+    mean = generator.uniform(-1.0, 1.0, 2)
+    own = to_means_of_arms(drawn.imbalances[0].penalty, generator.uniform(0.2, 1.0, 2), mean, 0.1 * mean)
+    return replace(drawn, imbalances=(own,))
+
+
 def solves(seed: int, count: int) -> list[tuple[float, float]]:
     """Claims of weights by public steps over the public radius, and their distances to Newton's."""
     generator = np.random.default_rng(seed)
@@ -60,6 +69,8 @@ def solves(seed: int, count: int) -> list[tuple[float, float]]:
     for _ in range(count):
         n = int(generator.choice([6, 20, 60]))
         form = drawn_form(generator, n)
+        if generator.random() < 0.3:
+            form = form_to_means(generator, n)
         constants = StepConstants.of(form)
         radius = public_radius.public_radius(form, constants)
         assert radius is not None
