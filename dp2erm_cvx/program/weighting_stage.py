@@ -99,7 +99,8 @@ class FormInUniverse:
         assumptions = [EXACT]
         if constants.smoothing:
             assumptions.append(constants.smoothing)
-        if universe.domain.arm_floor and self.form.sums.kind is not SumKind.ALL:
+        if universe.domain.arm_floor:
+            # the largest weights are those at the arm sizes that a floor admits, under one sum as well
             assumptions.append(f"each arm has at least {universe.domain.arm_floor} records")
         largest = constants.release_factor * max(constants.largest)
         return stated_bound(n, constants.V, largest, constants.theorem, tuple(assumptions), relations)

@@ -67,6 +67,23 @@ def test_a_release_states_the_bound_of_its_form(name: str) -> None:
         assert verify(release).refuted == ()
 
 
+def test_a_bound_that_an_arm_floor_lowers_assumes_it() -> None:
+    """Without a cap the largest weight is one at the worst arm sizes, whatever has a sum of its own."""
+
+    @scheme()
+    def halves(w: Any, records: Any) -> cp.Problem:
+        by_arm = records.by_arm(0.5)
+        half = cp.hstack([cp.sum(records.ones) / 4, cp.sum(records.x, axis=0) / 2])
+        imbalance = by_arm.T @ w - cp.hstack([half, half])
+        return cp.Problem(cp.Minimize(-cp.sum(cp.entr(w)) + 0.02 * cp.sum_squares(imbalance)))
+
+    free = halves().stability(Universe(DOMAIN, N, P))
+    floored = halves().stability(Universe(FLOORED, N, P))
+    assert floored.V < 0.9 * free.V
+    assert "each arm has at least 40 records" in floored.assumptions
+    assert not any("each arm" in one for one in free.assumptions)
+
+
 def test_weights_for_the_treated_keep_theirs_and_balance() -> None:
     X, a, y = drawn()
     domain, program, _ = RELEASED["treated"]
