@@ -384,10 +384,13 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         """Whether the dual solves and certifies a resolved program, and not the gradient of its tree.
 
         The tree does where the dual has no public radius and Theorem C has one, as of powers of weights.
+        Features of a kernel are no vectors, and no tree of theirs is read.
         """
         reading = self._at(universe)
         if isinstance(reading.form, str) or not solved_in_the_dual(reading.form):
             return False
+        if any(features.kernel is not None for features in reading.form.features):
+            return True
         if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked or reading.form.hard:
             return True
         if self.form_in(universe).certified_radius(self.bound(universe).V) is not None:

@@ -17,7 +17,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, ProgramError, brief, known_names
 from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
@@ -404,8 +404,11 @@ _FEATURES_OF: Mapping[str, tuple[tuple[float, float], ...]] = {
 
 
 def _no_vectors(records: Records) -> Array:
-    """Refuse to make vectors of features that are known by their inner products alone."""
-    raise DeclarationError("features of a kernel are no vectors: weigh them in a problem in the weights")
+    """Refuse vectors of features that are known by inner products alone. Raises ProgramError.
+
+    The dual is the one solver that such a problem has, and all others do not apply.
+    """
+    raise ProgramError("features of a kernel are no vectors: no solver of CVXPY is given them")
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:

@@ -22,12 +22,12 @@ from dp2erm_cvx.weighting.form import (
     WeightingForm,
 )
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
-from dp2erm_cvx.weighting.pivoted import PivotedFeatures, pivoted_features
+from dp2erm_cvx.weighting.pivoted import FewFeatures, few_features
 from dp2erm_cvx.weighting.proximal import PricedColumns
 
 #: Records that are summed at a time, so that a sum of n terms is off by some thousand units at most.
 CHUNK = 1024
-#: Features of a kernel are made of one pivot per so many records at most, and of no more than so many.
+#: Features of a kernel are one per so many records at most, and no more than so many.
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
@@ -461,9 +461,9 @@ def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
     return Similarities(features, pull, push, float(np.max(diagonal, initial=0.0)), diagonal)
 
 
-def _features(similarities: Similarities, X: Array, units: float) -> PivotedFeatures | None:
+def _features(similarities: Similarities, X: Array, units: float) -> FewFeatures | None:
     most = min(len(X) // RECORDS_PER_PIVOT, MOST_PIVOTS)
-    return pivoted_features(_kernel(similarities.features), X, most, units)
+    return few_features(_kernel(similarities.features), X, most, units)
 
 
 def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
@@ -481,9 +481,7 @@ def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
     return left, right, max(off_pull, off_push)
 
 
-def _kernel_columns(
-    one: Similarities, found: PivotedFeatures, arms: Arms
-) -> tuple[Array, Array, Array, Array]:
+def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[Array, Array, Array, Array]:
     """Rows, targets, their errors and the errors of prices, of features of a kernel.
 
     Rows are ``left[:, a_i] (x) f_i`` and targets ``right[:, a_j] (x) f_j``.
@@ -496,9 +494,9 @@ def _kernel_columns(
     targets = (right @ sums).ravel()
     errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
     factor = max(float(np.max(np.abs(one.pull))), float(np.max(np.abs(one.push))))
-    largest = one.largest + found.entry_error
-    error = (factor + off) * found.entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
-    return rows, targets, errors, np.full(n, 1.001 * error)
+    largest = one.largest + float(np.max(found.entry_errors))
+    error = (factor + off) * found.entry_errors + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
+    return rows, targets, errors, 1.001 * error
 
 
 def _refuse_other_prices(form: WeightingForm) -> None:

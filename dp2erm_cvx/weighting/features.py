@@ -18,8 +18,14 @@ class KernelOfRecords(Protocol):
     def diagonal(self, X: Array) -> Array:
         """K(x, x) for the rows of X (n, p), (n,)."""
 
+    def features(self, X: Array) -> Array:
+        """F (n, k) with ``K = F F'`` for the rows of X (n, p)."""
+
+    def n_features(self, p: int) -> int | None:
+        """K for p covariates, or None where features are as many as records."""
+
     def entry_error(self, features_bound: float, p: int) -> float:
-        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry may be off."""
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may be off."""
 
 
 @dataclass(frozen=True)

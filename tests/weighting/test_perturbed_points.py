@@ -114,19 +114,3 @@ def test_claims_of_kernels_away_from_the_solution(kernel, p: int) -> None:
         else:
             weights, claim = problem.pairs.certified(prices, moved)
         assert np.sum(np.abs(weights - solution.weights)) <= claim + solution.claim
-
-
-def test_the_error_of_features_covers_every_pair() -> None:
-    """The measured error bounds all pairs of records, in long doubles."""
-    from dp2erm_cvx.weighting.pivoted import pivoted_features
-
-    X = records_of(300, 2).covariates
-    found = pivoted_features(Gaussian(), X, 150, 256.0)
-    assert found is not None
-    long = X.astype(np.longdouble)
-    squares = np.sum((long[:, None, :] - long[None, :, :]) ** 2, axis=2)
-    features = found.values.astype(np.longdouble)
-    off = np.max(np.abs(np.exp(-squares / 2) - features @ features.T))
-    assert off <= found.entry_error <= 2e-10
-    # Without the pivots that are left out, the bound would say nothing.
-    assert off > 0

@@ -147,7 +147,7 @@ def test_features_and_pairs_of_one_kernel_agree(monkeypatch: pytest.MonkeyPatch)
     records = records_of(n, 1)
     by_features = DualProblem(form, records)
     assert not by_features.data.by_pairs
-    monkeypatch.setattr("dp2erm_cvx.weighting.dataset.pivoted_features", lambda *given: None)
+    monkeypatch.setattr("dp2erm_cvx.weighting.dataset.few_features", lambda *given: None)
     by_pairs = DualProblem(form, records)
     assert by_pairs.data.by_pairs
     first, second = by_features.newton(), by_pairs.newton()
