@@ -192,7 +192,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     if isinstance(program, WeightsProgram):
         if not program.has_weights_of_kinds(universe):
             return None
-        return partial(_direct, program, universe)
+        return partial(program.weights_of_kinds, universe)
     two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
@@ -202,14 +202,6 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     if family is None or weights is None or not isinstance(program, family):
         return None
     return partial(weights, program, universe, model)
-
-
-def _direct(program: WeightsProgram, universe: Universe, records: Records, count: Array) -> Array:
-    """Weights that are the variable of a program."""
-    (b, m), step = count.shape, max(1, 500_000 // (universe.n_samples * universe.n_columns))
-    parts = (slice(k, min(k + step, b)) for k in range(0, b, step))
-    some = ((records.at(np.arange(part.start * m, part.stop * m)), count[part]) for part in parts)
-    return np.concatenate([program.weights_of_kinds(universe, *each) for each in some])
 
 
 def _of_sum_n(f: Array, count: Array) -> Array:

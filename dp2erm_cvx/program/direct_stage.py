@@ -49,11 +49,14 @@ from dp2erm_cvx.program.weighting_stage import (
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
 
 #: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
 _STEPS, _TURNS = 30, 40
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
+#: Numbers of records that the trees of datasets of a search hold together.
+_TREE_ENTRIES = 500_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -339,22 +342,50 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return model
 
     def has_weights_of_kinds(self, universe: Universe) -> bool:
-        """Whether :meth:`weights_of_kinds` knows a resolved program: one sum, and the tree of the objective.
+        """Whether :meth:`weights_of_kinds` knows a resolved program: its form, or the tree of its objective.
 
-        A smoothed objective is not that of the tree.
+        Constraints of the imbalance have no certificate. A smoothed objective is not that of the tree.
         """
         reading = self._at(universe)
         form = reading.form
+        if self._form_of_kinds(universe) is not None:
+            return True
         if isinstance(form, WeightingForm) and (form.smoothed or form.sums.kind is not SumKind.ALL):
             return False
         return isinstance(reading.read, ReadObjective)
 
-    def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
-        """Weights per record (b, m) of b datasets of a resolved, read program, NaN where not certified.
+    def _form_of_kinds(self, universe: Universe) -> WeightingForm | None:
+        """The form of a resolved program whose dual is solved and certified for kinds of records."""
+        form = self._at(universe).form
+        if isinstance(form, WeightingForm) and solved_in_the_dual(form) and not form.hard:
+            return form
+        return None
 
-        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Certified are weights
-        that are equal where records are, which an objective may not respect: for searching.
+    def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
+        """Weights per record (b, m) of b datasets of a resolved program, NaN where not certified.
+
+        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Of a form these are
+        released weights of the exact problem. By a tree, certified are weights that are equal where records
+        are, which an objective may not respect: for searching.
         """
+        form = self._form_of_kinds(universe)
+        if form is not None:
+            # at a kink a claim is the root of what is missed
+            tolerance = 0.1 * _SEARCHED if form.kinked else 1e-10
+            found = weights_of_kinds(form, kinds, count, tolerance)
+            certified = found.claims <= _SEARCHED * universe.n_samples
+            return np.where(certified[:, None], found.factor[:, None] * found.weights, np.nan)
+        b, m = count.shape
+        step = max(1, _TREE_ENTRIES // (universe.n_samples * universe.n_columns))
+        weights = []
+        for begin in range(0, b, step):
+            end = min(begin + step, b)
+            some = kinds.at(np.arange(begin * m, end * m))
+            weights.append(self._weights_by_tree(universe, some, count[begin:end]))
+        return np.concatenate(weights)
+
+    def _weights_by_tree(self, universe: Universe, kinds: Records, count: Array) -> Array:
+        """Weights of kinds by the tree of the objective."""
         (b, m), n = count.shape, universe.n_samples
         floor, cap = self.box(universe)
         data, reading = self.data(kinds), self._at(universe)

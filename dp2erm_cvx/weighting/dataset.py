@@ -270,12 +270,10 @@ class _VectorColumns:
     def __init__(self, form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> None:
         targets = [np.zeros(0)]
         errors = [np.zeros(0)]
-        self.priced: list[PricedColumns] = []
+        self.priced = priced_vectors(form)
         sums = {name: sums_by_arm(phi, arms) for name, phi in vectors.items()}
         by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
-        end = 0
         for imbalance in form.imbalances:
-            begin = end
             for group, shift in _groups(imbalance):
                 if _kernel_of_group(group) is not None:
                     continue
@@ -286,12 +284,31 @@ class _VectorColumns:
                     error = error + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(target)
                 targets.append(target)
                 errors.append(error)
-                end += len(shift)
-            if end > begin:
-                self.priced.append(PricedColumns(imbalance.penalty, slice(begin, end)))
         self.rows = rows_of_records(form, vectors, arms)
         self.targets: Array = np.concatenate(targets)
         self.target_errors: Array = np.concatenate(errors)
+
+
+def priced_vectors(form: WeightingForm) -> tuple[PricedColumns, ...]:
+    """Penalties of all coordinates that are no features of kernels, with the columns of each."""
+    priced = []
+    end = 0
+    for imbalance in form.imbalances:
+        begin = end
+        for group in imbalance.groups:
+            if _kernel_of_group(group) is None:
+                end += len(group[0].matrix)
+        if end > begin:
+            priced.append(PricedColumns(imbalance.penalty, slice(begin, end)))
+    return tuple(priced)
+
+
+def vector_shift(form: WeightingForm) -> Array:
+    """Public targets (K,) of all coordinates that are no features of kernels."""
+    shifts = [np.zeros(0)]
+    for imbalance in form.imbalances:
+        shifts += [shift for group, shift in _groups(imbalance) if _kernel_of_group(group) is None]
+    return np.concatenate(shifts)
 
 
 def rows_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: Arms) -> Array:
@@ -493,10 +510,30 @@ def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[
     rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
     targets = (right @ sums).ravel()
     errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
-    factor = max(float(np.max(np.abs(one.pull))), float(np.max(np.abs(one.push))))
     largest = one.largest + float(np.max(found.entry_errors))
-    error = (factor + off) * found.entry_errors + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
-    return rows, targets, errors, 1.001 * error
+    moved = kernel_price_error((one.pull, one.push, off), found.entry_errors, largest)
+    return rows, targets, errors, moved
+
+
+def kernel_price_error(
+    factors: tuple[Array, Array, float], entry_error: Array, largest: Array | float
+) -> Array:
+    """Bounds (m,) of what features of a kernel move a price by, per unit of ``|w|_1 + n``.
+
+    Parameters
+    ----------
+    factors
+        Products of the factors of rows, and of rows and targets, by two arms (2, 2), and how far those of the
+        factors that are used are off.
+    entry_error
+        Bounds (m,) of the distance of products of features to the kernel.
+    largest
+        Bounds (m,), or one for all, of the entries of the kernel and of these products.
+    """
+    pull, push, off = factors
+    factor = max(float(np.max(np.abs(pull))), float(np.max(np.abs(push))))
+    error = (factor + off) * entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
+    return np.asarray(1.001 * error)
 
 
 def _refuse_other_prices(form: WeightingForm) -> None:

@@ -103,7 +103,7 @@ class NeighborClaims(Generic[Part]):
         claims[settled] = found
         return claims
 
-    def estimates(self, missed: Array, off: Array, response: float, part: Part) -> Array:
+    def estimates(self, missed: Array, off: Array, response: float | Array, part: Part) -> Array:
         """Claims (m,) without rounding, by which steps are ended; nothing is proved by them.
 
         Parameters
@@ -113,7 +113,7 @@ class NeighborClaims(Generic[Part]):
         off
             What sums of blocks (m, B) are off.
         response
-            The sum of the responses of all records.
+            The sum of the responses of all records, of each dataset or of all.
         part
             The datasets.
         """

@@ -212,7 +212,7 @@ def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
     universe = Universe(FLOOR, 23, 2)
     quickly = surrogates.Surrogate.of(entropic().resolve(FLOOR), universe)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
-    monkeypatch.setattr("dp2erm_cvx.program.direct_stage._STEPS", 1)
+    monkeypatch.setattr("dp2erm_cvx.weighting.kind_weights._MOST_STEPS", 1)
     assert np.isnan(quickly.movements(pairs)[Quantity.V]).all()
 
 
