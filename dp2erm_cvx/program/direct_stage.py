@@ -545,10 +545,17 @@ class WeightsReading:
         )
 
     def _form_read(self) -> WeightingForm | str:
-        """What the problem is of the form of weights as the variable, or why it is not of that form."""
+        """What the problem is of the form of weights as the variable, or why it is not of that form.
+
+        Raises DeclarationError where a smoothing is asked for that would smooth nothing.
+        """
+        smoothing = self.program.value("smoothing")
         try:
-            return read_weighting(self.problem, self._w, self._records, self.program.value("smoothing"))
+            return read_weighting(self.problem, self._w, self._records, smoothing)
         except DeclarationError as error:
+            if smoothing is not None:
+                # outside of the form weights would be those of the kink, which nobody asked for
+                raise DeclarationError(f"{self.program.name}: smoothing = {smoothing:g}: {error}") from None
             return str(error)
 
     def _refuse_outside(self, reason: str) -> None:

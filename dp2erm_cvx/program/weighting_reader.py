@@ -132,8 +132,11 @@ def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
     ``huber(y, eta price) / (2 eta)`` (Theorem, section 9b): n times it is ``huber(m, n eta price)`` times
     ``1 / (2 eta n)``.
 
-    Raises DeclarationError for the kink of a largest entry, whose envelope is not read.
+    Raises DeclarationError for the kink of a largest entry, whose envelope is not read, and where there is no
+    kink.
     """
+    if not form.kinked:
+        raise DeclarationError("no price of an imbalance has a kink: leave the smoothing out")
     imbalances = []
     texts = dict(form.smoothed)
     for imbalance in form.imbalances:

@@ -190,6 +190,20 @@ def test_a_mistake_is_one_line_that_says_what_to_write(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_smoothing_that_smooths_nothing_is_refused() -> None:
+    """Weights of another problem than was asked for would be released in its place."""
+
+    @scheme()
+    def largest(w: Any, records: Any) -> cp.Problem:
+        price = cp.norm_inf(records.signed.T @ w)
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + price), [w <= 3])
+
+    with pytest.raises(DeclarationError, match="smoothing = 0.1: .* is not smoothed: write cp.norm"):
+        largest(smoothing=0.1)
+    with pytest.raises(DeclarationError, match="smoothing = 0.1: no price .* has a kink"):
+        second_door.of_treated(smoothing=0.1)
+
+
 def test_a_file_goes_from_a_draft_to_a_verified_release(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, "mine.py")
