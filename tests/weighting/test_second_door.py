@@ -198,9 +198,9 @@ def test_a_smoothing_that_smooths_nothing_is_refused() -> None:
         price = cp.norm_inf(records.signed.T @ w)
         return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + price), [w <= 3])
 
-    with pytest.raises(DeclarationError, match="smoothing = 0.1: .* is not smoothed: write cp.norm"):
+    with pytest.raises(DeclarationError, match=r"smoothing = 0.1: .* is not smoothed: write cp.norm"):
         largest(smoothing=0.1)
-    with pytest.raises(DeclarationError, match="smoothing = 0.1: no price .* has a kink"):
+    with pytest.raises(DeclarationError, match=r"smoothing = 0.1: no price .* has a kink"):
         second_door.of_treated(smoothing=0.1)
 
 
