@@ -35,7 +35,7 @@ from dp2erm_cvx.program.declaration import (
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import states_sum, weights_curvature
 from dp2erm_cvx.program.reach import Called
-from dp2erm_cvx.program.rows import DeclaredRecords, same_data
+from dp2erm_cvx.program.rows import DeclaredRecords, data_of, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.program.stated import DeclaredExpressions
@@ -514,7 +514,7 @@ class WeightsReading:
     def data(self, records: Records) -> dict[str, Value]:
         """Data of the parameters, clipped to their public bounds."""
         data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
-        for datum in self.problem.parameters():
+        for datum in data_of(self.problem):
             size = datum.within.largest
             data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
         return data
@@ -561,7 +561,7 @@ class WeightsReading:
     def _refuse_outside(self, reason: str) -> None:
         """Raise DeclarationError for what no solver is given outside of the form, with what the reader says.
 
-        These are constraints that hold data, features of a kernel, and other variables.
+        These are constraints that hold data, features of a kernel, means of arms, and other variables.
 
         Parameters
         ----------
@@ -569,9 +569,10 @@ class WeightsReading:
             Why the problem is not of the form, and what to write instead.
         """
         of_data = any(constraint.parameters() for constraint in self.problem.constraints)
-        of_kernel = any(hasattr(datum, "kernel") for datum in self.problem.parameters())
+        special = ("kernel", "averaged")
+        of_form = any(hasattr(datum, name) for datum in self.problem.parameters() for name in special)
         others = [variable for variable in self.problem.variables() if variable is not self._w]
-        if of_data or of_kernel or others:
+        if of_data or of_form or others:
             raise DeclarationError(f"{self.program.name}: {reason}")
 
     @cached_property
@@ -648,7 +649,7 @@ class WeightsReading:
     def _declared_anew(self) -> tuple[Params, cp.Variable]:
         """Parameters of the shapes of the data, and the variable that solvers see."""
         n = self.universe.n_samples
-        shapes = {datum.name(): datum.shape for datum in self.problem.parameters()} | {"ones": (n,)}
+        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {"ones": (n,)}
         parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
         return parameters, cp.Variable(n, name="weights", nonneg=True)
 

@@ -17,11 +17,12 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, ProgramError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError, ProgramError, brief, known_names
 from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
+from dp2erm_cvx.weighting.form import Arms
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
 RecordMap = Callable[[Records], Array]
@@ -162,7 +163,8 @@ class DeclaredRecords:
 
     def __getattr__(self, name: str) -> Datum:
         if name not in _LIBRARY:
-            known = (*_LIBRARY, "by_arm", "features", "rows", "cells", "numbers", "n", "M", "outcome_bound")
+            makers = ("by_arm", "features", "rows", "cells", "numbers", "mean_of")
+            known = (*_LIBRARY, *makers, "n", "M", "outcome_bound")
             raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
         low, high, make = _LIBRARY[name]
         if name in ("arms", "ones"):
@@ -232,7 +234,7 @@ class DeclaredRecords:
         """The declared problem. Raises DeclarationError where it leaves out data that it asked for."""
         inside = list(self._data)
         if isinstance(problem, cp.Problem):
-            inside = [own.name() for own in problem.parameters()]
+            inside = [own.name() for own in data_of(problem)]
             for datum in problem.parameters():
                 self.refuse_other_datum(datum)
         if unused := [name for name in self._data if name not in inside]:
@@ -269,6 +271,59 @@ class DeclaredRecords:
             datum.kernel = kernel
             datum.arm_factors = factors
         return datum
+
+    def mean_of(self, datum: Datum, of: str) -> Datum:
+        """The mean of data over the records of one arm: a number, or a vector (k,).
+
+        It is no datum of one record, so that it multiplies no weights; ``P.T @ w - records.n *
+        records.mean_of(P, "treated")`` balances weights of sum n to the mean of the treated. How far it moves
+        with one record follows from a declared arm floor.
+
+        Parameters
+        ----------
+        datum
+            Data of these records, whole: parts are taken of the mean.
+        of
+            ``treated`` or ``controls``.
+
+        Raises
+        ------
+        DeclarationError
+            For another arm, and for what is no datum of these records or has no vectors.
+        """
+        if of not in _ARMS:
+            raise DeclarationError(f"of = {brief(of)}: {known_names(of, _ARMS)}")
+        kinds = (cp.Parameter, cp.Constant)
+        if not isinstance(datum, kinds) or hasattr(datum, "averaged"):
+            raise DeclarationError(
+                f"records.mean_of({brief(datum)}, ..): takes data of every record, such as records.x; take "
+                "parts and multiples of the mean"
+            )
+        name = f"mean_of({datum.name()}, {of!r})"
+        if self.parameter is not None:
+            return self.parameter(name)
+        self.refuse_other_datum(datum)
+        if hasattr(datum, "kernel"):
+            raise DeclarationError(
+                f"records.mean_of({datum.name()}, ..): features of a kernel are known by inner products "
+                "alone: write sums of all records"
+            )
+        if name not in self._data:
+            arm = _ARMS[of]
+            own = datum.of
+
+            def make(records: Records) -> Array:
+                return mean_of_arm(np.asarray(own(records), dtype=np.float64), records.a, arm)
+
+            within = Ball(1.0) if isinstance(datum.within, Vertices) else datum.within
+            # the set of an author's own data is a part of what makes them
+            source = (datum.source, of, str(datum.within) if callable(datum.source) else "")
+            mean = cp.Parameter(datum.shape[1:], name=name)
+            mean.within, mean.of, mean.source = within, make, source
+            mean.averaged = (datum, arm)
+            self._data[name] = mean
+            self._held[name] = within, make
+        return self._data[name]
 
     def refuse_other_datum(self, datum: Datum) -> None:
         """Raise DeclarationError for a parameter that these records did not make, or that was changed."""
@@ -340,6 +395,27 @@ class DeclaredRecords:
         return self._data[name]
 
 
+def mean_of_arm(values: Array, a: Arms, arm: int) -> Array:
+    """Mean over the records of an arm of values (n, ..) with treatments a (n,).
+
+    Raises :class:`~dp2erm_cvx.errors.InfeasibleError` where there are none; shown to the data holder only.
+    """
+    members = np.asarray(values)[a == arm]
+    if not len(members):
+        raise InfeasibleError(f"no record has arm {arm}, whose mean is asked for")
+    return np.asarray(np.mean(members, axis=0))
+
+
+def data_of(problem: Any) -> list[Datum]:
+    """The data of a problem, and those that its means are taken of, each once."""
+    found = {datum.name(): datum for datum in problem.parameters()}
+    for datum in problem.parameters():
+        if hasattr(datum, "averaged"):
+            base, _ = datum.averaged
+            found.setdefault(base.name(), base)
+    return list(found.values())
+
+
 def same_data(one: Datum, other: Datum) -> bool:
     """True if two readings of a declaration mean the same data: by name and what makes them.
 
@@ -389,6 +465,9 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "arms": (0.0, 2.0, lambda records: np.column_stack([1.0 - records.a, records.a])),
     "ones": (0.0, 1.0, lambda records: np.ones((records.n_samples, 1))),
 }
+
+#: Arms by the name of their records.
+_ARMS: Mapping[str, int] = {"controls": 0, "treated": 1}
 
 #: Entries that the features of a kernel are read with; there may be any number of them.
 _KERNEL_WIDTH = 3

@@ -72,6 +72,8 @@ class FeatureTable:
             For data of a second stage, whose covariates are others than those of the records.
         """
         name = datum.name()
+        if is_mean(datum):
+            raise DeclarationError(f"{name}: is no datum of one record")
         if name in self.records.own:
             return self._own(datum)
         if hasattr(datum, "kernel"):
@@ -80,6 +82,32 @@ class FeatureTable:
             raise DeclarationError(f"{name}: weights are declared on the records of a first stage")
         make = _LIBRARY[name]
         return make(self, datum)
+
+    def parts_of_mean(self, datum: Datum) -> tuple[ByFeature, Array]:
+        """The mean of an arm (k entries) as a linear function of means of features over this arm.
+
+        Parameters
+        ----------
+        datum
+            A mean that the records have made.
+
+        Returns
+        -------
+        tuple
+            Matrices (2, k, width) of the means of features, 0 for the other arm; and public numbers (k,),
+            what the mean of the number 1 makes.
+        """
+        base, arm = datum.averaged
+        found: ByFeature = {}
+        public = np.zeros(n_entries(datum))
+        for name, tensor in self.parts(base).items():
+            if name == ONE:
+                public = public + tensor[arm, :, 0]
+                continue
+            of_arm = np.zeros_like(tensor)
+            of_arm[arm] = tensor[arm]
+            found[name] = of_arm
+        return found, public
 
     def features_at(self, records: Records) -> dict[str, Array]:
         """Values (n, width) of all features but those of kernels, by name."""
@@ -208,8 +236,15 @@ def at_features(parts: ByFeature, phi: Mapping[str, Array], a: Arms) -> Array:
 
 
 def n_entries(datum: Datum) -> int:
-    """Number of entries of one record."""
+    """Number of entries of one record, or of a mean."""
+    if is_mean(datum):
+        return int(datum.size)
     return int(datum.shape[1]) if len(datum.shape) == 2 else 1
+
+
+def is_mean(datum: Datum) -> bool:
+    """Whether a datum is a mean over the records of an arm."""
+    return hasattr(datum, "averaged")
 
 
 def _alike(matrix: Array) -> Array:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed
-from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.rows import DeclaredRecords, mean_of_arm
 from dp2erm_cvx.program.scheme import STANDARD
-from dp2erm_cvx.program.weighting_data import FeatureTable, at_features
+from dp2erm_cvx.program.weighting_data import FeatureTable, at_features, is_mean
 from dp2erm_cvx.program.weighting_prices import ScaledNode, all_entries, entries_of, is_public
 from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums, is_no_bound
 from dp2erm_cvx.program.weighting_sums import AffineReader, flat
@@ -389,13 +389,21 @@ def drawn_weights(form: WeightingForm, rng: np.random.Generator, *, of_mean_one:
 def _load(problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], drawn: Records) -> None:
     """Set data to those of drawn records. Raises DeclarationError where features say something else."""
     for datum in problem.parameters():
-        of_features = at_features(table.parts(datum), phi, drawn.a)
+        of_features = _at_features(datum, table, phi, drawn.a)
         values = of_features
         if not hasattr(datum, "kernel"):
             values = np.asarray(datum.of(drawn), dtype=np.float64).reshape(of_features.shape)
             if not np.allclose(values, of_features, rtol=_CLOSE, atol=_CLOSE * datum.within.largest):
                 raise DeclarationError(f"{datum.name()}: was read as other data: please report it")
         datum.save_value(values.reshape(datum.shape))
+
+
+def _at_features(datum: Any, table: FeatureTable, phi: Mapping[str, Array], a: Arms) -> Array:
+    """Values (n, k) of a datum at features, or those (k,) of a mean."""
+    if not is_mean(datum):
+        return at_features(table.parts(datum), phi, a)
+    base, arm = datum.averaged
+    return mean_of_arm(at_features(table.parts(base), phi, a), a, arm)
 
 
 def _refuse_other_objective(

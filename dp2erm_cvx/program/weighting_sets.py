@@ -146,7 +146,7 @@ class ConstraintReader:
         sums = self.affine.sums(e)
         if not sums.rows:
             raise DeclarationError(f"{printed(constraint)}: bounds data, not weights: leave it out")
-        if is_constant(sums.rows):
+        if is_constant(sums.rows) and not sums.means:
             raise DeclarationError(f"{printed(constraint)}: bounds a sum of weights: fix it by ==")
         self.sides.append((sums, e))
 
@@ -197,7 +197,7 @@ class ConstraintReader:
             raise DeclarationError(f"{text}: bounds a size of weights: write w <= cap and w >= floor")
         penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)
         sums = self.affine.sums(argument)
-        if is_constant(sums.rows) and is_constant(sums.targets):
+        if is_constant(sums.rows) and is_constant(sums.targets) and not sums.means:
             raise DeclarationError(f"{text}: bounds a sum of weights: fix it by ==")
         self.hard.append(HardSums(sums, penalty, (e,), factor, False, text))
 
@@ -392,7 +392,7 @@ def _places_of_arms(sums: SumsOverRecords) -> NDArray[np.bool_]:
     """Which entries are sums of weights by arm alone, (K,)."""
     K = len(sums.shift)
     others = np.zeros(K, dtype=bool)
-    for parts in (sums.rows, sums.targets):
+    for parts in (sums.rows, sums.targets, sums.means):
         for name, tensor in parts.items():
             if name != ONE:
                 others |= np.any(tensor != 0.0, axis=(0, 2))
@@ -413,7 +413,8 @@ def _opposite(one: SumsOverRecords, other: SumsOverRecords) -> bool:
     """True if sums are the negative of others, but for their shifts."""
     if one.shift.shape != other.shift.shape:
         return False
-    for mine, theirs in ((one.rows, other.rows), (one.targets, other.targets)):
+    both = ((one.rows, other.rows), (one.targets, other.targets), (one.means, other.means))
+    for mine, theirs in both:
         if set(mine) != set(theirs):
             return False
         for name, tensor in mine.items():

@@ -9,7 +9,7 @@ function of its own record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
@@ -20,7 +20,14 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.rows import Datum
-from dp2erm_cvx.program.weighting_data import ONE, ByFeature, FeatureTable, at_features, n_entries
+from dp2erm_cvx.program.weighting_data import (
+    ONE,
+    ByFeature,
+    FeatureTable,
+    at_features,
+    is_mean,
+    n_entries,
+)
 from dp2erm_cvx.weighting.features import SimilaritySet
 from dp2erm_cvx.weighting.form import FeatureRows, Group
 
@@ -34,7 +41,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class SumsOverRecords:
-    """``sum_i w_i z_i - sum_i t_i - shift`` of K entries, with rows and targets linear in features.
+    """``sum_i w_i z_i - sum_i t_i - n u - shift`` of K entries, with rows and targets linear in features.
 
     Parameters
     ----------
@@ -42,17 +49,21 @@ class SumsOverRecords:
         Matrices (2, K, width) by feature.
     shift
         Public numbers (K,).
+    means
+        Matrices (2, K, width) by feature, of the means over both arms that u is made of.
     """
 
     rows: ByFeature
     targets: ByFeature
     shift: Array
+    means: ByFeature = field(default_factory=dict)
 
     def times(self, matrix: Array) -> SumsOverRecords:
         """The sums (r,) that a public matrix (r, K) makes of these."""
         rows = {name: matrix @ tensor for name, tensor in self.rows.items()}
         targets = {name: matrix @ tensor for name, tensor in self.targets.items()}
-        return SumsOverRecords(rows, targets, matrix @ self.shift)
+        means = {name: matrix @ tensor for name, tensor in self.means.items()}
+        return SumsOverRecords(rows, targets, matrix @ self.shift, means)
 
     @property
     def weighted(self) -> NDArray[np.bool_]:
@@ -66,7 +77,8 @@ class SumsOverRecords:
         """The entries at these places."""
         rows = {name: tensor[:, places] for name, tensor in self.rows.items()}
         targets = {name: tensor[:, places] for name, tensor in self.targets.items()}
-        return SumsOverRecords(rows, targets, self.shift[places])
+        means = {name: tensor[:, places] for name, tensor in self.means.items()}
+        return SumsOverRecords(rows, targets, self.shift[places], means)
 
 
 @dataclass(frozen=True)
@@ -121,12 +133,13 @@ class AffineReader:
     def sums(self, e: Any) -> SumsOverRecords:
         """An expression as sums over records.
 
-        Raises DeclarationError where it has a product of data, or where the coefficient of a weight is not
-        the same function of its own record for all.
+        Raises DeclarationError where it has a product of data, where the coefficient of a weight is not the
+        same function of its own record for all, or has the mean of an arm in it.
         """
         self._refuse_products(e)
-        data = e.parameters()
-        at = _Evaluation(e, self.w, data)
+        data = [datum for datum in e.parameters() if not is_mean(datum)]
+        averages = [datum for datum in e.parameters() if is_mean(datum)]
+        at = _Evaluation(e, self.w, [*data, *averages])
         self._refuse_places(e, at)
         constant = at(self._unit_weight(None))
         unit = self._unit_weight(0)
@@ -138,16 +151,27 @@ class AffineReader:
             target = np.array([alone - constant for alone, _ in columns])
             targets.append(target)
             rows.append(np.array([both - constant for _, both in columns]) - target - of_one)
-        coefficients = _Coefficients(constant, of_one, targets, rows)
+        means = []
+        for datum in averages:
+            columns = [at.at_unit_datum(datum, k, [None, unit]) for k in range(n_entries(datum))]
+            mean = np.array([alone - constant for alone, _ in columns])
+            crossed = np.array([both - constant for _, both in columns]) - mean - of_one
+            if _differ(crossed, np.zeros_like(crossed), np.abs(mean) + np.abs(of_one) + np.abs(constant)):
+                raise DeclarationError(
+                    f"{printed(e)}: multiplies weights by {datum.name()}, which depends on all records: "
+                    "write P.T @ w - records.n * mean for weights of sum n"
+                )
+            means.append(mean)
+        coefficients = _Coefficients(constant, of_one, targets, rows, means)
         self._refuse_other_records(e, at, coefficients)
-        return self._by_features(data, coefficients.without_rounding())
+        return self._by_features(data, averages, coefficients.without_rounding(self.n))
 
     def line(self, e: Any) -> WeightLine | None:
         """An expression with one entry for every record; None for any other.
 
         Raises DeclarationError where it has a product of data.
         """
-        if e.size != self.n:
+        if e.size != self.n or any(is_mean(datum) for datum in e.parameters()):
             return None
         self._refuse_products(e)
         data = e.parameters()
@@ -202,7 +226,10 @@ class AffineReader:
         one before there are as many coefficients as it has entries.
         """
         rng = np.random.default_rng(self.n)
-        data = [np.tile(rng.uniform(0.2, 1.8, (1, n_entries(datum))), (self.n, 1)) for datum in at.data]
+        data = []
+        for datum in at.data:
+            row = rng.uniform(0.2, 1.8, (1, n_entries(datum)))
+            data.append(np.tile(row, (at.n_rows(datum), 1)))
         alone = at.with_data(data, self._unit_weight(None))
         first = at.with_data(data, self._unit_weight(0))
         last = at.with_data(data, self._unit_weight(self.n - 1))
@@ -237,8 +264,10 @@ class AffineReader:
             size = size + w * np.einsum("iw,iw->i", phi[name], np.abs(tensor[arms, 0]))
         return not _differ(at.with_data(values, w), own, size)
 
-    def _by_features(self, data: Sequence[Datum], read: _Coefficients) -> SumsOverRecords:
-        """Coefficients of data as those of features."""
+    def _by_features(
+        self, data: Sequence[Datum], averages: Sequence[Datum], read: _Coefficients
+    ) -> SumsOverRecords:
+        """Coefficients of data and of means of arms as those of features."""
         rows: ByFeature = {}
         targets: ByFeature = {}
         for datum, of_rows, of_targets in zip(data, read.rows, read.targets, strict=True):
@@ -248,7 +277,14 @@ class AffineReader:
             constant = np.array([read.of_one, read.of_one])[:, :, None]
             name = self.table.one().name
             rows[name] = rows.get(name, 0.0) + constant
-        return SumsOverRecords(_kept(rows), _kept(targets), -read.constant)
+        means: ByFeature = {}
+        shift = -read.constant
+        for datum, of_mean in zip(averages, read.means, strict=True):
+            parts, public = self.table.parts_of_mean(datum)
+            shift = shift - of_mean.T @ public
+            for name, tensor in parts.items():
+                means[name] = means.get(name, 0.0) - of_mean.T @ tensor / self.n
+        return SumsOverRecords(_kept(rows), _kept(targets), shift, _kept(means))
 
     def _add(self, found: ByFeature, datum: Datum, matrix: Array) -> None:
         """Add a matrix (K, k) times a datum."""
@@ -275,33 +311,43 @@ class _Coefficients:
         Of a weight, without data, (K,).
     targets, rows
         Of the entries of each datum (k, K): alone, and times the weight of the record.
+    means
+        Of the entries of each mean of an arm (k, K).
     """
 
     constant: Array
     of_one: Array
     targets: list[Array]
     rows: list[Array]
+    means: list[Array]
 
     def at(self, w: Array, data: Sequence[Array]) -> tuple[Array, Array]:
-        """Value (K,) at weights (n,) and data (n, k), and the sum of the sizes of its terms."""
+        """Value (K,) at weights (n,), data (n, k) and means (1, k), and the sum of the sizes of its terms."""
         value = self.constant + float(np.sum(w)) * self.of_one
         size = np.abs(self.constant) + float(np.sum(w)) * np.abs(self.of_one)
-        for values, target, row in zip(data, self.targets, self.rows, strict=True):
+        for values, mean in zip(data[len(self.rows) :], self.means, strict=True):
+            value = value + values[0] @ mean
+            size = size + np.abs(values[0]) @ np.abs(mean)
+        for values, target, row in zip(data[: len(self.rows)], self.targets, self.rows, strict=True):
             total = np.sum(values, axis=0)
             weighted = w @ values
             value = value + total @ target + weighted @ row
             size = size + total @ np.abs(target) + weighted @ np.abs(row)
         return value, size
 
-    def without_rounding(self) -> _Coefficients:
-        """These, with 0 for what is a rounding error beside another coefficient of the same entry."""
-        parts = [self.of_one[None], *self.targets, *self.rows]
+    def without_rounding(self, n: int) -> _Coefficients:
+        """These, with 0 for what is a rounding error beside another coefficient of the same entry.
+
+        Means count for n records.
+        """
+        parts = [self.of_one[None], *self.targets, *self.rows, *(mean / n for mean in self.means)]
         largest = np.max(np.abs(np.vstack(parts)), axis=0)
         smallest = _NOTHING * largest
         targets = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.targets]
         rows = [np.where(np.abs(part) > smallest, part, 0.0) for part in self.rows]
         of_one = np.where(np.abs(self.of_one) > smallest, self.of_one, 0.0)
-        return _Coefficients(self.constant, of_one, targets, rows)
+        means = [np.where(np.abs(part) > n * smallest, part, 0.0) for part in self.means]
+        return _Coefficients(self.constant, of_one, targets, rows, means)
 
 
 class _Evaluation:
@@ -318,7 +364,7 @@ class _Evaluation:
         return self.with_data(self.zeros, weights)
 
     def with_data(self, values: Sequence[Array] | Mapping[str, Array], weights: Array) -> Array:
-        """Numbers of the expression at data (n, k) or (n,), in the order of its parameters or by name."""
+        """Numbers of the expression at data (n, k) or (n,), in the order of the data or by name."""
         for place, datum in enumerate(self.data):
             value = values[datum.name()] if isinstance(values, Mapping) else values[place]
             datum.save_value(np.reshape(value, datum.shape))
@@ -334,14 +380,18 @@ class _Evaluation:
         return self._changed(datum, column, slice(None), weights)
 
     def drawn(self, rng: np.random.Generator) -> list[Array]:
-        """Positive numbers (n, k) for every datum."""
-        return [rng.uniform(0.2, 1.8, (datum.shape[0], n_entries(datum))) for datum in self.data]
+        """Positive numbers (n, k) for every datum, (1, k) for a mean."""
+        return [rng.uniform(0.2, 1.8, (self.n_rows(datum), n_entries(datum))) for datum in self.data]
+
+    def n_rows(self, datum: Datum) -> int:
+        """Number of records of a datum; 1 for a mean."""
+        return 1 if is_mean(datum) else int(self.w.size)
 
     def _changed(
         self, datum: Datum, column: int, places: slice, weights: Sequence[Array | None]
     ) -> list[Array]:
         place = next(k for k, own in enumerate(self.data) if own is datum)
-        values = self.zeros[place].reshape(len(self.zeros[place]), -1)
+        values = self.zeros[place].reshape(self.n_rows(datum), -1)
         values[places, column] = 1.0
         numbers = []
         for w in weights:
@@ -392,7 +442,7 @@ def feature_groups(
 
 @dataclass(frozen=True)
 class _Coordinate:
-    """One coordinate: of each feature a direction, and four factors, of row and target by arm."""
+    """One coordinate: of each feature a direction, and six factors, of row, target and mean by arm."""
 
     place: int
     directions: dict[str, Array]
@@ -408,32 +458,30 @@ def _coordinate(sums: SumsOverRecords, place: int, table: FeatureTable, text: st
     """The entry at a place; None where it is 0 whatever the weights and the data."""
     directions: dict[str, Array] = {}
     factors: dict[str, Array] = {}
-    for name in sorted({*sums.rows, *sums.targets}):
-        width = table.known[name].width
-        nothing = np.zeros((2, width))
-        row = sums.rows[name][:, place] if name in sums.rows else nothing
-        target = sums.targets[name][:, place] if name in sums.targets else nothing
-        four = np.vstack([row, target])
-        if np.any(four):
-            direction, of_four = _one_direction(four, name, text)
+    for name in sorted({*sums.rows, *sums.targets, *sums.means}):
+        nothing = np.zeros((2, len(sums.shift), table.known[name].width))
+        parts = [tensors.get(name, nothing)[:, place] for tensors in (sums.rows, sums.targets, sums.means)]
+        six = np.vstack(parts)
+        if np.any(six):
+            direction, of_six = _one_direction(six, name, text)
             directions[name] = direction
-            factors[name] = of_four
+            factors[name] = of_six
     if not directions:
         if sums.shift[place] == 0.0:
             return None
         name = table.one().name
-        return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(4)})
+        return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(6)})
     return _Coordinate(place, directions, factors)
 
 
-def _one_direction(four: Array, name: str, text: str) -> tuple[Array, Array]:
-    """A direction u (width,) and factors f (4,), the first of largest size 1, with ``four = f u'``."""
-    sizes = np.linalg.norm(four, axis=1)
+def _one_direction(six: Array, name: str, text: str) -> tuple[Array, Array]:
+    """A direction u (width,) and factors f (6,), the first of largest size 1, with ``six = f u'``."""
+    sizes = np.linalg.norm(six, axis=1)
     first = int(np.argmax(sizes >= sizes.max() * (1.0 - _SAME)))
-    direction = four[first]
-    factors = four @ direction / float(direction @ direction)
+    direction = six[first]
+    factors = six @ direction / float(direction @ direction)
     factors[first] = 1.0
-    if np.max(np.abs(four - np.outer(factors, direction))) > _SAME * sizes.max():
+    if np.max(np.abs(six - np.outer(factors, direction))) > _SAME * sizes.max():
         raise DeclarationError(
             f"{text}: an entry weighs other {name} than it is compared with, or others in each arm: give "
             "each of them an entry of its own"
@@ -488,7 +536,7 @@ def _group(block: list[_Coordinate], table: FeatureTable) -> Group:
     parts = []
     for name, factors in block[0].factors.items():
         matrix = np.array([coordinate.directions[name] for coordinate in block])
-        parts.append(FeatureRows(table.known[name], matrix, factors[:2], factors[2:]))
+        parts.append(FeatureRows(table.known[name], matrix, factors[:2], factors[2:4], factors[4:]))
     return tuple(parts)
 
 

@@ -480,6 +480,10 @@ def _steepest_slope(form: WeightingForm) -> float | None:
     equal_boxes = form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
     if equal_boxes and form.sums.kind in (SumKind.ALL, SumKind.COUNTS):
         weights = [1.0 / largest, 1.0 / least]
+    elif form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        # the mean weight of at most n controls, of the sum n or of at least one treated record
+        mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
+        weights = [max(mean, float(form.low[0])) / largest, min(float(form.cap[0]), float(form.n)) / least]
     else:
         low, high = _box(form)
         if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:

@@ -58,12 +58,20 @@ def mean(w: Any, r: Any) -> Any:
     return difference(w, r) / r.n
 
 
+def by_the_first(x: Any, a: int, y: float) -> Any:
+    return x * x[0]
+
+
+def is_positive(x: Any, a: int, y: float) -> Any:
+    return x[0] > 0
+
+
 def products(r: Any) -> Any:
-    return r.rows("products", lambda x, a, y: x * x[0], Ball(2.0))
+    return r.rows("products", by_the_first, Ball(2.0))
 
 
 def signs(r: Any) -> Any:
-    return r.cells("sign", lambda x, a, y: x[0] > 0, 2)
+    return r.cells("sign", is_positive, 2)
 
 
 def pooled(w: Any, r: Any) -> Any:
@@ -133,6 +141,49 @@ IMBALANCES: dict[str, Function] = {
     "multiplied squares": of(lambda w, r: cp.sum(cp.multiply(TOLERANCES, cp.square(difference(w, r))))),
     "squares of factors": of(lambda w, r: cp.sum_squares(cp.multiply(TOLERANCES, difference(w, r)))),
     "maximized": lambda w, r: cp.Problem(cp.Maximize(-cp.sum_squares(w) - balance(w, r)), [cp.sum(w) == r.n]),
+}
+
+
+def to_treated(w: Any, r: Any) -> Any:
+    return r.x.T @ w - r.n * r.mean_of(r.x, "treated")
+
+
+MEANS: dict[str, Function] = {
+    "all to the treated": of(lambda w, r: cp.sum_squares(to_treated(w, r)) / r.n),
+    "controls to the treated": minimized(
+        lambda w, r: square(w) + cp.sum_squares(to_treated(w, r)) / r.n,
+        lambda w, r: [w <= 4 * (1 - r.treatment)],
+    ),
+    "difference of means": of(
+        lambda w, r: r.n * cp.sum_squares(r.x.T @ w / r.n - r.mean_of(r.x, "controls"))
+    ),
+    "both means": of(
+        lambda w, r: cp.sum_squares(
+            r.x.T @ w / r.n - (r.mean_of(r.x, "controls") + r.mean_of(r.x, "treated")) / 2
+        )
+    ),
+    "multiples": of(
+        lambda w, r: cp.sum_squares(
+            MATRIX @ (r.x.T @ w - cp.sum(r.x, axis=0) / 2) - r.n / 3 * (MATRIX @ r.mean_of(r.x, "treated"))
+        )
+    ),
+    "parts": of(
+        lambda w, r: cp.sum_squares(r.x[:, :2].T @ w / r.n - r.mean_of(r.x, "treated")[:2]) + cp.sum(w**2)
+    ),
+    "tolerance": of(lambda w, r: cp.sum_squares(cp.pos(cp.abs(to_treated(w, r)) - 0.1))),
+    "norm": of(lambda w, r: cp.norm(to_treated(w, r)) / 4),
+    "within": under(lambda w, r: cp.abs(to_treated(w, r)) <= TOLERANCES * r.n),
+    "mean of a number": of(lambda w, r: cp.square(r.y @ w / r.n - r.mean_of(r.y, "controls"))),
+    "mean of own rows": of(
+        lambda w, r: cp.sum_squares(products(r).T @ w / r.n - r.mean_of(products(r), "treated"))
+    ),
+    "means alone are of own rows": of(
+        lambda w, r: cp.sum_squares(r.x.T @ w / r.n - r.mean_of(products(r), "treated"))
+    ),
+    "mean of cells": of(lambda w, r: cp.sum_squares(signs(r).T @ w / r.n - r.mean_of(signs(r), "treated"))),
+    "mean by arm": of(
+        lambda w, r: cp.sum_squares(r.by_arm(1.0).T @ w - r.n * r.mean_of(r.by_arm(1.0), "treated"))
+    ),
 }
 
 PRICES: dict[str, Function] = {
@@ -231,6 +282,7 @@ READ = {
     for kind, table in {
         "dispersion": DISPERSIONS,
         "imbalance": IMBALANCES,
+        "mean": MEANS,
         "price": PRICES,
         "set": SETS,
         "linear": LINEAR,

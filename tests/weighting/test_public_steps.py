@@ -59,7 +59,12 @@ def form_to_means(generator: np.random.Generator, n: int) -> WeightingForm:
     drawn = drawn_form(generator, n)
     mean = generator.uniform(-1.0, 1.0, 2)
     own = to_means_of_arms(drawn.imbalances[0].penalty, generator.uniform(0.2, 1.0, 2), mean, 0.1 * mean)
-    return replace(drawn, imbalances=(own,))
+    to_means = replace(drawn, imbalances=(own,))
+    if drawn.base is None and drawn.dispersion.family in ("square", "entropy") and generator.random() < 0.7:
+        kind = (SumKind.CONTROLS, SumKind.TREATED)[int(generator.integers(2))]
+        wide = np.array([n, n], float)
+        return replace(to_means, sums=WeightSums(kind), low=np.zeros(2), cap=wide)
+    return to_means
 
 
 def solves(seed: int, count: int) -> list[tuple[float, float]]:
