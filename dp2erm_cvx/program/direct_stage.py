@@ -276,7 +276,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def _refuse_statement(self, bound: Bound, reading: WeightsReading) -> None:
         """Raise CalibrationError for a stated bound of other weights, or from gradients on a set that moves.
 
-        Where the treated weigh 1 all weights are multiplied for the release, by a number that is data. And
+        Where the treated weigh 1 all weights are multiplied for the release, by a number that is data. Where
+        kinks are smoothed the weights are those of another problem than the author writes. And
         ``||w - w'|| <= g / m`` follows from both variational inequalities on one set alone, while sums and
         boxes by arm are other ones at other treatments.
         """
@@ -285,6 +286,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise CalibrationError(
                 f"{self.name}: its bound is of weights of sum n, and these are multiplied by n / (2 n_1) for "
                 "a release: state none, and V is derived"
+            )
+        if isinstance(form, WeightingForm) and form.smoothed:
+            raise CalibrationError(
+                f"{self.name}: its bound is of the weights of the kink, and smoothing = "
+                f"{self.value('smoothing'):g} asks for others: state none, and V is derived"
             )
         moving = [one for one in reading.problem.constraints if one.parameters()]
         if bound.gradient is not None and moving:

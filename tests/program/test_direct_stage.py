@@ -177,6 +177,20 @@ def test_a_stated_bound_of_weights_that_are_multiplied_for_a_release_is_refused(
         as_many().at(universe).stability(universe)
 
 
+def test_a_stated_bound_of_weights_that_are_smoothed_is_refused():
+    """Weights of the envelope are others than those that the author bounds."""
+
+    @scheme()
+    def robust(w, records):
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + cp.norm(records.signed.T @ w)), [w <= 3])
+
+    universe = Universe(DOMAIN, 100, 2)
+    robust.bound(lambda n: Bound.from_l2(0.1))
+    assert robust().at(universe).stability(universe).theorem == "stated bound"
+    with pytest.raises(CalibrationError, match=r"smoothing = 0\.02"):
+        robust(smoothing=0.02).at(universe).stability(universe)
+
+
 def test_a_bound_from_gradients_is_refused_where_the_set_of_weights_moves():
     """Two datasets of x = 0, one more treated: the same gradient everywhere, and other weights."""
     halves = balanced(lambda w, r: r.treatment @ w == r.n / 2, lambda w, r: w <= 4)
