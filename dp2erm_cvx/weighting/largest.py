@@ -18,6 +18,7 @@ from dp2erm_cvx.weighting.diameters import (
     largest_squares,
 )
 from dp2erm_cvx.weighting.dispersion import Dispersion
+from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 
 #: Halvings of a bracket of weights.
@@ -82,8 +83,12 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
     else:
         blocks = [_Block(form, sizes, prices, (0,)), _Block(form, sizes, prices, (1,))]
     bounds = [block.second_bound() for block in blocks]
+    apart = None
     if _first_bound_applies(form, prices):
         apart = [block.first_bound() for block in blocks]
+    elif form.base is not None:
+        apart = [block.base_bound() for block in blocks]
+    if apart is not None:
         # It is that of the program without caps, which solves the program with caps where it keeps them.
         keeps = [own <= block.least_cap for own, block in zip(apart, blocks, strict=True)]
         better = [np.minimum(bound, own) for bound, own in zip(bounds, apart, strict=True)]
@@ -96,7 +101,7 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
 
 
 def largest_start(form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]) -> float:
-    """Largest norm of the imbalance, over n, of the weights that are equal within every block."""
+    """Largest norm of the imbalance, over n, of weights that are equal, or as their bases, in every block."""
     first, last = sizes.cells()
     ends = np.unique(np.concatenate([first, last]))
     return float(np.sqrt(np.max(_start_squares(form, imbalances, ends))))
@@ -123,10 +128,62 @@ def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
     return RecordCombinations(held, -shares, arms, -1.0 / form.n, -np.ones_like(shares))
 
 
+def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
+    """The mean imbalance of weights in proportion to their bases within blocks.
+
+    Means of rows are weighted by the bases, and none of the means that targets are: four records in place of
+    two. Where all weights share a sum the bases share them out between the arms as they like, and a norm is
+    largest where one arm has all.
+    """
+    even = _start_sums(form, treated)
+    held = [even.rows]
+    if form.sums.kind is SumKind.ALL:
+        held = [np.tile(own, (len(treated), 1)) for own in ([1.0, 0.0], [0.0, 1.0])]
+    nothing = np.zeros_like(even.rows)
+    arms = np.tile([0, 1, 0, 1], (len(treated), 1))
+    targets = np.hstack([nothing, even.targets])
+    means = np.hstack([nothing, -np.ones_like(even.rows)])
+    return [RecordCombinations(np.hstack([own, nothing]), targets, arms, even.shift, means) for own in held]
+
+
+def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
+    """The same imbalance, as that of equal weights and a mass that moves from some rows to others.
+
+    Shares in proportion to bases differ from equal ones by at most ``(sqrt(d_+) - sqrt(d_-)) / (sqrt(d_+) +
+    sqrt(d_-))`` of the mass of a block.
+    """
+    even = _start_sums(form, treated)
+    low, high = (math.sqrt(base) for base in bases_of(form))
+    share = (high - low) / (high + low)
+    whole = np.ones_like(treated)
+    if form.sums.kind is SumKind.ALL:
+        blocks = [((first, second), whole) for first in (0, 1) for second in (0, 1)]
+        moves = [[block] for block in blocks]
+    else:
+        moves = [[((0, 0), even.rows[:, 0]), ((1, 1), even.rows[:, 1])]]
+    sums = []
+    for move in moves:
+        rows = [even.rows]
+        arms = [np.tile([0, 1], (len(treated), 1))]
+        for pair, mass in move:
+            rows.append(share * mass[:, None] * np.array([1.0, -1.0]))
+            arms.append(np.tile(pair, (len(treated), 1)))
+        nothing = np.zeros((len(treated), 2 * len(move)))
+        targets = np.hstack([even.targets, nothing])
+        means = np.hstack([-np.ones_like(even.rows), nothing])
+        sums.append(RecordCombinations(np.hstack(rows), targets, np.hstack(arms), even.shift, means))
+    return sums
+
+
 def _start_squares(form: WeightingForm, imbalances: Sequence[ScaledImbalance], treated: Array) -> Array:
     if not imbalances:
         return np.zeros(len(treated))
-    return largest_squares(imbalances, _start_sums(form, treated))
+    if form.base is None:
+        return largest_squares(imbalances, _start_sums(form, treated))
+    bounds = []
+    for starts in (_starts_of_bases(form, treated), _starts_near_equal_weights(form, treated)):
+        bounds.append(np.max([largest_squares(imbalances, sums) for sums in starts], axis=0))
+    return np.asarray(np.min(bounds, axis=0))
 
 
 def block_diameter(imbalances: Sequence[ScaledImbalance], pairs: Sequence[tuple[int, int]]) -> float:
@@ -138,6 +195,15 @@ def block_diameter(imbalances: Sequence[ScaledImbalance], pairs: Sequence[tuple[
     return float(
         np.sqrt(np.max(largest_squares(imbalances, RecordCombinations(factors, 0.0 * factors, arms))))
     )
+
+
+def bases_of(form: WeightingForm) -> tuple[float, float]:
+    """Least and largest base of a record; 1 where the form has none."""
+    if form.base is None:
+        return 1.0, 1.0
+    within = form.base.within
+    assert isinstance(within, IntervalSet)
+    return within.low, within.high
 
 
 def _slopes_before(dispersion: Dispersion, weights: Array) -> Array:
@@ -196,6 +262,8 @@ class _Block:
         #: What the others leave of the sum, as each of them weighs at least its lower bound.
         self.left_over = np.max(others, axis=0)
         self.start = np.sqrt(self.largest_start(prices.smooth))
+        #: Least and largest base; 1 where the form has none.
+        self.bases = bases_of(form)
 
     def largest_start(self, imbalances: Sequence[ScaledImbalance]) -> Array:
         """Largest square of the imbalance, over n, of equal weights."""
@@ -225,17 +293,36 @@ class _Block:
         return np.asarray(total)
 
     def second_bound(self) -> Array:
-        """W2, with or without caps; beside it the cap and what the others leave of the sum.
-
-        Some other record has a weight of at most the mean of the others, so that ``phi'(W) - phi'(wbar) <= D
-        |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c)) / n``.
-        """
+        """W2, with or without caps; beside it the cap and what the others leave of the sum."""
         highest = np.minimum(self.left_over, min(self.cap, self.form.dispersion.ends[1]))
         if not self.arms:
             return np.zeros_like(highest)
         if self.form.base is not None or not _equal_weights_fit(self.form):
             return np.asarray(highest * (1.0 + ROUNDING))
+        return self.by_two_slopes(highest)
+
+    def base_bound(self) -> Array:
+        """W2 of weights with bases, for the program without caps; what the others leave where none is proved.
+
+        It asks that weights in proportion to their bases keep the lower bounds.
+        """
+        if not self.arms:
+            return np.zeros_like(self.left_over)
+        least, largest = self.bases
+        means = self.total / np.maximum(self.size, 1.0)
+        if self.low > float(np.min(means)) * least / largest:
+            return np.asarray(self.left_over * (1.0 + ROUNDING))
+        return self.by_two_slopes(self.left_over)
+
+    def by_two_slopes(self, highest: Array) -> Array:
+        """W2 below the highest weights.
+
+        Some other record has a weight of at most the mean of the others, so that ``phi'(W) - phi'(wbar) <= D
+        |g|``; and ``|g|^2 + h <= |g| |m_o|`` with ``h = (W - c)(phi'(W) - phi'(c)) / n``. Beside bases from
+        d_- to d_+ the record of the weight W has the base d_+ at worst, and the others d_-.
+        """
         prices = self.prices
+        least, largest = self.bases
         pairs = [(first, second) for first in self.arms for second in self.arms]
         diameter = block_diameter(prices.smooth, pairs)
         # What linear terms and kinks, whose subgradients are bounded, pull on two records.
@@ -243,12 +330,14 @@ class _Block:
         for own, largest in zip(prices.kinks, prices.kink_sizes, strict=True):
             pull += largest * block_diameter([own], pairs)
         resistance = self.resistance()
-        slope_at_mean = _slopes_after(self.form.dispersion, self.mean)
+        slope_at_mean = _slopes_after(self.form.dispersion, self.mean / least)
+        even = self.mean * largest / least
 
         def admitted(weight: Array) -> Array:
-            above = _slopes_before(self.form.dispersion, weight)
-            steps = above - _slopes_after(self.form.dispersion, np.maximum(self.rest(weight), 0.0))
-            spread = np.maximum(weight - self.mean, 0.0) * np.maximum(above - slope_at_mean, 0.0)
+            above = _slopes_before(self.form.dispersion, weight / largest)
+            rest = np.maximum(self.rest(weight), 0.0) / least
+            steps = above - _slopes_after(self.form.dispersion, rest)
+            spread = np.maximum(weight - even, 0.0) * np.maximum(above - slope_at_mean, 0.0)
             room = self.start**2 / 4.0 + resistance - spread / self.form.n
             gradient = np.minimum(self.start / 2.0 + np.sqrt(np.maximum(room, 0.0)), prices.ball)
             return self.admits(weight, (room >= 0.0) & (steps <= diameter * gradient + pull))

@@ -87,6 +87,7 @@ def moved_target(n: int, rho: float, cap: float) -> WeightingForm:
 
 
 BASE = Features("base", IntervalSet(0.5, 2.0), 1)
+NARROW = Features("base", IntervalSet(0.8, 1.25), 1)
 PULL = Features("pull", IntervalSet(-1.0, 1.0), 1)
 
 FAMILIES: dict[str, Family] = {
@@ -107,6 +108,9 @@ FAMILIES: dict[str, Family] = {
     "square, controls": (sided(41, SQUARE, 1.0, CONTROLS), (10, 5)),
     "entropy, base weights": (plain(101, ENTROPY, 10.0, cap=4.0, base=BASE), (0, 0)),
     "square, base weights": (plain(101, SQUARE, 10.0, cap=4.0, base=BASE), (0, 0)),
+    "entropy, base weights without a cap": (plain(41, ENTROPY, 0.3, base=NARROW), (0, 0)),
+    "square, base weights, rows by arm": (arms(41, SQUARE, 0.3, base=NARROW), (0, 0)),
+    "entropy, base weights, public sums": (arms(40, ENTROPY, 0.5, sums=halves(40), base=NARROW), (8, 8)),
     "square, linear terms, cap 4": (
         plain(101, SQUARE, 10.0, cap=4.0, linear=rows(PULL, [1.0, 1.0], [0.0, 0.0])),
         (0, 0),

@@ -18,7 +18,7 @@ from dp2erm_cvx.weighting.diameters import RecordCombinations
 from dp2erm_cvx.weighting.form import SumKind, WeightSums
 from dp2erm_cvx.weighting.moved_targets import MovedTarget
 from tests.weighting import forms
-from tests.weighting.families import FAMILIES, PULL, X, drawn_family, plain, squares
+from tests.weighting.families import BASE, FAMILIES, NARROW, PULL, X, drawn_family, plain, squares
 from tests.weighting.search import searched
 
 #: What residuals of the solver may add.
@@ -205,6 +205,28 @@ def test_forgotten_linear_terms_on_the_way_to_equal_weights_are_caught(
     assert searched(form, cases=60, generations=8, by_weight=True).weight_ratio <= ROUNDED
     monkeypatch.setattr(largest._Block, "resistance", lambda self: np.zeros_like(self.mean))
     assert searched(form, cases=60, generations=8, by_weight=True).weight_ratio > 1.05
+
+
+@pytest.mark.parametrize("dispersion", [forms.SQUARE, forms.ENTROPY])
+def test_the_largest_base_is_no_average_one(
+    dispersion: forms.Dispersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = plain(41, dispersion, 0.1, base=BASE)
+    found = searched(form, cases=60, generations=10, by_weight=True)
+    assert 0.85 < found.weight_ratio <= ROUNDED
+    assert found.ratio <= ROUNDED
+    monkeypatch.setattr(largest, "bases_of", lambda form: (0.5, 1.0))
+    assert searched(form, cases=60, generations=10, by_weight=True).weight_ratio > 1.05
+
+
+def test_means_by_bases_are_no_means_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights as their bases leave an imbalance where equal weights would leave none."""
+    groups = ((forms.rows(X, [1.0, 1.0], [1.0, 1.0]),),)
+    imbalances = [forms.imbalance(groups, squares(40.0, 41))]
+    form = forms.form(41, forms.SQUARE, imbalances, base=NARROW)
+    assert searched(form, cases=60, generations=10, by_weight=True).weight_ratio <= ROUNDED
+    monkeypatch.setattr(largest, "_starts_of_bases", lambda *given: [largest._start_sums(*given)])
+    assert searched(form, cases=60, generations=10, by_weight=True).weight_ratio > 1.05
 
 
 @pytest.mark.slow
