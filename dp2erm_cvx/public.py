@@ -135,6 +135,19 @@ def one_of(name: str, value: object, kind: type[Member]) -> Member:
         raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None
 
 
+def declared_choice(
+    name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
+) -> object:
+    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of these types.
+
+    Bounds and constants are proved for these: one of another type would be taken on trust.
+    """
+    if type(value) in kinds or value in words:
+        return value
+    *most, last = [kind.__name__ for kind in kinds] + [repr(word) for word in words]
+    raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
+
+
 def setting(
     default: Any = dataclasses.MISSING,
     check: Callable[..., Any] = public_number,

@@ -33,8 +33,7 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.kernel_stage import refuse_matrix
 from dp2erm_cvx.program.kernels import CHOICES, Kernel, MatchingModel, PublicSample
-from dp2erm_cvx.program.stage import declared_choice
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import declared_choice, public_size
 
 
 def _public_sample(name: str, value: object) -> PublicSample:

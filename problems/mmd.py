@@ -26,8 +26,7 @@ from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.program import Domain, Gaussian, StabilityBound, Universe, setting
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
-from dp2erm_cvx.program.stage import declared_choice
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import declared_choice, public_size
 
 
 @dataclass(frozen=True)

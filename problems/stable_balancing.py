@@ -38,29 +38,55 @@ from dp2erm_cvx.program import (
     Params,
     Part,
     Records,
+    scheme,
     setting,
 )
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.stage import declared_choice
+from dp2erm_cvx.public import declared_choice, public_size
 
 
-class StableBalancing(MomentWeights):
-    """Balance of a few moments by weights that stay even.
+@scheme(
+    alpha=setting(1.0, at_least=0, at_most=1),
+    balance=Moments(),
+    constant=setting("G_x", public_size),
+    ridge=setting("constant**2 + G_x**2", public_size),
+    kinks=False,
+)
+def stable_balancing(
+    w: cp.Variable,
+    records: Any,
+    alpha: float,
+    balance: Moments | BalanceFunctions,
+    constant: float,
+    ridge: float,
+) -> cp.Problem:
+    """Balance of a few moments by weights that stay even (Zubizarreta 2015, penalized).
 
     Parameters
     ----------
+    alpha
+        In [0, 1]: weighs balance to the sample against balance between the arms.
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
+        of ``balance``.
     ridge
         Above 0; default: the squared norm bound of the functions and the constant, so that the
         stability bound does not depend on how covariates are scaled.
-    constant
-        Holds the arm masses near n/2; default: the norm bound of ``balance``.
     """
-
-    name = "stable_balancing"
-    citation = "Zubizarreta (2015), penalized"
+    n = records.n
+    mass = records.arms.T @ w
+    half = cp.sum(records.features(balance), axis=0) / 2
+    controls = records.features(balance, "controls").T @ w
+    treated = records.features(balance, "treated").T @ w
+    to_sample = cp.sum_squares(controls - half) + cp.sum_squares(treated - half)
+    to_sample += constant**2 * cp.sum_squares(mass - n / 2)
+    apart = cp.sum_squares(treated - controls) + constant**2 * cp.square(mass[1] - mass[0])
+    imbalance = alpha * to_sample + (1 - alpha) * apart
+    return cp.Problem(cp.Minimize(imbalance + n * ridge * cp.sum_squares(w)), [cp.sum(w) == n, w >= 0])
 
 
 @dataclass(frozen=True)

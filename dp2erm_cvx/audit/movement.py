@@ -80,7 +80,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     # neither this package's nor derived: its author's
     name = "stated" if resolved.own_data() is None else "sharp"
     families: dict[str, Callable[[], StabilityBound]] = {name: lambda: resolved.stability(universe)}
-    if type(resolved).printed_bound is not FirstStage.printed_bound:
+    if resolved.in_paper:
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
         same = dataclasses.replace(universe.domain, relation=keep, codebook=None)

@@ -299,8 +299,8 @@ def _plain(value: object) -> object:
     "--kind",
     type=click.Choice(["exponential", "quadratic", "direct", "loss"]),
     required=True,
-    help="Weights: exponential, of a fitted coefficient; quadratic, by a ridged QP; direct, the "
-    "variable of a convex problem. loss: a second stage.",
+    help="Weights: exponential, of a fitted coefficient; quadratic, a ridged balance of your own "
+    "functions; direct, the variable of a convex problem. loss: a second stage.",
 )
 @click.option("--output", metavar="FILE.py", help="[NAME.py]")
 def new_program_command(name: str, kind: str, output: str | None) -> None:

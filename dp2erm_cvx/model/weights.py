@@ -13,6 +13,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import LocalError
 from dp2erm_cvx.model.judged import JudgedModel, PointClaim
+from dp2erm_cvx.weighting.dataset import arms_of_records
 from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.public_radius import StepConstants
@@ -56,12 +57,13 @@ class WeightsModel(JudgedModel):
         self.radius = radius
         self.dimension = form.n
         self.ridge = convexity
-        self.low = form.low[records.a]
-        self.cap = np.minimum(form.cap[records.a], float(form.n))
+        arms = arms_of_records(records)
+        self.low = form.low[arms]
+        self.cap = np.minimum(form.cap[arms], float(form.n))
         self.factor = 1.0
-        if form.sums.kind is SumKind.TREATED and np.any(records.a):
+        if form.sums.kind is SumKind.TREATED and np.any(arms):
             # controls weigh as many as the treated, who weigh 1: released weights have sum n
-            self.factor = form.n / (2.0 * float(np.sum(records.a)))
+            self.factor = form.n / (2.0 * float(np.sum(arms)))
 
     @property
     def half_digits(self) -> bool:

@@ -181,6 +181,8 @@ def differing(
     columns
         Numbers of columns of the records, which places of entries may follow.
     """
+    one = _without_copies(one)
+    other = _without_copies(other)
     if _are_norms_of_one_number(one, other):
         return differing(one.args[0], other.args[0], n, m, same_data, columns)
     if type(one) is not type(other):
@@ -198,6 +200,13 @@ def differing(
         if (found := differing(*pair, n, m, same_data, columns)) is not None:
             return found
     return None
+
+
+def _without_copies(e: Any) -> Any:
+    """An expression without what CVXPY copies a number by into every entry, unless there is only one."""
+    while type(e).__name__ in ("Promote", "broadcast_to"):
+        e = e.args[0]
+    return e
 
 
 #: Norms, which CVXPY replaces by one another where they are of a single number.

@@ -21,7 +21,9 @@ from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.model.terms import ReadObjective
+from dp2erm_cvx.paper.printed import Statement, printed_statement
 from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import (
     SIZES,
     Declaration,
@@ -34,11 +36,14 @@ from dp2erm_cvx.program.declaration import (
 )
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import states_sum, weights_curvature
+from dp2erm_cvx.program.kernels import Kernel
+from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, data_of, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.program.stated import DeclaredExpressions
+from dp2erm_cvx.program.weighting_data import n_entries
 from dp2erm_cvx.program.weighting_reader import read_weighting
 from dp2erm_cvx.program.weighting_stage import (
     FormInUniverse,
@@ -115,11 +120,12 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def reading_at(self, domain: Domain, n: int, p: int) -> WeightsReading:
         universe = Universe(domain, n, p - bool(domain.intercept))
         declared: WeightsReading = self.reading
-        read, again = (
-            WeightsReading(self, universe),
-            WeightsReading(self, universe),
-        )  # as a function may remember
-        read.refuse_other(again)
+        columns = sum(n_entries(datum) for datum in declared.problem.parameters())
+        refuse_size(n, max(columns, 1), f"{columns} columns of data")
+        read = WeightsReading(self, universe)
+        if not self.scheme.of_library:
+            # a function may remember
+            read.refuse_other(WeightsReading(self, universe))
         declared.refuse_other(read)
         return read
 
@@ -153,6 +159,24 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def own_data(self) -> tuple[str, ...] | None:
         read: WeightsReading = self.reading
         return read.own if self.scheme.statement is None else None
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        """Numbers that formulas of settings may ask for.
+
+        Beside those of the domain ``M_x``, the norm bound of the covariates without the intercept; ``C``, the
+        bound of a kernel that is a setting; ``G_x``, the norm bound of balance functions that are one; and
+        settings that are numbers, by their names.
+        """
+        bound = domain.features_bound
+        numbers = super().public_numbers(domain) | {"M_x": bound}
+        for name, value in self.own.items():
+            if isinstance(value, Kernel):
+                numbers["C"] = value.bound(bound)
+            elif isinstance(value, Moments | BalanceFunctions):
+                numbers["G_x"] = value.bound(bound)
+            elif isinstance(value, int | float):
+                numbers[name] = float(value)
+        return numbers
 
     def stated_bound(self, universe: Universe) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
@@ -228,6 +252,20 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if read.has_total_of_library:
             total["total"] = data("ones") @ w == n
         return Declaration(objective, {"weights": w}, total | box | beside)
+
+    @property
+    def in_paper(self) -> bool:
+        return self._statement_of_paper() is not None
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        statement = self._statement_of_paper()
+        if statement is None:
+            return super().printed_bound(universe)
+        return statement(self, universe)
+
+    def _statement_of_paper(self) -> Statement | None:
+        """What the paper prints of a program of the library; of an author's it knows nothing."""
+        return printed_statement(self.name) if self.scheme.of_library else None
 
     def bound(self, universe: Universe) -> StabilityBound:
         """The smaller one of the bound that follows from the form and of the one that its author states."""
@@ -319,6 +357,16 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if public.radius is None:
             return None if reading.kinks else math.inf
         return public.radius / math.sqrt(universe.n_samples)
+
+    def takes_blocks(self, universe: Universe) -> bool:
+        """Whether the dual solves a resolved program, without the covariates of all records at once.
+
+        Features of kernels need those.
+        """
+        form = self.form(universe)
+        if isinstance(form, str) or not self._solved_in_the_dual(universe):
+            return False
+        return all(one.kernel is None for one in form.features)
 
     def instance(self, records: Records) -> Instance:
         n = records.n_samples
@@ -421,7 +469,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         """Whether the dual solves and certifies a resolved program, and not the gradient of its tree.
 
         The tree does where the dual has no public radius and Theorem C has one, as of powers of weights.
-        Features of a kernel are no vectors, and no tree of theirs is read.
+        No tree of features of a kernel is read: they are as many as there are records.
         """
         reading = self._at(universe)
         if isinstance(reading.form, str) or not solved_in_the_dual(reading.form):
@@ -556,13 +604,23 @@ class WeightsReading:
         Raises DeclarationError where a smoothing is asked for that would smooth nothing.
         """
         smoothing = self.program.value("smoothing")
+        # functions of the library are compared with CVXPY by its tests, those of authors here
+        compared = not self.program.scheme.of_library
         try:
-            return read_weighting(self.problem, self._w, self._records, smoothing)
+            return self._read_anew(compared=compared)
         except DeclarationError as error:
             if smoothing is not None:
                 # outside of the form weights would be those of the kink, which nobody asked for
                 raise DeclarationError(f"{self.program.name}: smoothing = {smoothing:g}: {error}") from None
             return str(error)
+
+    def compare(self) -> None:
+        """Compare a form with values and slopes of CVXPY. Raises DeclarationError where one differs."""
+        self._read_anew(compared=True)
+
+    def _read_anew(self, *, compared: bool) -> WeightingForm:
+        smoothing = self.program.value("smoothing")
+        return read_weighting(self.problem, self._w, self._records, smoothing, compared=compared)
 
     def _refuse_outside(self, reason: str) -> None:
         """Raise DeclarationError for what no solver is given outside of the form, with what the reader says.

@@ -26,8 +26,8 @@ from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.scheme import Setting
-from dp2erm_cvx.program.stage import Kind, RowNeighbors, declared_choice
-from dp2erm_cvx.public import public_size, setting
+from dp2erm_cvx.program.stage import Kind, RowNeighbors
+from dp2erm_cvx.public import declared_choice, public_size, setting
 from dp2erm_cvx.stability.balancing import ArmMass
 
 

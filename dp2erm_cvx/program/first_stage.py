@@ -19,8 +19,8 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, declared_choice
-from dp2erm_cvx.public import public_size, setting
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
+from dp2erm_cvx.public import declared_choice, public_size, setting
 
 
 class FirstStage(Program):
@@ -56,6 +56,11 @@ class FirstStage(Program):
         if self.kind is Kind.DIRECT:
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
+
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper makes a statement about a program of this kind."""
+        return type(self).printed_bound is not FirstStage.printed_bound
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         """The paper's statement for a resolved program, as printed.

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from dataclasses import dataclass
 from operator import attrgetter
-from types import MappingProxyType
 from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import kernel_weights_error
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums
 from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program import memory
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
-from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
-from dp2erm_cvx.program.kernels import BalanceKernel, FactoredKernelModel, Kernel, KernelModel
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernels import FactoredKernelModel, Kernel, KernelModel
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.public import public_size, setting
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 
-#: Matrices of doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection and two
-#: products, of n x n; as many at most of the features of all records, which count twice.
-COPIES = 6
 #: Seconds of a solve over n^3, measured at the default ridge on one core, and those of a solve that is long.
 _SECONDS, _LONG = 5e-10, 10.0
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
 DENSE = 2000
-#: Bytes that are taken to be there where the system does not say.
-_UNKNOWN = 16e9
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class KernelFirstStage(FirstStage):
             return None
         return (
             f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
-            f"{COPIES * 8.0 * n**2 / 1e9:,.1f} GB (as n^2), and a solve some {seconds:,.0f} seconds "
+            f"{memory.COPIES * 8.0 * n**2 / 1e9:,.1f} GB (as n^2), and a solve some {seconds:,.0f} seconds "
             "(as n^3), more at a smaller ridge"
         )
 
@@ -178,42 +171,15 @@ class KernelFirstStage(FirstStage):
         return 0.5 * self.alpha if self.pooled else self.alpha
 
 
-@dataclass(frozen=True)
-class MomentWeights(BalancedStage, KernelFirstStage):
-    """Balance of ``g = (constant, balance(x))`` on one simplex, with a ridge in the weights."""
-
-    alpha: float = setting(1.0, at_least=0, at_most=1)
-    ridge: float | None = setting(None, public_size)
-
-    pooled = True
-    formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
-    theorem = "Theorem 6 with the kernel c^2 + <g, g'>"
-    formulas = MappingProxyType({"constant": "G_x", "ridge": "c**2 + G_x**2"})
-    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
-
-    @property
-    def kernel(self) -> BalanceKernel:
-        return BalanceKernel(self.balance, self.number("constant"))
-
-
 def refuse_matrix(n_samples: int, k: int | None = None) -> None:
     """Raise DeclarationError where a Gram matrix, or one of k features, and its copies do not fit."""
-    needed, there = COPIES * 8.0 * n_samples * (n_samples if k is None else 2 * k), _memory()
-    if needed > there:
-        matrix = "a Gram matrix" if k is None else f"a matrix of {k} features"
-        raise DeclarationError(
-            f"n = {n_samples:,}: {matrix} with its working copies needs {needed / 1e9:,.1f} GB, this "
-            f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
-        )
+    remedy = "declare a kernel with few features (RandomFourier, Linear)"
+    if k is None:
+        memory.refuse_size(n_samples, n_samples, "a Gram matrix", remedy)
+    else:
+        memory.refuse_size(n_samples, 2 * k, f"a matrix of {k} features", remedy)
 
 
 def _product_error(k: int | None) -> float:
     """Units of roundoff of an inner product of rows of G, twice as long as those of F (n, k); 0 without."""
     return 0.0 if k is None else 4.0 * k + 4.0
-
-
-def _memory() -> float:
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN

@@ -17,8 +17,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, InfeasibleError, ProgramError, brief, known_names
-from dp2erm_cvx.program.balance import one_by_one
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
@@ -100,6 +100,10 @@ Within = Ball | Vertices | Range
 Datum = Any
 
 
+#: Attributes of a datum that it is read by.
+_READ = ("within", "of", "source", "kernel", "functions", "arm_factors", "averaged")
+
+
 @dataclass(frozen=True)
 class _Map:
     """What makes the data of one name.
@@ -146,7 +150,7 @@ class DeclaredRecords:
     tried: bool = False
     called: dict[str, Called] = field(default_factory=dict)
     _data: dict[str, Datum] = field(default_factory=dict)
-    _held: dict[str, tuple[Within, RecordMap]] = field(default_factory=dict)
+    _held: dict[str, dict[str, Any]] = field(default_factory=dict)
     _maps: dict[str, _Map] = field(default_factory=dict)
 
     @property
@@ -243,13 +247,14 @@ class DeclaredRecords:
             )
         return problem
 
-    def features(self, kernel: Kernel, of: str = "all") -> Datum:
-        """Features of a kernel, in a number of entries that stands for any.
+    def features(self, source: Kernel | Moments | BalanceFunctions, of: str = "all") -> Datum:
+        """Features of a kernel, in a number of entries that stands for any; or values of balance functions.
 
         Parameters
         ----------
-        kernel
-            The kernel that the inner products of two records are.
+        source
+            The kernel that the inner products of two records are; or functions of the covariates of one
+            record, whose values are the features.
         of
             ``all``; ``treated`` or ``controls``, where those of the other arm are 0; ``signed``, times
             ``2a - 1``; or ``by_arm``, those of controls and those of treated beside each other.
@@ -257,20 +262,50 @@ class DeclaredRecords:
         Raises
         ------
         DeclarationError
-            For another kernel or another name.
+            For anything else.
         """
-        if type(kernel) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
-            raise DeclarationError(f"kernel = {brief(kernel)}: must be one of the library's such as Gaussian")
         if of not in _FEATURES_OF:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _FEATURES_OF)}")
-        name = f"features({kernel!r}, {of!r})"
         factors = _FEATURES_OF[of]
-        radius = math.sqrt(kernel.bound(self.domain.features_bound)) * (1 + 1e-12)
-        datum = self._datum(name, Ball(radius), _no_vectors, _KERNEL_WIDTH * len(factors), name)
-        if self.parameter is None:
-            datum.kernel = kernel
-            datum.arm_factors = factors
-        return datum
+        bound = self.domain.features_bound
+        if isinstance(source, Moments | BalanceFunctions):
+            return self._of_balance(source, of, factors)
+        if type(source) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
+            raise DeclarationError(
+                f"features of {brief(source)}: must be those of a kernel of the library such as Gaussian, or "
+                "of balance functions"
+            )
+        name = f"features({source!r}, {of!r})"
+        within = Ball(math.sqrt(source.bound(bound)) * (1 + 1e-12))
+        make = partial(_features_of, source.features, factors)
+        k = _KERNEL_WIDTH * len(factors)
+        return self._datum(name, within, make, k, name, kernel=source, arm_factors=factors)
+
+    def _of_balance(
+        self, functions: Moments | BalanceFunctions, of: str, factors: tuple[tuple[float, float], ...]
+    ) -> Datum:
+        """Values of balance functions, times factors by arm.
+
+        How many an author's own functions are is known of the covariates that they are tried at; elsewhere
+        some number of them stands for any.
+        """
+        label = repr(functions)
+        identity: object = label
+        width = _KERNEL_WIDTH
+        if isinstance(functions, BalanceFunctions):
+            label = functions.name
+            identity = (label, functions.function, functions.norm_bound)
+            self._refuse_other_map(label, _Map(functions.function, Ball(functions.norm_bound)))
+            self.called[label] = functions.called
+            if label not in self.own:
+                self.own = (*self.own, label)
+        if self.parameter is None and (self.tried or isinstance(functions, Moments)):
+            width = functions.size(self.n_columns - bool(self.domain.intercept))
+        within = Ball(functions.bound(self.domain.features_bound) * (1 + 1e-12))
+        make = partial(_features_of, functions, factors)
+        name = f"features({label}, {of!r})"
+        k = width * len(factors)
+        return self._datum(name, within, make, k, identity, functions=functions, arm_factors=factors)
 
     def mean_of(self, datum: Datum, of: str) -> Datum:
         """The mean of data over the records of one arm: a number, or a vector (k,).
@@ -319,10 +354,8 @@ class DeclaredRecords:
             # the set of an author's own data is a part of what makes them
             source = (datum.source, of, str(datum.within) if callable(datum.source) else "")
             mean = cp.Parameter(datum.shape[1:], name=name)
-            mean.within, mean.of, mean.source = within, make, source
-            mean.averaged = (datum, arm)
-            self._data[name] = mean
-            self._held[name] = within, make
+            parts = {"within": within, "of": make, "source": source, "averaged": (datum, arm)}
+            self._hold(mean, parts)
         return self._data[name]
 
     def refuse_other_datum(self, datum: Datum) -> None:
@@ -330,8 +363,12 @@ class DeclaredRecords:
         if self.parameter is not None:
             return
         name = datum.name()
-        mine: Datum = datum if self._data.get(name) is datum else None
-        if mine is None or self._held[name] != (mine.within, mine.of):
+        is_mine = self._data.get(name) is datum
+        if is_mine:
+            held = self._held[name]
+            read = {label: value for label, value in vars(datum).items() if label in _READ}
+            is_mine = len(read) == len(held) and all(read[label] is held[label] for label in held)
+        if not is_mine:
             raise DeclarationError(
                 f"parameter {name} has no public set: take it from records (rows(), numbers()), or make it a "
                 "setting"
@@ -382,17 +419,44 @@ class DeclaredRecords:
         return make
 
     def _datum(
-        self, name: str, within: Within, make: RecordMap, k: int | None = None, source: object = None
+        self,
+        name: str,
+        within: Within,
+        make: RecordMap,
+        k: int | None = None,
+        source: object = None,
+        **parts: object,
     ) -> Datum:
+        """The datum of this name, made when it is first asked for.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        within, make
+            Its public set, and the map from records into it.
+        k
+            Entries of a row; None for numbers.
+        source
+            What tells it from another one of this name in another reading.
+        parts
+            What it is read by, as attributes: a kernel, or functions, and factors by arm.
+        """
         nonneg = isinstance(within, Range) and within.low >= 0
         if self.parameter is not None:  # a problem for solvers: its parameters are the data themselves
             return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
             shape = (self.n,) if k is None else (self.n, k)
-            self._data[name] = datum = cp.Parameter(shape, name=name, nonneg=nonneg)
-            datum.within, datum.of, datum.source = within, make, source
-            self._held[name] = within, make
+            datum = cp.Parameter(shape, name=name, nonneg=nonneg)
+            self._hold(datum, {"within": within, "of": make, "source": source, **parts})
         return self._data[name]
+
+    def _hold(self, datum: Datum, parts: dict[str, Any]) -> None:
+        """Keep a new datum, with what it is read by as its attributes."""
+        self._data[datum.name()] = datum
+        self._held[datum.name()] = parts
+        for label, value in parts.items():
+            setattr(datum, label, value)
 
 
 def mean_of_arm(values: Array, a: Arms, arm: int) -> Array:
@@ -482,12 +546,23 @@ _FEATURES_OF: Mapping[str, tuple[tuple[float, float], ...]] = {
 }
 
 
-def _no_vectors(records: Records) -> Array:
-    """Refuse vectors of features that are known by inner products alone. Raises ProgramError.
+def _features_of(
+    values: Callable[[Array], Array], factors: tuple[tuple[float, float], ...], records: Records
+) -> Array:
+    """Values (n, m k) of m blocks, each with a factor by arm.
 
-    The dual is the one solver that such a problem has, and all others do not apply.
+    Parameters
+    ----------
+    values
+        Makes values (n, k) of covariates (n, p).
+    factors
+        Of every block the factor of controls and that of treated.
+    records
+        The records.
     """
-    raise ProgramError("features of a kernel are no vectors: no solver of CVXPY is given them")
+    made = values(records.covariates)
+    blocks = [np.where(records.a == 1, treated, control)[:, None] * made for control, treated in factors]
+    return np.hstack(blocks)
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:

@@ -19,9 +19,11 @@ import cvxpy as cp
 
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.stated import refuse_unused
-from dp2erm_cvx.public import public_number, setting
+from dp2erm_cvx.public import declared_choice, public_number, public_size, setting
 
 #: What a decorator is put on.
 Function = Callable[..., Any]
@@ -31,8 +33,8 @@ Setting = float | str
 STANDARD = Domain(1.0, 1.0)
 #: What refuses a class of one's own, and what to do.
 REMEDY = (
-    "classes of programs are the library's: put scheme, scheme.separable, scheme.known, scheme.moments or "
-    "second_stage on a function instead"
+    "classes of programs are the library's: put scheme, scheme.separable, scheme.known or second_stage on a "
+    "function instead"
 )
 #: Fields of a program that are no settings of its scheme.
 HELD = ("scheme", "own", "reading", "place")
@@ -241,7 +243,8 @@ def scheme_settings(
     family
         The class of the library, whose settings come first and keep their checks.
     defaults
-        A number, a formula or a field by name: other defaults of these settings, and more settings.
+        By name other defaults of these settings, and more settings: a number, a formula, a kernel, balance
+        functions, or a field. A field of a number may have a formula as its default.
     hidden
         Settings of the family that this scheme does not have.
     base
@@ -250,24 +253,60 @@ def scheme_settings(
     fields = {field.name: field for field in dataclasses.fields(family)}
     known = {name: field for name, field in fields.items() if name not in (*HELD, *hidden)}
     known |= base
-    formulas = {name: value for name, value in defaults.items() if isinstance(value, str)}
+    formulas: dict[str, str] = {}
     settings: dict[str, Any] = {}
     for name in dict.fromkeys((*base, *known, *defaults)):
         if name not in defaults:
             settings[name] = known[name]
-        elif isinstance(defaults[name], dataclasses.Field):
-            settings[name] = defaults[name]
-        else:
-            default = None if name in formulas else defaults[name]
-            settings[name] = setting(default, public_number, infinite=True)
-            if name in known:
-                check, bounds = known[name].metadata["check"]
-                optional = known[name].metadata["optional"]
-                settings[name] = setting(default, check, optional=optional, **bounds)
+            continue
+        declared = defaults[name]
+        formula = _formula_of(declared)
+        if formula is not None:
+            formulas[name] = formula
+        if isinstance(declared, dataclasses.Field):
+            settings[name] = declared if formula is None else _left_open(declared)
+            continue
+        default = None if formula is not None else declared
+        settings[name] = _setting_of(default)
+        if name in known:
+            check, bounds = known[name].metadata["check"]
+            optional = known[name].metadata["optional"]
+            settings[name] = setting(default, check, optional=optional, **bounds)
     return settings, formulas
 
 
-def asked(function: Function, *arguments: Any, **settings: float) -> Any:
+def _formula_of(declared: Any) -> str | None:
+    """The formula of public numbers that a setting defaults to; None for any other default."""
+    if isinstance(declared, dataclasses.Field):
+        check, _ = declared.metadata.get("check", (None, {}))
+        if check not in (public_number, public_size):
+            return None
+        declared = declared.default
+    return declared if isinstance(declared, str) else None
+
+
+def _left_open(declared: dataclasses.Field[Any]) -> Any:
+    """The field of a setting without its default, which is a formula."""
+    check, bounds = declared.metadata["check"]
+    return setting(None, check, **bounds)
+
+
+def _setting_of(default: Any) -> Any:
+    """The field of a setting, with the check of what its default is: a kernel, balance functions or a number.
+
+    Parameters
+    ----------
+    default
+        The default; None for a formula, which is a number.
+    """
+    if isinstance(default, Kernel):
+        return setting(default, declared_choice, kinds=(*CHOICES, Energy))
+    if isinstance(default, Moments | BalanceFunctions):
+        return setting(default, declared_choice, kinds=(Moments, BalanceFunctions))
+    return setting(default, public_number, infinite=True)
+
+
+def asked(function: Function, *arguments: Any, **settings: Any) -> Any:
     """Result of an author's function. Raises DeclarationError with its error in one line."""
     try:
         return function(*arguments, **settings)

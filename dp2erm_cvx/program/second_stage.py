@@ -28,9 +28,9 @@ from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
-from dp2erm_cvx.program.stage import DeclaredProgram, Instance, declared_choice
+from dp2erm_cvx.program.stage import DeclaredProgram, Instance
 from dp2erm_cvx.program.stated import DeclaredExpressions
-from dp2erm_cvx.public import chosen_columns, public_number, setting
+from dp2erm_cvx.public import chosen_columns, declared_choice, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's

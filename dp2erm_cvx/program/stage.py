@@ -36,19 +36,6 @@ from dp2erm_cvx.public import Named, check_settings
 Registered = type["Program"] | Scheme
 
 
-def declared_choice(
-    name: str, value: object, *, kinds: tuple[type, ...] = (), words: tuple[str, ...] = ()
-) -> object:
-    """The value. Raises DeclarationError where it is none of these words, nor exactly of one of these types.
-
-    Bounds and constants are proved for these: one of another type would be taken on trust.
-    """
-    if type(value) in kinds or value in words:
-        return value
-    *most, last = [kind.__name__ for kind in kinds] + [repr(word) for word in words]
-    raise DeclarationError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
-
-
 class Kind(enum.StrEnum):
     """The form of a weighting program, and in words what bounds the movement of its weights.
 
@@ -125,11 +112,18 @@ class Program(abc.ABC):
         return instance.composite.penalty.set.project(next(iter(values.values())))
 
     def resolve(self, domain: Domain) -> Self:
-        """The program with every default that depends on the public domain filled in."""
+        """The program with every default that depends on the public domain filled in.
+
+        A formula may ask for settings whose formulas stand before it.
+        """
         left = [name for name in self.formulas if self.value(name) is None]
-        known = self.public_numbers(domain) if left else {}
-        numbers = {name: _evaluated(name, self.formulas[name], known) for name in left}
-        return self.with_settings(**numbers) if numbers else self
+        if not left:
+            return self
+        known = self.public_numbers(domain)
+        numbers: dict[str, float] = {}
+        for name in left:
+            numbers[name] = _evaluated(name, self.formulas[name], {**known, **numbers})
+        return self.with_settings(**numbers)
 
     def read_at(self, domain: Domain, n: int, p: int) -> Self:
         """The resolved program, read again at the public sizes that it is used at.
@@ -339,8 +333,8 @@ class DeclaredProgram(Program):
         """Result of the declaration at its settings."""
         return asked(self.scheme.function, *arguments, **dict(self.own_settings()))
 
-    def own_settings(self) -> tuple[tuple[str, float], ...]:
-        """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
+    def own_settings(self) -> tuple[tuple[str, Any], ...]:
+        """Settings that the function itself asks for. Raises ProgramError where a number is still open."""
         wanted = inspect.signature(self.scheme.function).parameters
         return tuple((name, self.number(name)) for name in self.setting_fields() if name in wanted)
 

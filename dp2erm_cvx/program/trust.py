@@ -25,7 +25,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "dp2erm_cvx.program.second_stage": ("SecondStage",),
         "dp2erm_cvx.program.direct_stage": ("WeightsProgram",),
-        "dp2erm_cvx.program.weights": ("KnownWeights", "DeclaredMoments"),
+        "dp2erm_cvx.program.weights": ("KnownWeights",),
         "dp2erm_cvx.problems.entropy_balancing": (
             "EntropyBalancing",
             "EntropyBalancingPrimal",
@@ -35,7 +35,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dp2erm_cvx.problems.known_weights": ("Uniform", "KnownCoefficient", "RandomizedTrial"),
         "dp2erm_cvx.problems.mmd": ("MMD", "PooledMMD", "EnergyBalancing"),
         "dp2erm_cvx.problems.multinomial_propensity": ("MultinomialPropensity",),
-        "dp2erm_cvx.problems.stable_balancing": ("StableBalancing", "StableBalancingHard"),
+        "dp2erm_cvx.problems.stable_balancing": ("StableBalancingHard",),
     }
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.rows import Ball, Datum, DeclaredRecords, Range, Vertices
 from dp2erm_cvx.weighting.features import (
     BallSet,
@@ -74,10 +75,12 @@ class FeatureTable:
         name = datum.name()
         if is_mean(datum):
             raise DeclarationError(f"{name}: is no datum of one record")
-        if name in self.records.own:
-            return self._own(datum)
         if hasattr(datum, "kernel"):
             return self._of_kernel(datum)
+        if hasattr(datum, "functions"):
+            return self._of_balance(datum)
+        if name in self.records.own and name not in _LIBRARY:
+            return self._own(datum)
         if self.records.bound is not None:
             raise DeclarationError(f"{name}: weights are declared on the records of a first stage")
         make = _LIBRARY[name]
@@ -109,13 +112,28 @@ class FeatureTable:
             found[name] = of_arm
         return found, public
 
-    def features_at(self, records: Records) -> dict[str, Array]:
-        """Values (n, width) of all features but those of kernels, by name."""
+    def features_at(self, records: Records, rng: np.random.Generator) -> dict[str, Array]:
+        """Values (n, width) of all features by name; any numbers of features that are no vectors.
+
+        Parameters
+        ----------
+        records
+            The records.
+        rng
+            Draws the latter: of kernels, and of functions of covariates whose number is not known yet.
+        """
         found = {}
         for name, features in self.known.items():
-            if features.of is not None:
+            if features.of is None:
+                found[name] = rng.standard_normal((records.n_samples, features.width))
+            else:
                 found[name] = features.of(records)
         return found
+
+    def is_drawn(self, datum: Datum) -> bool:
+        """Whether any feature of a datum is no vector, so that it is compared at drawn numbers."""
+        base = datum.averaged[0] if is_mean(datum) else datum
+        return any(self.known[name].of is None for name in self.parts(base))
 
     def _known(self, features: Features) -> Features:
         """The feature of this name. Raises DeclarationError where another one has it."""
@@ -132,16 +150,28 @@ class FeatureTable:
 
     def _of_kernel(self, datum: Datum) -> ByFeature:
         """Features of a kernel, with a factor by arm for every block of their width."""
-        domain = self.records.domain
         kernel = datum.kernel
-        bound = domain.features_bound
+        bound = self.records.domain.features_bound
         within = SimilaritySet(kernel.bound(bound), kernel.negative_within(bound))
-        factors = datum.arm_factors
-        width = n_entries(datum) // len(factors)
+        width = n_entries(datum) // len(datum.arm_factors)
         features = self._known(Features(f"kernel {kernel!r}", within, width, kernel=kernel))
-        by_arm = np.transpose(np.array(factors))
-        blocks = [np.vstack([factor * np.eye(width) for factor in of_arm]) for of_arm in by_arm]
-        return {features.name: np.array(blocks)}
+        return _in_blocks(features, datum.arm_factors)
+
+    def _of_balance(self, datum: Datum) -> ByFeature:
+        """Values of balance functions, with a factor by arm for every block of them."""
+        functions = datum.functions
+        width = n_entries(datum) // len(datum.arm_factors)
+        if functions == Moments(1):
+            return _in_blocks(self._covariates(), datum.arm_factors)
+        label = repr(functions)
+        of: Callable[[Records], Array] | None = _values_of(functions)
+        if isinstance(functions, BalanceFunctions):
+            label = functions.name
+            if not self.records.tried:
+                of = None  # nobody knows how many they are of covariates that are an example
+        within = BallSet(datum.within.radius)
+        features = self._known(Features(f"balance {label}", within, width, of=of))
+        return _in_blocks(features, datum.arm_factors)
 
     def _covariates(self) -> Features:
         within = BallSet(self.records.domain.features_bound)
@@ -245,6 +275,23 @@ def n_entries(datum: Datum) -> int:
 def is_mean(datum: Datum) -> bool:
     """Whether a datum is a mean over the records of an arm."""
     return hasattr(datum, "averaged")
+
+
+def _in_blocks(features: Features, factors: tuple[tuple[float, float], ...]) -> ByFeature:
+    """A feature times factors by arm, one block of entries for each of them."""
+    width = features.width
+    by_arm = np.transpose(np.array(factors))
+    blocks = [np.vstack([factor * np.eye(width) for factor in of_arm]) for of_arm in by_arm]
+    return {features.name: np.array(blocks)}
+
+
+def _values_of(functions: Moments | BalanceFunctions) -> Callable[[Records], Array]:
+    """The map from records to values of functions of their covariates."""
+
+    def values(records: Records) -> Array:
+        return functions(records.covariates)
+
+    return values
 
 
 def _alike(matrix: Array) -> Array:

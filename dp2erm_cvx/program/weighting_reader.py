@@ -47,7 +47,12 @@ _STEP = 1e-6
 
 
 def read_weighting(
-    problem: cp.Problem, w: cp.Variable, records: DeclaredRecords, smoothing: float | None = None
+    problem: cp.Problem,
+    w: cp.Variable,
+    records: DeclaredRecords,
+    smoothing: float | None = None,
+    *,
+    compared: bool = True,
 ) -> WeightingForm:
     """The form of a problem in the weights, or a refusal in one line.
 
@@ -62,6 +67,8 @@ def read_weighting(
     smoothing
         Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance m / n are smoothed;
         None leaves them.
+    compared
+        Whether values and slopes of what was read are compared with those of the problem.
 
     Returns
     -------
@@ -76,7 +83,8 @@ def read_weighting(
     problem = _with_public_numbers(problem, w, records)
     with _as_before(problem, w):
         reading = _read(problem, w, records)
-        _refuse_misread(reading, problem, w, records)
+        if compared:
+            _refuse_misread(reading, problem, w, records)
     form = reading.form
     return form if smoothing is None else smoothed(form, public_size("smoothing", smoothing))
 
@@ -338,10 +346,7 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
     rng = np.random.default_rng(records.n + 3)
     for _ in range(_DATASETS if records.n <= _MOST_SLOPES else 1):
         drawn = drawn_records(records, rng)
-        phi = reading.table.features_at(drawn)
-        for name, features in reading.table.known.items():
-            if features.kernel is not None:
-                phi[name] = rng.standard_normal((records.n, features.width))
+        phi = reading.table.features_at(drawn, rng)
         _load(problem, reading.table, phi, drawn)
         at = WeightingObjective(reading.form, phi, drawn.a)
         points = [drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)]
@@ -391,7 +396,7 @@ def _load(problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], dr
     for datum in problem.parameters():
         of_features = _at_features(datum, table, phi, drawn.a)
         values = of_features
-        if not hasattr(datum, "kernel"):
+        if not table.is_drawn(datum):
             values = np.asarray(datum.of(drawn), dtype=np.float64).reshape(of_features.shape)
             if not np.allclose(values, of_features, rtol=_CLOSE, atol=_CLOSE * datum.within.largest):
                 raise DeclarationError(f"{datum.name()}: was read as other data: please report it")

@@ -6,20 +6,18 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
-from dp2erm_cvx.program.kernel_stage import MomentWeights
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
-from dp2erm_cvx.program.scheme import Function, Scheme, Setting, refuse_no_function, scheme_settings
+from dp2erm_cvx.program.scheme import Function, Scheme, Setting
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
@@ -88,31 +86,10 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         return math.log(self.number("least")), math.log(self.number("most"))
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class DeclaredMoments(DeclaredProgram, MomentWeights):
-    """Moment weights of an author's own balance functions."""
-
-    first: ClassVar[int] = 1
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        return MomentWeights.formula
-
-    def first_reading(self) -> None:
-        return None  # the function is called for one record at a time, and its values are shrunk
-
-    def reading_at(self, domain: Domain, n: int, p: int) -> None:
-        return None
-
-    def refuse_misread(self) -> None:
-        """Nothing is read: what the weights minimize is the library's."""
-
-
 class Decorators:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
 
-    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
-    balance of functions of the covariates.
+    ``scheme.known`` is for weights that are a public function of one record.
     """
 
     def __call__(
@@ -122,7 +99,8 @@ class Decorators:
         *,
         eigenvalue_floor: float | None = None,
         smoothing: float | None = None,
-        **settings: Setting,
+        kinks: bool = True,
+        **settings: Any,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
@@ -141,8 +119,15 @@ class Decorators:
             A public floor of the eigenvalues of every argument of log_det.
         smoothing
             Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance m / n.
+        kinks
+            Whether the problem may have kinks; without any there is no setting ``smoothing``.
         settings
-            Settings of the function by name.
+            Settings of the function by name, each with its default: a number; a formula of public numbers;
+            a kernel; :class:`~dp2erm_cvx.program.Moments` or
+            :class:`~dp2erm_cvx.program.BalanceFunctions`; or a :func:`~dp2erm_cvx.program.setting` with a
+            check of its own. Formulas may ask for M, outcome_bound, M_x (the norm bound of the covariates
+            without the intercept), C (the bound of a kernel among the settings), G_x (the norm bound of
+            balance functions among them), and settings that are numbers or whose formulas stand before.
 
         Raises DeclarationError, in one line.
         """
@@ -151,8 +136,11 @@ class Decorators:
 
         def decorate(function: Function) -> Any:
             known = {} if smoothing is None else {"smoothing": smoothing}
+            hidden = () if kinks else ("smoothing",)
             floor = eigenvalue_floor
-            return Scheme.declared(function, WeightsProgram, known, settings, eigenvalue_floor=floor)
+            return Scheme.declared(
+                function, WeightsProgram, known, settings, hidden=hidden, eigenvalue_floor=floor
+            )
 
         return decorate if function is None else decorate(function)
 
@@ -215,35 +203,6 @@ class Decorators:
 
         def decorate(function: Function) -> Scheme:
             return Scheme.declared(function, KnownWeights, known, settings)
-
-        return decorate
-
-    @staticmethod
-    def moments(
-        function: Function | None = None,
-        /,
-        *,
-        norm_bound: float = 0.0,
-        ridge: float | None = None,
-        alpha: float = 1.0,
-    ) -> Callable[[Function], Any]:
-        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
-
-        Values are shrunk to ``norm_bound``. The weights minimize the squared imbalance of the arms with the
-        sample (alpha = 1) or with each other (0), and ``n ridge ||w||^2``, as
-        :class:`~dp2erm_cvx.program.kernel_stage.MomentWeights` do (Theorem 6). Raises DeclarationError.
-        """
-        _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
-
-        def decorate(function: Function) -> Any:
-            refuse_no_function(function)
-            balance = BalanceFunctions(function, norm_bound, function.__name__)
-            known: dict[str, Any] = {"balance": balance, "alpha": alpha}
-            if ridge is not None:
-                known["ridge"] = ridge
-            settings, _ = scheme_settings(DeclaredMoments, known)
-            left = {name: str(text) for name, text in MomentWeights.formulas.items() if name not in known}
-            return Scheme(function, DeclaredMoments, settings, left, {})
 
         return decorate
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,13 +187,15 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     InfeasibleError
         Where no weights within the boxes have the sums; shown to the data holder only.
     """
-    arms = records.a
+    arms = arms_of_records(records)
     if len(arms) != form.n:
         raise DeclarationError(f"{len(arms)} records: the problem was read for {form.n}")
     for arm in form.arms_of_means:
         if not np.any(arms == arm):
             raise InfeasibleError(f"no record has arm {arm}, whose mean is a target")
-    X = records.covariates
+    # covariates themselves are needed of kernels alone: records in blocks have none at once
+    has_kernels = any(one.kernel is not None for one in form.features)
+    X = records.covariates if has_kernels else np.zeros((form.n, 0))
     vectors = {one.name: values_of_records(one, records) for one in form.features if one.of is not None}
     columns = _VectorColumns(form, vectors, arms)
     units = 0.0
@@ -250,8 +253,13 @@ def is_plain(penalty: ImbalancePenalty) -> bool:
 def values_of_records(features: Features, records: Records) -> Array:
     """Vectors (n, width) of records, of features that are no kernel's."""
     assert features.of is not None
-    values = np.asarray(features.of(records), dtype=np.float64)
-    return values.reshape(len(records.a), features.width)
+    values = np.concatenate(records.rows(features.of).each())
+    return np.asarray(values, dtype=np.float64).reshape(-1, features.width)
+
+
+def arms_of_records(records: Records) -> Arms:
+    """Treatment (n,) of records, which may come in blocks."""
+    return np.asarray(np.concatenate(records.rows(attrgetter("a")).each()))
 
 
 def _kernel_of_group(group: Group) -> Features | None:

@@ -55,4 +55,4 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
         told = facts(*bare, *sets(f"{FIRST}={program}"), "--plan", 10**18)
         assert 2 <= told["predicted"]["V"] <= 2e18, program
     whole = refused(*bare, *sets(f"{FIRST}=stable_balancing"), "--plan", 10**18)
-    assert "a matrix of 2 features with its working copies needs" in whole
+    assert "11 columns of data with its working copies needs" in whole

@@ -197,7 +197,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("", "run effect.toml packed.csv.gz --blocks always", "only Parquet and CSV files"),
     ("", "run effect.toml packed.csv --blocks always", "only plain lines are read in blocks"),
     ("fit", "--blocks always --balance", "need all records in memory"),
-    ("fit", f"--blocks always {_FIRST}=stable_balancing", "needs all records in memory at once"),
+    ("fit", f"--blocks always {_FIRST}=mmd_pooled", "needs all records in memory at once"),
     ("fit", "--blocks always --solver clarabel", "needs all records in memory at once"),
     ("", "run effect.toml none.parquet", "cannot be read"),
     ("", f"run effect.toml {5000 * 'x'}", "cannot be read"),

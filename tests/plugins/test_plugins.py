@@ -267,7 +267,6 @@ WRONG = [
     (lambda: scheme.separable(of_margin), "as in @scheme.separable(ridge=1.0)"),
     (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
     (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
-    (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
     (lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin), "must be a keyword of the decorator"),
 ]
 
@@ -377,17 +376,21 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
 
 
 def test_balance_functions_of_an_author_are_named_by_a_release():
-    @scheme.moments(norm_bound=2.0, ridge=10.0)
-    def curves(x):
-        """Covariates and their squares."""
-        return np.append(x, x**2)
+    curves = BalanceFunctions(lambda x: np.append(x, x**2), 2.0, "curves")
+
+    @scheme(balance=curves, ridge=10.0)
+    def of_curves(w, records, balance, ridge):
+        """Means of covariates and of their squares."""
+        missed = records.features(balance, "signed").T @ w
+        return cp.Problem(cp.Minimize(cp.sum_squares(missed) + records.n * ridge * cp.sum_squares(w)))
 
     long = BalanceFunctions(lambda x: 9.0 * x, 0.5)(np.ones((3, 2)))
     assert np.linalg.norm(long, axis=1) == pytest.approx(np.full(3, 0.5))
-    for program in (curves(), EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))):
-        assert program.own_data() == (program.balance.name,)
-        assert dict(describe(program, UNIVERSE))["assumed"].endswith("is made record by record")
-    assumed = released(curves(), SECOND[0]()).release_.guarantee.assumptions
+    sines = EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))
+    for program, name in ((of_curves(), "curves"), (sines, "sines")):
+        assert program.own_data() == (name,)
+        assert f"{name} is made record by record" in dict(describe(program, UNIVERSE))["assumed"]
+    assumed = released(of_curves(), SECOND[0]()).release_.guarantee.assumptions
     assert any("curves" in one and "that record alone" in one for one in assumed)
 
 

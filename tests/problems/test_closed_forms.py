@@ -20,7 +20,7 @@ from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
-from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, kernel_stage
+from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, kernel_stage, memory
 from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
@@ -335,8 +335,8 @@ def test_random_features_are_a_kernel_that_approximates_the_gaussian_one():
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypatch):
-    monkeypatch.setattr(kernel_stage, "_memory", lambda: 1e9)
-    assert kernel_stage.COPIES * 8 * 4000**2 < 1e9
+    monkeypatch.setattr(memory, "memory", lambda: 1e9)
+    assert memory.COPIES * 8 * 4000**2 < 1e9
     given, many, too_many = simulated(5000), RandomFourier(1.0, 2000), RandomFourier(1.0, 100)
     for kernel in (Gaussian(), many):
         with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):

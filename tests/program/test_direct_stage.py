@@ -13,6 +13,7 @@ from dp2erm_cvx.model import terms
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.weights import WeightsPlan
+from dp2erm_cvx.weighting.form import WeightingForm
 from tests.plugins.literature import determinant, entropy
 
 DOMAIN = Domain(1.0, 1.0)
@@ -207,3 +208,16 @@ def test_a_bound_from_gradients_is_refused_where_the_set_of_weights_moves():
     fixed = balanced(lambda w, r: w <= 4)
     fixed.bound(lambda n: Bound.from_gradient(0.01))
     assert fixed().at(universe).stability(universe).theorem == "stated bound"
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_a_problem_of_one_covariate_is_that_of_many(p):
+    """CVXPY copies a number into the entries of a vector, and leaves it alone where there is one entry."""
+
+    @scheme(ridge=1.0)
+    def to_the_sample(w, records, ridge):
+        missed = records.signed.T @ w - cp.sum(records.x, axis=0) / 2
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + ridge * cp.sum_squares(missed)))
+
+    universe = Universe(Domain(1.0, 1.0), 20, p)
+    assert isinstance(to_the_sample().at(universe).form(universe), WeightingForm)

@@ -2,15 +2,26 @@
 
 import pytest
 
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import SeparableFirstStage, margins_read
 from dp2erm_cvx.program.stage import family_of
+from dp2erm_cvx.program.weighting_data import FeatureTable
 from dp2erm_cvx.registry import available, parts
+from dp2erm_cvx.weighting.form import WeightingForm
+from tests.unchanged import cases
 
 READ = {**available(), **parts()}
 SEPARABLE = sorted(name for name, made in READ.items() if issubclass(family_of(made), SeparableFirstStage))
+WEIGHTINGS = [
+    stage
+    for name, made in available().items()
+    if issubclass(family_of(made), WeightsProgram)
+    for stage in cases.stages(name)
+]
 LOSSES = sorted(name for name, made in READ.items() if issubclass(family_of(made), SecondStage))
 
 
@@ -42,3 +53,27 @@ def test_another_loss_than_was_read_is_found(monkeypatch):
     monkeypatch.setattr(type(program), "_read", lambda self, domain: other.reading)
     with pytest.raises(DeclarationError, match="other values"):
         program.compare()
+
+
+@pytest.mark.parametrize("stage", WEIGHTINGS, ids=[stage.label for stage in WEIGHTINGS])
+@pytest.mark.parametrize("intercept", [0.0, 1.2])
+def test_forms_in_the_weights_have_the_values_of_cvxpy(stage, intercept):
+    universe = Universe(Domain(2.0, 3.0, intercept=intercept), 12, 4)
+    program = stage.program.at(universe)
+    assert program.scheme.of_library
+    assert isinstance(program.form(universe), WeightingForm)
+    program.reading.compare()
+
+
+def test_another_form_than_was_read_is_found(monkeypatch):
+    program = READ["stable_balancing"]().at(Universe(STANDARD, 12, 4))
+
+    of_balance = FeatureTable._of_balance
+    monkeypatch.setattr(FeatureTable, "_of_balance", lambda self, datum: _larger(of_balance(self, datum)))
+    with pytest.raises(DeclarationError, match="please report it"):
+        program.reading.compare()
+
+
+def _larger(parts):
+    """Features of one and a half times their size."""
+    return {name: 1.5 * matrices for name, matrices in parts.items()}

@@ -382,8 +382,8 @@ def test_weights_rules_and_bounds_of_an_author_are_looked_into():
 
     with pytest.raises(DeclarationError, match="'weighing' reaches TABLE"):
         scheme.known(least=0.5, most=2.0)(weighing)
-    with pytest.raises(DeclarationError, match="'<lambda>' reaches TABLE"):
-        scheme.moments(norm_bound=1.0)(lambda x: weighing(x, 0))
+    with pytest.raises(DeclarationError, match="'own' reaches TABLE"):
+        BalanceFunctions(lambda x: weighing(x, 0), 1.0, "own")
     with pytest.raises(DeclarationError, match="'treats' reaches TABLE"):
         second_stage(treats=lambda effect, x: effect > TABLE["scale"])
 

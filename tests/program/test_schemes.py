@@ -523,5 +523,3 @@ def test_a_norm_of_one_covariate_is_the_norm_that_is_declared():
 def test_what_is_no_function_is_refused_in_one_line(decorator):
     with pytest.raises(DeclarationError, match="partial: put the decorator on a function"):
         decorator(partial(lambda number, *arguments: number, 1.0))
-    with pytest.raises(DeclarationError, match="partial: put the decorator on a function"):
-        scheme.moments(norm_bound=1.0)(partial(lambda number, x: x, 1.0))

@@ -19,6 +19,7 @@ ORDER = (
         "blocked",
         "datasets",
         "stability",
+        "paper",
         "weighting",
         "model",
         "program",
@@ -45,8 +46,9 @@ ONLY = {
     "model": {"errors", "text", "public", "blocks", "domain", "weighting"},
     "program": {
         *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "stability"),
-        *("weighting", "model"),
+        *("paper", "weighting", "model"),
     },
+    "paper": {"errors", "privacy", "domain", "stability"},
     "stability": {"errors", "public", "suprema", "privacy"},
     "weighting": {"errors", "public", "suprema", "privacy", "blocks", "domain", "stability"},
     "calibration": {"errors", "public", "suprema", "privacy"},

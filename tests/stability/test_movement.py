@@ -382,7 +382,7 @@ def test_random_neighbors_stay_below_the_bound(kind):
         assert max(w.max(), v.max()) <= bound.w_max * (1 + 1e-9)
         capped += max(w.max(), v.max()) > bound.w_max * (1 - 1e-9)
         ratio = moved / bound.V if least < 0.1 or bound.V < 2 * len(w) else 0.0
-        if bound.W1 is not None:
+        if bound.W2 is not None:
             first, second = printed_quantities(w, v)
             assert first <= bound.W1
             assert second <= bound.W2

@@ -8,7 +8,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.mmd import MMD, EnergyBalancing, PooledMMD
-from dp2erm_cvx.problems.stable_balancing import StableBalancing
+from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
@@ -91,8 +91,8 @@ PROGRAMS = {
         EntropyBalancing(ridge=0.1, constant=1.0, radius=0.5),
         lambda: entropy_form(0.1, 0.5, 1.0),
     ),
-    "stable": (StableBalancing(ridge=2.0, constant=1.0), lambda: moments_form(2.0, 1.0)),
-    "stable, small ridge": (StableBalancing(ridge=0.1, constant=1.0), lambda: moments_form(0.1, 1.0)),
+    "stable": (stable_balancing(ridge=2.0, constant=1.0), lambda: moments_form(2.0, 1.0)),
+    "stable, small ridge": (stable_balancing(ridge=0.1, constant=1.0), lambda: moments_form(0.1, 1.0)),
     "mmd pooled": (PooledMMD(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, ALL)),
     "mmd": (MMD(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, halves())),
     "mmd, cap": (MMD(ridge=0.3, cap=3.0), lambda: kernel_form(Gaussian(), 0.3, halves(), 3.0)),
