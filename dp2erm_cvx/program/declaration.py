@@ -360,6 +360,19 @@ _NAMES = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum", "BoundedInfluenc
 _LISTED = 16
 
 
+def _place_in_words(place: Any) -> str:
+    """A number, a slice or a list of places as Python writes it; of many places how many there are."""
+    if isinstance(place, slice):
+        ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
+        step = "" if place.step is None else f":{place.step}"
+        return ":".join(ends) + step
+    if np.ndim(place) == 0:
+        return str(place)
+    if np.size(place) <= _LISTED:
+        return str(np.asarray(place).tolist())
+    return f"[{np.size(place)} places]"
+
+
 @dataclass
 class _Writer:
     """Writes expressions and constraints.
@@ -403,6 +416,8 @@ class _Writer:
             if divisor in ("1", "1.0"):
                 return text
             return f"({text} / {divisor})" if level > 2 else f"{text} / {divisor}"
+        if name in ("index", "special_index") and not self.exact:
+            return self.part(e)
         return self.call(name, e, [self.text(part) for part in args])
 
     def call(self, name: str, e: Any, inner: list[str]) -> str:
@@ -420,6 +435,12 @@ class _Writer:
                 return inner[0]
         held = "".join(f"; {self.item(item)}" for item in self.held(e)) if self.exact else ""
         return f"{_NAMES.get(name, name)}({', '.join(inner)}{held})"
+
+    def part(self, e: Any) -> str:
+        """Text of a part of an expression with its places as the author wrote them, such as ``x[:, 1]``."""
+        written = e.get_data()[-1]
+        places = written if isinstance(written, tuple) else (written,)
+        return f"{self.text(e.args[0], 4)}[{', '.join(map(_place_in_words, places))}]"
 
     def held(self, e: Any) -> list[Any]:
         """What a node holds beside its arguments, without what says nothing."""

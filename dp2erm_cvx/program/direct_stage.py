@@ -595,7 +595,8 @@ class WeightsReading:
         columns = "" if p is None else f", p = {p}"
         raise DeclarationError(
             f"{self.program.name}: its problem changes with the records: {_in_words(self.problem)} is "
-            f"declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all"
+            f"declared, {_in_words(problem)} is read at n = {n}{columns}: state one for all, without loops "
+            "over records or columns"
         )
 
     def _form_read(self) -> WeightingForm | str:
@@ -776,4 +777,4 @@ def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
     if (left is w) == (right is w) or not other.is_constant() or other.parameters():
         return None
     values = np.ravel(other.value)
-    return (float(values[0]), left is w) if np.ptp(values) == 0.0 else None
+    return (float(values[0]), left is w) if np.all(values == values[0]) else None

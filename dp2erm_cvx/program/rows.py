@@ -243,7 +243,8 @@ class DeclaredRecords:
                 self.refuse_other_datum(datum)
         if unused := [name for name in self._data if name not in inside]:
             raise DeclarationError(
-                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out"
+                f"records: {unused[0]!r} is asked for and no part of the problem: leave it out, and take "
+                "shapes from data that are a part"
             )
         return problem
 
@@ -369,9 +370,10 @@ class DeclaredRecords:
             read = {label: value for label, value in vars(datum).items() if label in _READ}
             is_mine = len(read) == len(held) and all(read[label] is held[label] for label in held)
         if not is_mine:
+            instead = "" if datum.size > 1 else ", or write its number"
             raise DeclarationError(
                 f"parameter {name} has no public set: take it from records (rows(), numbers()), or make it a "
-                "setting"
+                f"setting{instead}"
             )
 
     def _own(

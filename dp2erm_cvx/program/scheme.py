@@ -324,9 +324,27 @@ def asked(function: Function, *arguments: Any, **settings: Any) -> Any:
 
 def _hint_of_weights(error: Exception) -> str:
     """What to write instead, for an error that a function of the weights and the records raised."""
-    if isinstance(error, cp.error.ParameterError):
-        return "; data have no values yet: return the problem, which is solved later"
-    if not (isinstance(error, ValueError | IndexError) or "dimensions" in str(error)):
+    text = str(error)
+    if isinstance(error, cp.error.ParameterError) or "'NoneType'" in text:
+        return "; data have no values yet: write records.x, and return the problem, which is solved later"
+    if isinstance(error, ZeroDivisionError):
+        return "; a setting is 0: start it above 0, such as ridge=setting(0.1, above=0)"
+    if "unexpected keyword argument" in text or "NumPy function" in text:
+        return "; write functions of CVXPY, such as cp.sum(records.x, axis=0), in the place of NumPy's"
+    if isinstance(error, NotImplementedError) and "Strict inequalities" in text:
+        return "; write <= for <, cp.max(m) for max(m) and w <= cap for the largest weight"
+    if isinstance(error, IndexError) and "valid indices" in text:
+        return (
+            "; no records are chosen by a condition: records.by_arm(1.0) has a block of columns for each "
+            "arm, which is 0 at records of the other one"
+        )
+    if isinstance(error, IndexError) and "out of bounds" in text:
+        return (
+            "; a declaration is read at three columns first: name one by itself, such as "
+            "records.numbers('age', lambda x, a, y: x[7], -1, 1)"
+        )
+    sizes = isinstance(error, ValueError | IndexError) or "dimensions" in text or "has no len()" in text
+    if not sizes:
         return ""
     return (
         "; take all data from records, such as records.x[:, 0], and sizes from records.n and their shape: "

@@ -213,10 +213,16 @@ class AffineReader:
         with cp.utilities.scopes.dpp_scope():
             affine = bool(e.is_affine())
         if not affine:
-            names = ", ".join(sorted(datum.name() for datum in e.parameters()))
+            names = sorted({datum.name() for datum in e.parameters()})
+            instead = "make anything else of one record by records.by_arm, records.rows or records.numbers"
+            if "x" in names and ("treatment" in names or "arms" in names):
+                instead = (
+                    "covariates times treatment are the columns of records.by_arm(1.0), of controls and then "
+                    "of treated, and (2a - 1) x is records.signed"
+                )
             raise DeclarationError(
-                f"{printed(e)}: is no sum over records of {names}: data may be added, or multiply weights; "
-                "make anything else of one record by records.by_arm, records.rows or records.numbers"
+                f"{printed(e)}: is no sum over records of {', '.join(names)}: data may be added, or multiply "
+                f"weights; {instead}"
             )
 
     def _refuse_places(self, e: Any, at: _Evaluation) -> None:

@@ -123,6 +123,20 @@ def test_what_is_outside_of_the_form_says_why() -> None:
     assert rows["V"].startswith(f"{2 * N} at")
 
 
+@pytest.mark.parametrize("arm", [lambda r: r.treatment, lambda r: 1 - r.treatment, lambda r: r.arms[:, 1]])
+def test_covariates_of_one_arm_are_rows_by_arm(arm: Any) -> None:
+    rows = rows_of(scheme()(priced(lambda w, r: cp.sum_squares(r.x.T @ cp.multiply(arm(r), w)) / r.n))())
+    assert "the columns of records.by_arm(1.0), of controls and then of treated" in rows["not read"]
+    assert rows["V"].startswith(f"{2 * N} at")
+
+
+def test_columns_are_described_as_they_are_written() -> None:
+    function = priced(lambda w, r: cp.sum_squares(r.signed[:, [0, 2]].T @ w) + (r.x[:, 1] @ w) ** 2)
+    program = scheme()(function)()
+    assert "transpose(signed[:, [0, 2]]) @ w" in program.formula
+    assert "square(x[:, 1] @ w)" in program.formula
+
+
 def priced(price: Any, *constraints: Any) -> Any:
     """A function of weights and records: squares, a price, and constraints."""
 
@@ -174,6 +188,38 @@ MISTAKES = {
         "the problem is read at several numbers of records and columns",
     ),
     "covariates": (priced(lambda w, r: cp.sum_squares(r.covariates.T @ w)), "records have no 'covariates'"),
+    "values of data": (
+        priced(lambda w, r: cp.sum_squares(r.x.value.T @ w)),
+        "data have no values yet: write records.x",
+    ),
+    "a parameter": (
+        priced(lambda w, r: cp.Parameter(nonneg=True, value=3.0) * balance(w, r)),
+        "make it a setting, or write its number",
+    ),
+    "records of one arm": (
+        priced(lambda w, r: cp.sum_squares(r.x[r.treatment == 1].T @ w)),
+        "records.by_arm(1.0) has a block of columns for each arm",
+    ),
+    "a mean of NumPy": (
+        priced(lambda w, r: cp.sum_squares(r.x.T @ w - np.mean(r.x, axis=0))),
+        "write functions of CVXPY, such as cp.sum(records.x, axis=0)",
+    ),
+    "a size of NumPy": (priced(lambda w, r: cp.sum(np.abs(r.x.T @ w))), "write functions of CVXPY"),
+    "a length": (priced(lambda w, r: cp.sum_squares(r.x.T @ w) / len(r.x)), "sizes from records.n"),
+    "a ridge of 0": (priced(lambda w, r: r.n / 0 * balance(w, r)), "such as ridge=setting(0.1, above=0)"),
+    "the eighth column": (
+        priced(lambda w, r: cp.square(r.x[:, 7] @ w)),
+        "such as records.numbers('age', lambda x, a, y: x[7], -1, 1)",
+    ),
+    "a loop over columns": (
+        priced(lambda w, r: sum(cp.square(r.signed[:, k] @ w) for k in range(r.signed.shape[1])) / r.n),
+        "state one for all, without loops over records or columns",
+    ),
+    "a shape of other data": (
+        priced(lambda w, r: cp.sum_squares(r.by_arm(1.0)[:, 1 : 1 + r.x.shape[1]].T @ w)),
+        "take shapes from data that are a part",
+    ),
+    "a largest weight of Python": (priced(balance, lambda w, r: max(w) <= 3), "w <= cap for the largest"),
     "solved": (
         lambda w, r: cp.Problem(cp.Minimize(cp.sum_squares(w) + balance(w, r))).solve(),
         "return the problem, which is solved later",
