@@ -29,7 +29,14 @@ from dp2erm_cvx.program.weighting_sums import AffineReader, flat
 from dp2erm_cvx.program.weighting_terms import TermReader
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.weighting.dispersion import Dispersion
-from dp2erm_cvx.weighting.form import Arms, Imbalance, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.form import (
+    Arms,
+    Imbalance,
+    SumKind,
+    WeightingForm,
+    WeightSums,
+    least_and_largest,
+)
 from dp2erm_cvx.weighting.objective import WeightingObjective, excess_of_imbalance
 
 #: Slopes are compared up to this many records; beyond, CVXPY takes too long for them.
@@ -272,6 +279,10 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
     dispersion = objective.dispersion()
     written = constraints.box()
     low, cap = _within_domain(written, dispersion, objective, sums)
+    if constraints.low_of is not None:
+        low = np.maximum(low, least_and_largest(constraints.low_of)[0])
+    if constraints.cap_of is not None:
+        cap = np.minimum(cap, least_and_largest(constraints.cap_of)[1])
     imbalances = list(objective.imbalances)
     hard: dict[int, tuple[HardSums, NDArray[np.int64]]] = {}
     for one in constraints.hard:
@@ -281,7 +292,16 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
         hard[len(imbalances)] = one, found[1]
         imbalances.append(found[0])
     form = WeightingForm(
-        n, dispersion, low, cap, sums, tuple(imbalances), objective.linear_rows(), objective.base
+        n,
+        dispersion,
+        low,
+        cap,
+        sums,
+        tuple(imbalances),
+        objective.linear_rows(),
+        objective.base,
+        constraints.low_of,
+        constraints.cap_of,
     )
     of_terms = [(term, _form_of_term(form, one_term)) for term, one_term in terms]
     return _Reading(form, table, constraints, hard, written, objective.centered, of_terms)
@@ -360,6 +380,7 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
         for place in reading.hard:
             _refuse_other_constraint(reading, place, w, at, points)
         _refuse_other_box(reading, w, drawn.a, rng)
+        _refuse_other_ends(reading, w, phi, drawn.a, rng)
         _refuse_other_sums(reading, w, drawn.a, rng)
 
 
@@ -527,6 +548,23 @@ def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random
             w.save_value(moved)
             if _within_boxes(boxes):
                 raise DeclarationError("w: was read as weights in another box: please report it")
+
+
+def _refuse_other_ends(
+    reading: _Reading, w: cp.Variable, phi: Mapping[str, Array], a: Arms, rng: np.random.Generator
+) -> None:
+    """Raise DeclarationError where ends of the boxes of records are others than those of the problem."""
+    drawn = rng.uniform(0.0, 4.0, len(a))
+    w.save_value(drawn)
+    expressions = list(reading.constraints.boxes_of_records)
+    for rows, sign in ((reading.constraints.cap_of, 1.0), (reading.constraints.low_of, -1.0)):
+        if rows is None:
+            continue
+        ends = rows.row(phi[rows.features.name], a)[:, 0]
+        excess = sign * (drawn - ends)
+        off = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
+        if min(off) > _CLOSE * float(np.max(np.abs(drawn) + np.abs(ends))):
+            raise DeclarationError("w: was read as weights in other boxes of records: please report it")
 
 
 def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:

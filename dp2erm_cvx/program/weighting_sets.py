@@ -16,7 +16,8 @@ from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_data import ONE
 from dp2erm_cvx.program.weighting_prices import is_public, node_kind, norm_of, size_and_limit
 from dp2erm_cvx.program.weighting_sums import AffineReader, SumsOverRecords, WeightLine, flat, is_constant
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightSums
+from dp2erm_cvx.weighting.features import IntervalSet
+from dp2erm_cvx.weighting.form import FeatureRows, ImbalancePenalty, SumKind, WeightSums, least_and_largest
 
 #: Public numbers are the same where they differ by less than this part.
 _SAME = 1e-9
@@ -83,6 +84,10 @@ class ConstraintReader:
         The constraints that boxes were read of: expressions, each with whether it is 0.
     rows
         Equations of sums of weights.
+    low_of, cap_of
+        Ends of the boxes of records that are data, or None.
+    boxes_of_records
+        The expressions of at most 0 that these were read of.
     sides
         One-sided constraints on imbalances that wait for the other side.
     equations
@@ -95,6 +100,9 @@ class ConstraintReader:
     hard: list[HardSums] = field(default_factory=list)
     boxes: list[tuple[Any, bool]] = field(default_factory=list)
     rows: list[_SumRow] = field(default_factory=list)
+    low_of: FeatureRows | None = None
+    cap_of: FeatureRows | None = None
+    boxes_of_records: list[Any] = field(default_factory=list)
     sides: list[tuple[SumsOverRecords, Any]] = field(default_factory=list)
     equations: list[tuple[Any, NDArray[np.int64]]] = field(default_factory=list)
 
@@ -214,6 +222,9 @@ class ConstraintReader:
     def _box(self, line: WeightLine, e: Any, constraint: Any, *, equality: bool) -> None:
         """``slope_a w + offset_a <= 0``, or ``= 0``, in both arms."""
         text = printed(constraint)
+        if not is_constant(line.data) and not equality:
+            self._end_of_records(line, e, text)
+            return
         if not is_constant(line.data) or not is_constant(line.crossed):
             raise DeclarationError(f"{text}: is a box made of data: write a public number by arm")
         if line.total != 0.0:
@@ -228,6 +239,32 @@ class ConstraintReader:
             offset = (line.offset + _of_arm(line.data, arm)) / largest
             self._bound(arm, slope, offset, equality=equality, text=text)
         self.boxes.append((e / largest, equality))
+
+    def _end_of_records(self, line: WeightLine, e: Any, text: str) -> None:
+        """``slope w + factor d <= 0`` with a number d of every record: an end of the box of its weight."""
+        reason = (
+            f"{text}: is a box made of data: write a public number by arm, or w <= d or w >= d for a number "
+            "d of every record in an interval, such as of records.numbers"
+        )
+        if line.crossed or line.total != 0.0 or line.offset != 0.0 or len(line.data) != 1:
+            raise DeclarationError(reason)
+        name, tensor = next(iter(line.data.items()))
+        features = self.affine.table.known[name]
+        if features.width != 1 or tensor[0, 0, 0] != tensor[1, 0, 0] or line.slope == 0.0:
+            raise DeclarationError(reason)
+        factor = 0.0 - float(tensor[0, 0, 0]) / line.slope
+        if not isinstance(features.within, IntervalSet) or not factor > 0.0:
+            raise DeclarationError(reason)
+        rows = FeatureRows(features, np.array([[factor]]), np.ones(2), np.zeros(2))
+        if line.slope > 0.0:
+            if self.cap_of is not None:
+                raise DeclarationError(f"{text}: is a second cap made of data: keep one of them")
+            self.cap_of = rows
+        else:
+            if self.low_of is not None:
+                raise DeclarationError(f"{text}: is a second floor made of data: keep one of them")
+            self.low_of = rows
+        self.boxes_of_records.append(e / abs(line.slope))
 
     def _bound(self, arm: int, slope: float, offset: float, *, equality: bool, text: str) -> None:
         """``slope w + offset <= 0``, or ``= 0``, in one arm."""
@@ -280,6 +317,7 @@ class ConstraintReader:
         """Raise DeclarationError where no weights of these sums are in the box."""
         low, cap = self.box()
         fixed_arms = (1,) if sums.kind in (SumKind.CONTROLS, SumKind.TREATED) else ()
+        self._refuse_fixed_outside(fixed_arms, cap)
         for arm in (0, 1):
             if arm in fixed_arms:
                 continue
@@ -289,6 +327,17 @@ class ConstraintReader:
                 raise DeclarationError(f"w: no weights of mean 1 have floor = {low[arm]:g}: lower it to 1")
         if sums.kind is SumKind.CONTROLS and cap[0] == 1.0:
             raise DeclarationError("w: no weights of the controls have sum n and cap = 1: raise the cap")
+
+    def _refuse_fixed_outside(self, arms: tuple[int, ...], fixed: Array) -> None:
+        """Raise DeclarationError where the fixed weights of an arm may be outside of the box of a record."""
+        for arm in arms:
+            above = self.cap_of is not None and fixed[arm] > least_and_largest(self.cap_of)[0][arm]
+            below = self.low_of is not None and fixed[arm] < least_and_largest(self.low_of)[1][arm]
+            if above or below:
+                raise DeclarationError(
+                    f"w: the fixed weight {fixed[arm]:g} of the treated is outside of the box of some "
+                    "record: let numbers of treated records admit it"
+                )
 
 
 class _Equations:

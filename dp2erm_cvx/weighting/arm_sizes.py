@@ -122,17 +122,17 @@ def check_feasible(form: WeightingForm, sizes: ArmSizes) -> None:
     CalibrationError
         With the floor or the box that would do.
     """
-    if np.any(form.low < 0.0) or np.any(form.low > form.cap):
+    if np.any(form.low < 0.0) or np.any(form.highest_low > form.least_cap):
         raise CalibrationError("weights have lower bounds of at least 0, and at most their upper bounds")
     kind = form.sums.kind
     if kind is SumKind.ALL:
         _check_all(form, sizes)
     elif kind is SumKind.COUNTS:
         for arm in sizes.arms:
-            if not form.low[arm] <= 1.0 <= form.cap[arm]:
+            if not form.highest_low[arm] <= 1.0 <= form.least_cap[arm]:
                 raise CalibrationError(
-                    f"weights of the {_NAMES[arm]} have the mean 1: let their box, from {form.low[arm]:g} "
-                    f"to {form.cap[arm]:g}, hold 1"
+                    f"weights of the {_NAMES[arm]} have the mean 1: let their box, from "
+                    f"{form.highest_low[arm]:g} to {form.least_cap[arm]:g}, hold 1"
                 )
     elif kind is SumKind.PUBLIC:
         totals = public_totals(form)
@@ -175,10 +175,10 @@ def _exact_sum(counts: list[int], ends: list[float]) -> Fraction:
 
 def _check_all(form: WeightingForm, sizes: ArmSizes) -> None:
     """Sum n of all weights: both extreme sizes admit it, hence all between."""
-    caps = [min(float(cap), float(form.n)) for cap in form.cap]
+    caps = [min(float(cap), float(form.n)) for cap in form.least_cap]
     for treated in (sizes.least(1), sizes.most(1)):
         counts = [form.n - treated, treated]
-        least = _exact_sum(counts, form.low.tolist())
+        least = _exact_sum(counts, form.highest_low.tolist())
         most = _exact_sum(counts, caps)
         if not least <= form.n <= most:
             raise CalibrationError(
@@ -192,14 +192,15 @@ def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[f
     name = _NAMES[arm]
     least = sizes.least(arm)
     most = sizes.most(arm)
-    cap = min(float(form.cap[arm]), totals[0])
+    cap = min(float(form.least_cap[arm]), totals[0])
     if _exact_sum([least], [cap]) < totals[0]:
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[0]:g}, which {least} of them of at most "
-            f"{form.cap[arm]:g} cannot reach: declare a larger arm floor, or a larger cap"
+            f"{form.least_cap[arm]:g} cannot reach: declare a larger arm floor, or a larger cap"
         )
-    if _exact_sum([most], [float(form.low[arm])]) > totals[1]:
+    if _exact_sum([most], [float(form.highest_low[arm])]) > totals[1]:
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[1]:g}, and {most} of them are at least "
-            f"{form.low[arm]:g} each: declare a larger floor of the other arm, or a smaller lower bound"
+            f"{form.highest_low[arm]:g} each: declare a larger floor of the other arm, or a smaller lower "
+            "bound"
         )

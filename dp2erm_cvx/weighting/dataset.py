@@ -204,10 +204,7 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
         units = max(units, _kernel(features).entry_error(records.domain.features_bound, X.shape[1]))
         similarities.append(_similarities(features, stacked, X))
     blocks = tuple(_blocks(form, arms))
-    base = None
-    if form.base is not None:
-        base = vectors[form.base.name][:, 0]
-    curve = _curve(form, arms, base, blocks)
+    curve = _curve(form, arms, vectors, blocks)
     rows, targets, errors = columns.rows, columns.targets, columns.target_errors
     priced = list(columns.priced)
     price_error = np.zeros(form.n)
@@ -590,7 +587,7 @@ def _is_empty(block: SumOfBlock) -> bool:
     return not isinstance(block.members, slice) and len(block.members) == 0
 
 
-def boxes_of_records(form: WeightingForm, arms: Arms, base: Array | None) -> tuple[Array, Array]:
+def boxes_of_records(form: WeightingForm, arms: Arms, vectors: Mapping[str, Array]) -> tuple[Array, Array]:
     """Ends of the boxes of records, before their sums bound them.
 
     Parameters
@@ -599,8 +596,8 @@ def boxes_of_records(form: WeightingForm, arms: Arms, base: Array | None) -> tup
         The form.
     arms
         Treatment of the records (m,).
-    base
-        Their base weights (m,), or None.
+    vectors
+        Their features (m, width) by name.
 
     Returns
     -------
@@ -612,18 +609,18 @@ def boxes_of_records(form: WeightingForm, arms: Arms, base: Array | None) -> tup
     DeclarationError
         Where weights may be negative.
     """
-    low_by_arm = np.asarray(form.low, dtype=np.float64).copy()
-    cap_by_arm = np.asarray(form.cap, dtype=np.float64).copy()
-    if form.sums.kind is SumKind.CONTROLS:
-        low_by_arm[1] = 0.0
-        cap_by_arm[1] = 0.0
-    if form.sums.kind is SumKind.TREATED:
-        low_by_arm[1] = 1.0
-        cap_by_arm[1] = 1.0
-    low = low_by_arm[arms]
-    cap = cap_by_arm[arms]
+    low = np.asarray(form.low, dtype=np.float64)[arms]
+    cap = np.asarray(form.cap, dtype=np.float64)[arms]
+    if form.low_of is not None:
+        low = np.maximum(low, form.low_of.row(vectors[form.low_of.features.name], arms)[:, 0])
+    if form.cap_of is not None:
+        cap = np.minimum(cap, form.cap_of.row(vectors[form.cap_of.features.name], arms)[:, 0])
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        fixed = 0.0 if form.sums.kind is SumKind.CONTROLS else 1.0
+        low = np.where(arms == 1, fixed, low)
+        cap = np.where(arms == 1, fixed, cap)
     first, last = form.dispersion.ends
-    scale = np.ones(len(arms)) if base is None else base
+    scale = np.ones(len(arms)) if form.base is None else vectors[form.base.name][:, 0]
     low = np.maximum(low, first * scale)
     cap = np.minimum(cap, last * scale)
     if np.any(low < 0.0):
@@ -632,10 +629,10 @@ def boxes_of_records(form: WeightingForm, arms: Arms, base: Array | None) -> tup
 
 
 def _curve(
-    form: WeightingForm, arms: Arms, base: Array | None, blocks: tuple[SumOfBlock, ...]
+    form: WeightingForm, arms: Arms, vectors: Mapping[str, Array], blocks: tuple[SumOfBlock, ...]
 ) -> InverseSlope:
     """Boxes by record, which a sum bounds as well; refuses those that cannot hold the sums."""
-    low, cap = boxes_of_records(form, arms, base)
+    low, cap = boxes_of_records(form, arms, vectors)
     for block in blocks:
         members = block.members
         least = math.fsum(low[members])
@@ -647,4 +644,7 @@ def _curve(
             )
         # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.
         cap[members] = np.maximum(np.minimum(cap[members], 2.0 * block.total + 1.0), low[members])
+    base = None
+    if form.base is not None:
+        base = vectors[form.base.name][:, 0]
     return InverseSlope(form.dispersion, low, cap, base)

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.dispersion import Dispersion
-from dp2erm_cvx.weighting.features import Features
+from dp2erm_cvx.weighting.features import Features, IntervalSet
 
 #: Treatment a (n,) of every record, 0 or 1.
 Arms = NDArray[np.int64]
@@ -193,7 +194,7 @@ class WeightingForm:
         phi, the same for every record, with the ends of its domain.
     low, cap
         Ends of the box of a weight by arm, (2,); within the domain of the dispersion. A fixed weight has
-        equal ends.
+        equal ends. Beside ends of records, the ends of the hull of all boxes.
     sums
         Sums of weights.
     imbalances
@@ -202,6 +203,9 @@ class WeightingForm:
         Rows of one coordinate whose value is added to the slope of a record's dispersion, or None.
     base
         A feature d of one number, in an interval above 0, where phi_i(w) is ``d_i phi(w / d_i)``; else None.
+    low_of, cap_of
+        Rows of one coordinate, a multiple of a feature in an interval, that a weight is not below or not
+        above, beside ``low`` and ``cap``; else None.
     """
 
     n: int
@@ -212,6 +216,8 @@ class WeightingForm:
     imbalances: tuple[Imbalance, ...]
     linear: FeatureRows | None = None
     base: Features | None = None
+    low_of: FeatureRows | None = None
+    cap_of: FeatureRows | None = None
     #: Moreau parameter of kinks that were smoothed, by the text of the expression, for messages.
     smoothed: Mapping[str, float] = field(default_factory=dict)
 
@@ -227,7 +233,29 @@ class WeightingForm:
             found.setdefault(self.linear.features.name, self.linear.features)
         if self.base is not None:
             found.setdefault(self.base.name, self.base)
+        for end in (self.low_of, self.cap_of):
+            if end is not None:
+                found.setdefault(end.features.name, end.features)
         return tuple(found.values())
+
+    @property
+    def highest_low(self) -> Array:
+        """The highest lower end of the box of any record, by arm (2,)."""
+        if self.low_of is None:
+            return self.low
+        return np.maximum(self.low, least_and_largest(self.low_of)[1])
+
+    @property
+    def least_cap(self) -> Array:
+        """The least upper end of the box of any record, by arm (2,)."""
+        if self.cap_of is None:
+            return self.cap
+        return np.minimum(self.cap, least_and_largest(self.cap_of)[0])
+
+    @property
+    def alike_boxes(self) -> bool:
+        """Whether all records of an arm have one box."""
+        return self.low_of is None and self.cap_of is None
 
     @property
     def hard(self) -> bool:
@@ -245,3 +273,16 @@ class WeightingForm:
         groups = [group for imbalance in self.imbalances for group in imbalance.groups]
         means = [part.mean for group in groups for part in group]
         return tuple(arm for arm in (0, 1) if any(mean[arm] != 0.0 for mean in means))
+
+
+def least_and_largest(rows: FeatureRows) -> tuple[Array, Array]:
+    """Least and largest value of rows of one coordinate of a number in an interval, by arm (2,) each.
+
+    Raises DeclarationError for features of another kind.
+    """
+    within = rows.features.within
+    if not isinstance(within, IntervalSet):
+        raise DeclarationError(f"{rows.features.name}: ends of weights are numbers of an interval")
+    factors = rows.weighted * float(rows.matrix[0, 0])
+    ends = np.stack([factors * within.low, factors * within.high])
+    return np.min(ends, axis=0), np.max(ends, axis=0)

@@ -148,7 +148,7 @@ class KindsData(ManyDatasets[KindsPart]):
         inside = np.where(block[:, None, :] == np.arange(self.n_blocks)[:, None], count[:, None, :], 0.0)
         treated = np.sum(count * arms, axis=1)
         totals = totals_of_blocks(form, treated)
-        low, cap = boxes_of_records(form, kinds.a, base.ravel() if base.size else None)
+        low, cap = boxes_of_records(form, kinds.a, vectors)
         low = low.reshape(count.shape)
         cap = cap.reshape(count.shape)
         # No weight exceeds the sum of its block, so that a box twice as wide changes no solution.

@@ -222,7 +222,7 @@ def _equal_weights_fit(form: WeightingForm) -> bool:
     """Whether weights of 1 are in all boxes, where all records share one sum."""
     if form.sums.kind is not SumKind.ALL:
         return True
-    return bool(np.all(form.low <= 1.0) and np.all(form.cap >= 1.0))
+    return bool(np.all(form.highest_low <= 1.0) and np.all(form.least_cap >= 1.0))
 
 
 def _first_bound_applies(form: WeightingForm, prices: Prices) -> bool:
@@ -253,7 +253,8 @@ class _Block:
         boxed = list(arms)
         self.low = float(np.min(form.low[boxed]))
         self.cap = float(np.max(form.cap[boxed]))
-        self.least_cap = float(np.min(form.cap[boxed]))
+        self.least_cap = float(np.min(form.least_cap[boxed]))
+        self.highest_low = float(np.max(form.highest_low[boxed]))
         #: Records and sum at both ends of each cell, (2, m).
         self.size = np.stack([block_size(form, arms[0], treated) for treated in self.cells])
         self.total = np.stack([block_total(form, arms[0], treated) for treated in self.cells])
@@ -310,7 +311,7 @@ class _Block:
             return np.zeros_like(self.left_over)
         least, largest = self.bases
         means = self.total / np.maximum(self.size, 1.0)
-        if self.low > float(np.min(means)) * least / largest:
+        if self.highest_low > float(np.min(means)) * least / largest:
             return np.asarray(self.left_over * (1.0 + ROUNDING))
         return self.by_two_slopes(self.left_over)
 

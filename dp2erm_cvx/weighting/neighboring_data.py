@@ -18,7 +18,7 @@ from dp2erm_cvx.weighting.dataset import (
     targets_of_records,
     values_of_records,
 )
-from dp2erm_cvx.weighting.form import Arms, SumKind
+from dp2erm_cvx.weighting.form import SumKind
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import (
     MARGIN,
@@ -86,8 +86,8 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         self._products: Array | None = None
         if len(self.lined) * len(self._upper[0]) <= _MOST_PRODUCTS:
             self._products = self.lined[:, self._upper[0]] * self.lined[:, self._upper[1]]
-        self.boxes = boxes_of_records(self.form, self.arms, data.curve.base)
         vectors = {one.name: values_of_records(one, records) for one in self.form.features}
+        self.boxes = boxes_of_records(self.form, self.arms, vectors)
         self.record_targets = targets_of_records(self.form, vectors, self.arms)
         self.means: MeansOfArms | None = None
         if self.form.arms_of_means:
@@ -132,7 +132,7 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         block = block_of_records(form, arms)
         treated = np.asarray(np.sum(self.arms) + arms - self.arms[index], dtype=np.float64)
         totals = totals_of_blocks(form, treated)
-        low, cap = self._boxes(index, arms, base, block, totals)
+        low, cap = self._boxes(index, boxes_of_records(form, arms, vectors), block, totals)
         return ReplacedRecords(
             targets=targets,
             target_errors=errors,
@@ -279,11 +279,11 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         return bases
 
     def _boxes(
-        self, index: Numbers, arms: Arms, base: Array | None, block: Numbers, totals: Array
+        self, index: Numbers, own: tuple[Array, Array], block: Numbers, totals: Array
     ) -> tuple[Array, Array]:
         """Ends of the boxes (m, n), which a sum bounds as in the data of one dataset."""
         rows = np.arange(len(index))
-        own_low, own_cap = boxes_of_records(self.form, arms, base)
+        own_low, own_cap = own
         low = np.tile(self.boxes[0], (len(index), 1))
         cap = np.tile(self.boxes[1], (len(index), 1))
         low[rows, index] = own_low

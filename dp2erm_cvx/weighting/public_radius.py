@@ -477,10 +477,11 @@ def _drift_factor(form: WeightingForm) -> float:
 def _steepest_slope(form: WeightingForm) -> float | None:
     """Bound of the slopes of phi at weights in the boxes that have the sums; None where there is none."""
     least, largest = _bases(form)
-    equal_boxes = form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
+    alike = form.alike_boxes
+    equal_boxes = alike and form.low[0] == form.low[1] and form.cap[0] == form.cap[1]
     if equal_boxes and form.sums.kind in (SumKind.ALL, SumKind.COUNTS):
         weights = [1.0 / largest, 1.0 / least]
-    elif form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+    elif alike and form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
         # the mean weight of at most n controls, of the sum n or of at least one treated record
         mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
         weights = [max(mean, float(form.low[0])) / largest, min(float(form.cap[0]), float(form.n)) / least]

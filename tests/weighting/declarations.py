@@ -206,6 +206,15 @@ PRICES: dict[str, Function] = {
     "max(abs)": of(lambda w, r: 2 * cp.max(cp.abs(difference(w, r)))),
 }
 
+
+def own_cap(r: Any) -> Any:
+    return r.numbers("cap", lambda x, a, y: 2 + x[0], 1.5, 3.0)
+
+
+def own_floor(r: Any) -> Any:
+    return r.numbers("floor", lambda x, a, y: x[1], 0.0, 0.5)
+
+
 SETS: dict[str, Function] = {
     "no sum": under(),
     "w >= 0": under(lambda w, r: w >= 0, lambda w, r: cp.sum(w) == r.n),
@@ -229,6 +238,11 @@ SETS: dict[str, Function] = {
         lambda w, r: cp.sum(w) == 2 * cp.sum(r.treatment),
     ),
     "cap by arm": under(lambda w, r: w <= 2 + 2 * r.treatment),
+    "caps of records": under(lambda w, r: w <= own_cap(r)),
+    "boxes of records": under(
+        lambda w, r: 2 * w <= 3 * own_cap(r), lambda w, r: w >= own_floor(r) / 2, lambda w, r: w <= 5
+    ),
+    "caps of controls": under(lambda w, r: w <= 4 * (1 - r.treatment), lambda w, r: w <= own_cap(r)),
     "abs(m) <= tolerance": under(lambda w, r: cp.abs(difference(w, r)) <= 0.1),
     "abs(m) / n <= tolerances": under(lambda w, r: cp.abs(difference(w, r)) / r.n <= TOLERANCES),
     "tolerance >= abs(m)": under(lambda w, r: cp.abs(difference(w, r)) <= TOLERANCES),

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program.kernels import Kernel
+from dp2erm_cvx.weighting.dataset import boxes_of_records
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import (
@@ -64,6 +65,17 @@ def base_of(low: float = 0.5, high: float = 2.0) -> Features:
         return np.clip(1.0 + records.covariates[:, 1:2], low, high)
 
     return Features("base", IntervalSet(low, high), 1, of)
+
+
+def end_of(low: float, high: float, factor: float = 1.0) -> FeatureRows:
+    """Multiples of a number of every record, from its first covariate."""
+
+    def of(records: Records) -> Array:
+        middle = (low + high) / 2.0
+        return np.clip(middle + (high - low) * records.covariates[:, :1], low, high)
+
+    features = Features(f"number from {low} to {high}", IntervalSet(low, high), 1, of)
+    return FeatureRows(features, factor * np.eye(1), BOTH, 0.0 * BOTH)
 
 
 def of_kernel(kernel: Kernel, signed: bool = False) -> Features:
@@ -131,11 +143,15 @@ class Reference:
     form: WeightingForm
     records: Records
 
+    def vectors(self) -> dict[str, Array]:
+        """Features of the records that are no kernel's."""
+        return {one.name: one.of(self.records) for one in self.form.features if one.of is not None}
+
     def weights(self, solver: str = "CLARABEL", **options: object) -> Array:
         """Weights by Clarabel at tight tolerances."""
         form, a = self.form, self.records.a
         w = cp.Variable(form.n)
-        phi = {one.name: one.of(self.records) for one in form.features if one.of is not None}
+        phi = self.vectors()
         base = np.ones(form.n) if form.base is None else phi[form.base.name][:, 0]
         objective = 0
         for piece in form.dispersion.parts:
@@ -161,7 +177,7 @@ class Reference:
 
     def boxes(self, w: cp.Variable) -> list[cp.Constraint]:
         form, a = self.form, self.records.a
-        low, cap = form.low[a], form.cap[a]
+        low, cap = boxes_of_records(form, a, self.vectors())
         bounded = np.flatnonzero(np.isfinite(cap))
         return [w >= low] + ([w[bounded] <= cap[bounded]] if len(bounded) else [])
 

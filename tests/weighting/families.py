@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import Features, IntervalSet
-from dp2erm_cvx.weighting.form import Group, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.form import FeatureRows, Group, ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from tests.weighting.forms import (
     ALL,
     COUNTS,
@@ -88,6 +88,15 @@ def moved_target(n: int, rho: float, cap: float) -> WeightingForm:
 
 BASE = Features("base", IntervalSet(0.5, 2.0), 1)
 NARROW = Features("base", IntervalSet(0.8, 1.25), 1)
+CAP = Features("cap", IntervalSet(1.2, 3.0), 1)
+FLOOR = Features("floor", IntervalSet(0.0, 0.5), 1)
+
+
+def end(features: Features, factor: float = 1.0) -> FeatureRows:
+    """Ends of boxes that are multiples of a number of each record."""
+    return rows(features, [1.0, 1.0], [0.0, 0.0], factor * np.eye(1))
+
+
 PULL = Features("pull", IntervalSet(-1.0, 1.0), 1)
 
 FAMILIES: dict[str, Family] = {
@@ -111,6 +120,19 @@ FAMILIES: dict[str, Family] = {
     "entropy, base weights without a cap": (plain(41, ENTROPY, 0.3, base=NARROW), (0, 0)),
     "square, base weights, rows by arm": (arms(41, SQUARE, 0.3, base=NARROW), (0, 0)),
     "entropy, base weights, public sums": (arms(40, ENTROPY, 0.5, sums=halves(40), base=NARROW), (8, 8)),
+    "square, caps of records": (plain(101, SQUARE, 9.0, cap_of=end(CAP)), (0, 0)),
+    "entropy, boxes of records": (
+        arms(101, ENTROPY, 10.0, low=0.1, low_of=end(FLOOR), cap_of=end(CAP, 2.0)),
+        (0, 0),
+    ),
+    "square, public sums, boxes of records": (
+        arms(100, SQUARE, 10.0, sums=halves(100), low_of=end(FLOOR), cap_of=end(CAP, 2.0)),
+        (40, 40),
+    ),
+    "square, controls, caps of records": (
+        sided(101, SQUARE, 3.0, CONTROLS, cap_of=end(CAP, 3.0)),
+        (50, 5),
+    ),
     "square, linear terms, cap 4": (
         plain(101, SQUARE, 10.0, cap=4.0, linear=rows(PULL, [1.0, 1.0], [0.0, 0.0])),
         (0, 0),

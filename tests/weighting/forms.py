@@ -18,6 +18,7 @@ from dp2erm_cvx.weighting.form import (
     SumKind,
     WeightingForm,
     WeightSums,
+    least_and_largest,
 )
 
 ONE = Features("one", ConstantSet(), 1)
@@ -84,6 +85,11 @@ def form(
 ) -> WeightingForm:
     lows = np.broadcast_to(np.array(low, float), (2,)).copy()
     caps = np.broadcast_to(np.array(cap, float), (2,)).copy()
+    for name, hull, side in (("low_of", lows, 0), ("cap_of", caps, 1)):
+        own = more.get(name)
+        if isinstance(own, FeatureRows):
+            ends = least_and_largest(own)[side]
+            hull[:] = np.maximum(hull, ends) if side == 0 else np.minimum(hull, ends)
     return WeightingForm(n, dispersion, lows, caps, sums, tuple(imbalances), **more)  # type: ignore[arg-type]
 
 

@@ -112,6 +112,12 @@ class _Solver:
             self.linear = own.weighted[data.arms] * (data.phi[own.features.name] @ own.matrix[0])
         self.low = form.low[data.arms]
         self.cap = form.cap[data.arms]
+        if form.low_of is not None:
+            own = form.low_of
+            self.low = np.maximum(self.low, data.phi[own.features.name][:, :, 0] * own.matrix[0, 0])
+        if form.cap_of is not None:
+            own = form.cap_of
+            self.cap = np.minimum(self.cap, data.phi[own.features.name][:, :, 0] * own.matrix[0, 0])
         kind = form.sums.kind
         treated = np.sum(data.counts * data.arms, axis=1)
         everyone = np.sum(data.counts, axis=1)

@@ -96,6 +96,29 @@ def test_means_of_arms_are_targets(kind: str, penalty: str) -> None:
         assert solution.claim <= (1e-6 if own.kinked else 1e-11) * N
 
 
+@pytest.mark.parametrize("dispersion", ["square", "entropy"])
+@pytest.mark.parametrize("kind", ["all", "public", "counts"])
+def test_boxes_of_records(kind: str, dispersion: str) -> None:
+    """Caps of 1.1 to 1.6 bind for many, floors of 0 to .9 for some."""
+    ends = {"low_of": examples.end_of(0.0, 0.9), "cap_of": examples.end_of(0.55, 0.8, 2.0)}
+    hull = {"low": (0.0, 0.0), "cap": (1.6, 1.6)}
+    imbalance = moments_by_arm(ImbalancePenalty(50 / N))
+    sums = SUMS["counts" if kind == "public" else kind]
+    if kind == "public":
+        sums = WeightSums(SumKind.PUBLIC, (0.5 * N, 0.5 * N))
+    form = form_of(N, imbalance, dispersion=dispersion, sums=sums, **hull, **ends)
+    records = records_of(N)
+    solution = DualProblem(form, records).newton()
+    first = records.covariates[:, 0]
+    caps = 2.0 * np.clip(0.675 + 0.25 * first, 0.55, 0.8)
+    floors = np.clip(0.45 + 0.9 * first, 0.0, 0.9)
+    assert np.all(solution.weights <= caps * (1.0 + 1e-12))
+    assert np.all(solution.weights >= floors * (1.0 - 1e-12))
+    assert np.sum(solution.weights > caps - 1e-9) >= 5
+    assert np.sum(np.abs(solution.weights - examples.Reference(form, records).weights())) <= 2e-9 * N
+    assert solution.claim <= 1e-10 * N
+
+
 @pytest.mark.parametrize("kind", ["all", "public", "treated"])
 def test_constraints_without_a_solution_have_even_weights(kind: str) -> None:
     impossible = ImbalancePenalty(math.inf, price=math.inf, tolerance=0.0)

@@ -53,6 +53,9 @@ def smooth_forms() -> dict[str, WeightingForm]:
     forms["linear"] = form_of(N, moments_by_arm(SQUARES), linear=one)
     forms["base"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", base=examples.base_of())
     forms["base of squares"] = form_of(N, moments_by_arm(SQUARES), cap=(1.5, 2.5), base=examples.base_of())
+    ends = {"low_of": examples.end_of(0.0, 0.5), "cap_of": examples.end_of(0.6, 1.5, 2.0)}
+    hull = {"low": (0.0, 0.0), "cap": (3.0, 3.0)}
+    forms["boxes of records"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", **hull, **ends)
     forms["binding cap"] = form_of(N, moments_by_arm(SQUARES), dispersion="entropy", cap=(1.3, 1.3))
     pooled = examples.imbalance(
         ImbalancePenalty(50 / N, tolerance=0.01 * N), examples.part(examples.covariates(), SIGNED, 0.1 * BOTH)

@@ -624,6 +624,18 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
         "WeightSums(SumKind.ALL)",
         SETS["counts"],
     ),
+    "an end of records is another multiple": (
+        weighting_sets,
+        "float(tensor[0, 0, 0]) / line.slope",
+        "float(tensor[0, 0, 0]) * line.slope",
+        SETS["boxes of records"],
+    ),
+    "a cap of records is a floor": (
+        weighting_sets,
+        "self.cap_of = rows",
+        "self.low_of = rows",
+        SETS["caps of records"],
+    ),
     "arms change totals": (
         weighting_sets,
         "totals = of_controls, self.n - of_controls",

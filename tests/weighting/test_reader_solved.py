@@ -45,6 +45,7 @@ FEW = (
     "set: controls",
     "set: treated",
     "set: two sides",
+    "set: boxes of records",
     "linear: sum_squares(w - d)",
     "base: kl_div(2 w, 3 d)",
     "base: rel_entr(d, w)",
