@@ -1,8 +1,8 @@
 """A proved distance of computed weights to the exact weights of a dataset.
 
-Theorems 1 and 2 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the exact
-ones of a problem with other targets and sums, and the stability of the weights bounds what that changes.
-What doubles round is one more change of prices, targets and sums.
+Theorems 1, 2 and 5 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
+exact ones of a problem with other targets and sums, and the stability of the weights bounds what that
+changes. What doubles round is one more change of prices, targets and sums.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.metric import Metric
 from dp2erm_cvx.weighting.multipliers import weights_at
 from dp2erm_cvx.weighting.response import largest_response, mean_response
 
-#: Rounding of the few operations that a bound itself is made of.
-OUTWARD = 1.0 + 1e-12
 #: A number below which doubles lose digits; it stands for all that underflows.
 UNDERFLOW = 1e-280
 #: Times that the largest weight, and with it the response, is bounded anew by the claim before.
 _ROUNDS = 3
+#: A claim, relative to n, above which that in the metric of the Hessian is worth its time.
+_METRIC_FROM = 1e-11
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,22 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Missed:
+    """What is missed of the imbalances of vectors.
+
+    Parameters
+    ----------
+    computed
+        The imbalance of the point less that of the weights (K,), as computed.
+    rounding
+        Bounds (K,) of how far that is off.
+    """
+
+    computed: Array
+    rounding: Array
+
+
+@dataclass(frozen=True)
 class Deviations:
     """How far computed weights are from solving the problem.
 
@@ -67,6 +84,8 @@ class Deviations:
         Bound of the distance of two such rows within a block.
     row_at_kinks
         The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+    missed
+        What is missed by coordinate; None where rows are known by their products alone.
     """
 
     weights: Array
@@ -76,6 +95,7 @@ class Deviations:
     row: float
     diameter: float
     row_at_kinks: float = 0.0
+    missed: Missed | None = None
 
 
 def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]:
@@ -107,7 +127,7 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
 
 def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:
     """Bounds (n,) of the distance of computed from exact arguments of the inverse slopes."""
-    rows = np.abs(data.rows)
+    rows = data.row_sizes
     units = 2.0 * (rows.shape[1] + 8.0)
     size = rows @ np.abs(point.prices) + np.abs(data.linear)
     for number, block in enumerate(data.blocks):
@@ -129,42 +149,39 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
     return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * OUTWARD)
 
 
+def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -> Missed:
+    """What is missed of the imbalances of vectors."""
+    vectors = slice(0, data.vector_columns)
+    sizes = blocked_sum(weights, data.row_sizes[:, vectors])
+    rounding = (sum_units(len(weights)) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
+    stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
+    rounding = rounding + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
+    return Missed(point.imbalance[vectors] - reached[vectors], rounding)
+
+
 def _deviations(
     data: WeightingData, point: Point, weights: Array, radii: Array, reached: Array
 ) -> Deviations:
     """What is missed of the imbalances of vectors, and the sizes of rows."""
-    n = len(weights)
-    vectors = slice(0, data.vector_columns)
-    missed = np.abs(point.imbalance[vectors] - reached[vectors])
-    sizes = blocked_sum(weights, np.abs(data.rows[:, vectors]))
-    missed = missed + (sum_units(n) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
-    stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
-    missed = missed + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
-    smoothness = data.smoothness[vectors]
-    smooth = np.isfinite(smoothness)
-    scale = np.sqrt(np.where(smooth, smoothness, 0.0))
-    free = data.curve.cap > data.curve.low
-    squares = np.zeros(n)
-    if np.any(smooth):
-        squares += np.sum(np.square(data.rows[:, vectors] * scale), axis=1)
-    similar = _kernel_squares(data)
-    row = math.sqrt(float(np.max((squares + similar)[free], initial=0.0))) * OUTWARD
+    missed = _missed(data, point, weights, reached)
+    sizes = np.abs(missed.computed) + missed.rounding
+    smoothness = data.smoothness[: data.vector_columns]
+    scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
     kinks = 0.0
-    row_at_kinks = 0.0
     for one in data.priced:
         if one.penalty.kinked:
             width = 2.0 * one.penalty.price * OUTWARD
-            kinks += width * _kink_size(one.by_norm, missed[one.columns])
-            sizes_of_rows = _row_sizes(one.by_norm, data.rows[free][:, one.columns])
-            row_at_kinks += width * float(np.max(sizes_of_rows, initial=0.0))
+            kinks += width * _kink_size(one.by_norm, sizes[one.columns])
+    rows = data.row_bounds
     return Deviations(
         weights,
         radii,
-        float(np.linalg.norm(scale * missed)) * OUTWARD,
+        float(np.linalg.norm(scale * sizes)) * OUTWARD,
         kinks * OUTWARD,
-        row,
-        _diameter(data, scale, similar, free),
-        row_at_kinks * OUTWARD,
+        rows.row,
+        rows.diameter,
+        rows.row_at_kinks,
+        missed,
     )
 
 
@@ -173,39 +190,6 @@ def _kink_size(by_norm: bool, missed: Array) -> float:
     if by_norm:
         return float(np.linalg.norm(missed))
     return float(np.sum(missed))
-
-
-def _row_sizes(by_norm: bool, rows: Array) -> Array:
-    if by_norm:
-        return np.asarray(np.linalg.norm(rows, axis=1))
-    return np.asarray(np.sum(np.abs(rows), axis=1))
-
-
-def _kernel_squares(data: WeightingData) -> Array:
-    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the kernels."""
-    squares = np.zeros(len(data.arms))
-    units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT_ROUNDOFF
-    for one in data.similarities:
-        squares += np.diag(one.pull)[data.arms] * np.maximum(one.diagonal, 0.0) * units
-    return squares
-
-
-def _diameter(data: WeightingData, scale: Array, similar: Array, free: NDArray[np.bool_]) -> float:
-    """Bound of the distance of two rows within a block: twice the largest one to the middle of the block."""
-    largest = 0.0
-    vectors = data.rows[:, : data.vector_columns] * scale
-    for block in data.blocks:
-        members = np.arange(len(free))[block.members]
-        members = members[free[members]]
-        if not len(members):
-            continue
-        middle = np.mean(vectors[members], axis=0)
-        squares = np.sum(np.square(vectors[members] - middle), axis=1)
-        # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
-        slack = 8.0 * UNIT_ROUNDOFF * np.sqrt(np.sum(np.square(vectors[members]), axis=1))
-        distances = np.hypot(np.sqrt(squares) + slack, np.sqrt(similar[members]))
-        largest = max(largest, 2.0 * float(np.max(distances)))
-    return largest * OUTWARD
 
 
 def claimed(data: WeightingData, found: Deviations) -> float:
@@ -234,14 +218,49 @@ def claimed(data: WeightingData, found: Deviations) -> float:
     claim = trivial
     for _ in range(_ROUNDS):
         response = _summed_response(data, found.weights, total_off, largest_weight)
-        new = rounding + _moved(off, response, (missed, at_kinks), found.diameter)
+        new = rounding + _moved(off, _spread(response, (missed, at_kinks), found.diameter))
         if not new < claim:
             break
         claim = new
         # No exact weight is farther from a computed one than the claim: the response is less than that of
         # weights as large as their sum.
         largest_weight = float(np.max(found.weights)) + claim
+    if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data):
+        return _claimed_in_metric(data, found, found.missed, off, claim)
     return claim if math.isfinite(claim) else math.inf
+
+
+def _has_metric(data: WeightingData) -> bool:
+    """Whether the rows of all imbalances are vectors, and all prices smooth, as Theorem 5 asks."""
+    vectors = data.rows.shape[1] == data.vector_columns and not data.similarities
+    return vectors and bool(np.all(np.isfinite(data.smoothness)))
+
+
+def _claimed_in_metric(
+    data: WeightingData, found: Deviations, missed: Missed, off: list[float], claim: float
+) -> float:
+    """The bound of Theorem 5, in the metric of the Hessian, where a claim is known already."""
+    n = len(found.weights)
+    total_off = float(sum(off))
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * UNDERFLOW
+    for _ in range(_ROUNDS):
+        largest_weight = float(np.max(found.weights)) + claim
+        response = _summed_response(data, found.weights, total_off, largest_weight)
+        metric = Metric.of(data, found.weights, claim, response)
+        if metric is None:
+            break
+        size = metric.size(missed.computed, missed.rounding)
+        size += float(found.radii @ metric.lengths) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+        for number, block in enumerate(data.blocks):
+            size += off[number] * float(np.max(metric.lengths[block.members], initial=0.0))
+        new = rounding + _moved(off, response * size * size * OUTWARD)
+        if not new < claim:
+            break
+        enough = new > 0.5 * claim
+        claim = new
+        if enough:
+            break
+    return claim
 
 
 def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
@@ -273,13 +292,16 @@ def squared_gain(response: float, diameter: float) -> float:
     return response * largest / (1.0 + largest) ** 2
 
 
-def _moved(off: list[float], response: float, missed: tuple[float, float], diameter: float) -> float:
-    """What sums that are ``off`` and imbalances that are ``missed`` move the weights by."""
+def _spread(response: float, missed: tuple[float, float], diameter: float) -> float:
+    """Square of what imbalances that are ``missed``, of smooth prices and at kinks, move the weights by."""
     smooth, at_kinks = missed
     if at_kinks > 0.0:
-        spread = response * (smooth * smooth / 4.0 + at_kinks)
-    else:
-        spread = squared_gain(response, diameter) * smooth * smooth
+        return response * (smooth * smooth / 4.0 + at_kinks)
+    return squared_gain(response, diameter) * smooth * smooth
+
+
+def _moved(off: list[float], spread: float) -> float:
+    """What sums that are ``off``, and imbalances of this ``spread``, move the weights by."""
     if math.isnan(spread):
         return math.inf
     if len(off) == 1:
@@ -295,7 +317,7 @@ def _summed_response(data: WeightingData, weights: Array, total_off: float, larg
     with a base d is d times that of the ratio ``w / d``.
     """
     curve = data.curve
-    free = curve.cap > curve.low
+    free = data.free
     count = int(np.count_nonzero(free))
     if not count:
         return 0.0

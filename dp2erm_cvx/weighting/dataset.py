@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -30,6 +31,8 @@ from dp2erm_cvx.weighting.proximal import PricedColumns
 CHUNK = 1024
 #: Features of a kernel are one per so many records at most, and no more than so many.
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
+#: Rounding of the few operations that a bound itself is made of.
+OUTWARD = 1.0 + 1e-12
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
 
@@ -73,6 +76,25 @@ class Similarities:
     push: Array
     largest: float
     diagonal: Array
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """Bounds of norms of the rows of records whose weights are free.
+
+    Parameters
+    ----------
+    row
+        Bound of the norm of a row, in the norm of the price, of imbalances whose price is smooth.
+    diameter
+        Bound of the distance of two such rows within a block.
+    row_at_kinks
+        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+    """
+
+    row: float
+    diameter: float
+    row_at_kinks: float
 
 
 @dataclass(frozen=True)
@@ -121,6 +143,21 @@ class WeightingData:
     price_error: Array
     entry_units: float
 
+    @cached_property
+    def free(self) -> NDArray[np.bool_]:
+        """Whether the weight of a record (n,) is free."""
+        return self.curve.cap > self.curve.low
+
+    @cached_property
+    def row_sizes(self) -> Array:
+        """Sizes of the entries of all rows (n, K)."""
+        return np.abs(self.rows)
+
+    @cached_property
+    def row_bounds(self) -> RowBounds:
+        """Bounds of the norms of the rows of records whose weights are free."""
+        return _row_bounds(self)
+
     @property
     def smoothness(self) -> Array:
         """Smoothness (K,) of the price of every column; infinite for kinks and constraints."""
@@ -133,6 +170,51 @@ class WeightingData:
     def by_pairs(self) -> bool:
         """Whether features of kernels are more than the records can pay, and pairs stand in for them."""
         return bool(self.similarities) and self.rows.shape[1] == self.vector_columns
+
+
+def _row_bounds(data: WeightingData) -> RowBounds:
+    """Bounds of rows: of their norms, and within a block twice the largest distance to its middle."""
+    vectors = slice(0, data.vector_columns)
+    smoothness = data.smoothness[vectors]
+    scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
+    scaled = data.rows[:, vectors] * scale
+    squares = np.einsum("ij,ij->i", scaled, scaled)
+    similar = _kernel_squares(data)
+    row = math.sqrt(float(np.max((squares + similar)[data.free], initial=0.0)))
+    row_at_kinks = 0.0
+    for one in data.priced:
+        if one.penalty.kinked:
+            sizes = _sizes_at_kinks(one.by_norm, data.rows[data.free][:, one.columns])
+            row_at_kinks += 2.0 * one.penalty.price * float(np.max(sizes, initial=0.0))
+    diameter = 0.0
+    for block in data.blocks:
+        members = np.flatnonzero(data.free[block.members])
+        if not len(members):
+            continue
+        inside = scaled[block.members][members]
+        lengths = np.sqrt(squares[block.members][members])
+        apart = inside - np.mean(inside, axis=0)
+        # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
+        distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT_ROUNDOFF * lengths
+        distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
+        diameter = max(diameter, 2.0 * float(np.max(distances)))
+    return RowBounds(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
+
+
+def _sizes_at_kinks(by_norm: bool, rows: Array) -> Array:
+    """Norms (n,) of rows that are dual to the norm of the prices of a kink."""
+    if by_norm:
+        return np.asarray(np.linalg.norm(rows, axis=1))
+    return np.asarray(np.sum(np.abs(rows), axis=1))
+
+
+def _kernel_squares(data: WeightingData) -> Array:
+    """Squares of the norms of the rows of kernel features (n,), from the diagonal of the kernels."""
+    squares = np.zeros(len(data.arms))
+    units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT_ROUNDOFF
+    for one in data.similarities:
+        squares += np.diag(one.pull)[data.arms] * np.maximum(one.diagonal, 0.0) * units
+    return squares
 
 
 def blocked_sum(weights: Array, rows: Array) -> Array:

@@ -217,6 +217,24 @@ class Dispersion:
             total += part.scale * part.factor**2 * ATOMS[part.atom].curvature(inner, part.number)
         return total
 
+    def largest_curvature(self, start: Array, end: Array) -> Array:
+        """Bounds of phi'' between two weights each, of any shape; infinite with a kink in between.
+
+        The curvature of an atom is monotone in its argument, but for a Huber function, where 2 bounds it.
+        """
+        total = np.zeros(np.shape(start))
+        for part in self.parts:
+            atom = ATOMS[part.atom]
+            at_start = atom.curvature(part.factor * start + part.offset, part.number)
+            at_end = atom.curvature(part.factor * end + part.offset, part.number)
+            largest = np.maximum(at_start, at_end)
+            if part.atom == "huber":
+                largest = np.full_like(largest, 2.0)
+            total += part.scale * part.factor**2 * largest
+        for kink in self.kinks:
+            total = np.where((start <= kink) & (kink <= end), np.inf, total)
+        return total
+
     @property
     def kinks(self) -> tuple[float, ...]:
         """Weights at which the slope jumps."""

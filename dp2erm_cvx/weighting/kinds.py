@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.weighting.certificate import OUTWARD
 from dp2erm_cvx.weighting.dataset import (
+    OUTWARD,
     boxes_of_records,
     kernel_factors,
     kernel_price_error,

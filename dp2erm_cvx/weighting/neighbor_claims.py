@@ -13,7 +13,8 @@ from typing import Generic
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.certificate import OUTWARD, UNDERFLOW, response_of_means
+from dp2erm_cvx.weighting.certificate import UNDERFLOW, response_of_means
+from dp2erm_cvx.weighting.dataset import OUTWARD
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import ManyDatasets, Part, kink_sizes_of
 

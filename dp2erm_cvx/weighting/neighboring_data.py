@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.weighting.certificate import OUTWARD
 from dp2erm_cvx.weighting.dataset import (
     CHUNK,
+    OUTWARD,
     WeightingData,
     boxes_of_records,
     rows_of_records,
