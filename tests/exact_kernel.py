@@ -35,7 +35,7 @@ def kernel(program, records, near):
 
 def balancing(program, records):
     """Objective of the v of a kernel program."""
-    K, a = gram(program.kernel, records.covariates), records.a
+    K, a = gram(kernel_of(program), records.covariates), records.a
     n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
     groups = [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
     groups = [group for group in groups if group]
@@ -45,6 +45,13 @@ def balancing(program, records):
     for i in range(n):
         Q[i][i] += 2 * n * mp.mpf(program.ridge)
     return Quadratic(Q, linear, groups, total, 2 * mp.mpf(getattr(program, "cap", mp.inf)))
+
+
+def kernel_of(program):
+    """The kernel of the features that a program balances."""
+    if program.name == "stable_balancing":
+        return BalanceKernel(program.balance, program.constant)
+    return program.kernel
 
 
 def _pooled(program):

@@ -40,6 +40,9 @@ def minimizer(instance, records, bound, near):
         factors = exact.to_mp(program.unnormalized(records))
         total = mp.fsum(factors)
         return None, [len(factors) * f / total for f in factors]
+    if program.name == "stable_balancing":
+        # solved in its dual: there is no point of a smooth form
+        return None, exact_kernel.kernel(program, records, near)[1]
     if isinstance(program, KernelFirstStage):
         return exact_kernel.kernel(program, records, near)
     if program.name == "entropy_balancing_hard":
