@@ -29,7 +29,7 @@ from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import SUM_UNITS
 from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
-from dp2erm_cvx.weighting.response import base_response, largest_response
+from dp2erm_cvx.weighting.response import base_response, largest_response, mean_response
 
 #: What the steps leave, relative to n, beside rounding.
 _ACCURACY = 1e-12
@@ -93,9 +93,10 @@ class StepConstants:
         return cls(_response(form), 2.0 * row, row, target, linear, columns, entry_units, form.n)
 
     def sharpened(self, form: WeightingForm, bounds: WeightingConstants) -> StepConstants:
-        """These constants, where those of the stability of the form are not smaller.
+        """These constants with the sizes of rows of the stability of the form, where those are smaller.
 
-        Fewer steps follow, and a smaller radius. It holds on every dataset of the universe of the bounds.
+        Fewer steps follow, and a smaller radius. It holds on every dataset of the universe of the bounds. The
+        response is that over the whole box, as weights on the way may exceed the largest one of a solution.
 
         Parameters
         ----------
@@ -108,9 +109,13 @@ class StepConstants:
             # The drift of sums is not counted for responses at other means.
             return self
         root = math.sqrt(form.n)
+        response = self.response
+        if form.base is None:
+            low, high = _box(form)
+            response = min(response, mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0))
         return replace(
             self,
-            response=min(self.response, bounds.response),
+            response=response,
             diameter=min(self.diameter, bounds.diameter / root * (1.0 + 1e-9)),
             row=min(self.row, bounds.row_bound / root * (1.0 + 1e-9)),
         )

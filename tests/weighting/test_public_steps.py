@@ -13,6 +13,7 @@ from dp2erm_cvx.weighting.constants import weighting_constants
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.multipliers import met_sums
 from dp2erm_cvx.weighting.public_radius import StepConstants
 from tests.weighting.examples import (
     BOTH,
@@ -203,6 +204,23 @@ def test_sharper_constants_need_fewer_steps() -> None:
         rows = problem.data.rows * np.sqrt(problem.data.smoothness)
         assert np.max(np.linalg.norm(rows, axis=1)) <= sharp.row
         assert np.max(np.linalg.norm(rows[:, None] - rows[None, :], axis=2)) <= sharp.diameter
+
+
+def test_the_response_of_steps_is_that_of_all_prices_on_their_way() -> None:
+    """Weights on the way may be larger than those of any solution, at which a logarithm answers more."""
+    n = 40
+    form = form_of(n, moments_by_arm(ImbalancePenalty(0.2 / n)), dispersion="log", low=(0.0, 0.0))
+    bounds = weighting_constants(form, (1, 1), False)
+    sharp = StepConstants.of(form).sharpened(form, bounds)
+    data = DualProblem(form, records_of(n)).data
+    heavy = data.rows[0] - np.mean(data.rows, axis=0)
+    size = np.linalg.norm(heavy / np.sqrt(data.smoothness))
+    # Theorem 3 bounds prices by three times the largest imbalance
+    prices = -3.0 * sharp.largest_imbalance * heavy / size
+    weights = met_sums(data, -(data.rows @ prices), np.zeros(1))[0]
+    assert np.max(weights) > 1.5 * max(bounds.largest)
+    mean_response = np.mean(np.square(weights))
+    assert bounds.response < mean_response <= sharp.response
 
 
 @pytest.mark.parametrize("penalty", [ImbalancePenalty(1.0, knee=0.2), ImbalancePenalty(1.0, tolerance=0.1)])
