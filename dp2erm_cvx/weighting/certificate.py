@@ -27,6 +27,8 @@ UNDERFLOW = 1e-280
 _ROUNDS = 3
 #: A claim, relative to n, above which that in the metric of the Hessian is worth its time.
 _METRIC_FROM = 1e-11
+#: What is missed, over its rounding, up to which a point is so near that this metric is asked for.
+_MOST_ROUNDINGS = 1e3
 
 
 @dataclass(frozen=True)
@@ -225,13 +227,19 @@ def claimed(data: WeightingData, found: Deviations) -> float:
         # No exact weight is farther from a computed one than the claim: the response is less than that of
         # weights as large as their sum.
         largest_weight = float(np.max(found.weights)) + claim
-    if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data):
+    if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data, found.missed):
         return _claimed_in_metric(data, found, found.missed, off, claim)
     return claim if math.isfinite(claim) else math.inf
 
 
-def _has_metric(data: WeightingData) -> bool:
-    """Whether the rows of all imbalances are vectors, and all prices smooth, as Theorem 5 asks."""
+def _has_metric(data: WeightingData, missed: Missed) -> bool:
+    """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is near."""
+    scale = np.sqrt(data.smoothness[: data.vector_columns])
+    with np.errstate(invalid="ignore"):
+        size = float(np.linalg.norm(scale * missed.computed))
+        rounding = float(np.linalg.norm(scale * missed.rounding))
+    if not size <= _MOST_ROUNDINGS * rounding:
+        return False
     vectors = data.rows.shape[1] == data.vector_columns and not data.similarities
     return vectors and bool(np.all(np.isfinite(data.smoothness)))
 

@@ -209,8 +209,7 @@ class DualProblem:
                 missed = hard_residual(self.data, even)
                 return DualSolution(even, state.prices, state.multipliers, math.inf, steps, missed, True)
             return DualSolution(state.weights, state.prices, state.multipliers, math.inf, steps, residual)
-        point = Point(state.imbalance, state.prices, state.multipliers)
-        weights, claim = certified_distance(self.data, point)
+        weights, claim = _certified(self.data, state)
         return DualSolution(weights, state.prices, state.multipliers, claim, steps)
 
     def _accelerated(self, smoothness: float, steps: int) -> _State:
@@ -254,6 +253,8 @@ class _State:
         Weights at these prices, their derivatives, and multipliers of the sums.
     reached
         The imbalance m(w) (K,) of the weights.
+    certified
+        Weights at the point and their claim, once it was certified.
     """
 
     imbalance: Array
@@ -262,6 +263,7 @@ class _State:
     rates: Array
     multipliers: Array
     reached: Array
+    certified: tuple[Array, float] | None = None
 
     @property
     def missed(self) -> Array:
@@ -272,6 +274,14 @@ def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> 
     weights, rates, found = met_sums(data, -(data.rows @ prices) - data.linear, multipliers)
     reached = blocked_sum(weights, data.rows) - data.targets
     return _State(reached, prices, weights, rates, found, reached)
+
+
+def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
+    """Weights at a state and the bound of their distance to the exact weights, computed once."""
+    if state.certified is None:
+        point = Point(state.imbalance, state.prices, state.multipliers)
+        state.certified = certified_distance(data, point)
+    return state.certified
 
 
 def _size(state: _State) -> float:
@@ -365,8 +375,7 @@ class _Newton:
         if _size(state) > _NEAR * self.scale:
             # Far from a solution a claim is not worth its time.
             return math.inf
-        point = Point(state.imbalance, state.prices, state.multipliers)
-        return certified_distance(self.data, point)[1]
+        return _certified(self.data, state)[1]
 
     def hard_goal(self) -> float:
         return 1e-13 * self.scale

@@ -78,8 +78,8 @@ class _Block:
         curve = self.data.curve
         low = curve.low[members]
         width = np.minimum(curve.cap[members], max(self.block.total, float(np.max(low)))) - low
-        missing = self.block.total - math.fsum(low)
-        share = min(missing / max(math.fsum(width), 1e-300), 1.0)
+        missing = self.block.total - blocked_total(low)
+        share = min(missing / max(blocked_total(width), 1e-300), 1.0)
         weights = low + share * width
         base = np.ones_like(weights) if curve.base is None else curve.base[members]
         level = self.price - curve.dispersion.slope(weights / base)

@@ -162,7 +162,7 @@ def test_claims_are_those_of_all_records(monkeypatch: pytest.MonkeyPatch) -> Non
 
     Claims in the metric of the Hessian are made of single datasets alone.
     """
-    monkeypatch.setattr(certificate, "_has_metric", lambda data: False)
+    monkeypatch.setattr(certificate, "_has_metric", lambda data, missed: False)
     kinds, count = drawn_kinds()
     for name in ("squares", "huber", "ball", "sums: counts", "base", "binding cap"):
         form = FORMS[name]
