@@ -262,6 +262,18 @@ LINEAR: dict[str, Function] = {
 }
 
 
+def design(x: Any, a: int, y: float) -> Any:
+    return min(max(1 + x[0], 0.5), 2.0)
+
+
+def by_design(x: Any, a: int, y: float) -> Any:
+    return design(x, a, y) * x
+
+
+def designed(r: Any) -> Any:
+    return r.numbers("design", design, 0.5, 2.0)
+
+
 def positive(r: Any) -> Any:
     return r.numbers("base", lambda x, a, y: 1 + x[0] / 2, 0.5, 2.0)
 
@@ -269,6 +281,12 @@ def positive(r: Any) -> Any:
 BASES: dict[str, Function] = {
     "kl_div(w, d)": minimized(lambda w, r: cp.sum(cp.kl_div(w, positive(r))) + balance(w, r)),
     "kl_div(2 w, 3 d)": minimized(lambda w, r: cp.sum(cp.kl_div(2 * w, 3 * positive(r))) + balance(w, r)),
+    "design weights": minimized(
+        lambda w, r: (
+            cp.sum(cp.kl_div(w, designed(r)))
+            + cp.sum_squares(r.x.T @ w - cp.sum(r.rows("weighted", by_design, Ball(3.0)), axis=0)) / r.n
+        )
+    ),
     "kl_div(d, w)": minimized(lambda w, r: cp.sum(cp.kl_div(positive(r), w)) + balance(w, r)),
     "rel_entr(w, d)": minimized(lambda w, r: cp.sum(cp.rel_entr(w, positive(r))) + cp.sum(w)),
     "rel_entr(d, w)": minimized(lambda w, r: 2 * cp.sum(cp.rel_entr(positive(r), w)) + balance(w, r)),

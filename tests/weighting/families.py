@@ -188,6 +188,12 @@ def drawn_family(generator: np.random.Generator) -> tuple[WeightingForm, tuple[i
             ((rows(features, [1.0, -1.0], [0.0, 0.0]),),),
             ((rows(features, [1.0, 0.0], [0.0, 1.0]),),),
         ]
+    least_floor = 0
+    if generator.random() < 0.3:
+        least_floor = 1
+        mean = [[0.0, 1.0], [0.5, 0.5], [-0.3, 0.7]][int(generator.integers(3))]
+        weighted = [1.0, float(generator.integers(2))]
+        choices = [((rows(features, weighted, [0.1, -0.2], mean=mean),),)]
     groups = choices[int(generator.integers(len(choices)))]
     coordinates = sum(len(group[0].matrix) for group in groups)
     shift = generator.standard_normal(coordinates) * 0.2 * n * (generator.random() < 0.3)
@@ -197,5 +203,10 @@ def drawn_family(generator: np.random.Generator) -> tuple[WeightingForm, tuple[i
         more["linear"] = rows(PULL, [0.5, -0.25], [0.0, 0.0])
     elif generator.random() < 0.2 and kind in (SumKind.ALL, SumKind.PUBLIC, SumKind.COUNTS):
         more["base"] = BASE
+    if generator.random() < 0.3:
+        more["cap_of"] = end(CAP, float(generator.choice([1.0, 2.0])))
+        if generator.random() < 0.5:
+            more["low_of"] = end(FLOOR)
     drawn = form(n, dispersion, terms, low=low, cap=cap, sums=sums, **more)
-    return drawn, (int(generator.integers(0, n // 3)), int(generator.integers(0, n // 3)))
+    floors = generator.integers(least_floor, n // 3, 2)
+    return drawn, (int(floors[0]), int(floors[1]))

@@ -229,8 +229,10 @@ def searched(
         largest = max(largest, float(np.max(ratio)))
         score = ratio
         for after in (0, 1):
-            relative = weights[after] / np.maximum(bounds[young.side(after).arms], 1e-300)
-            relative = np.where(weights[after] <= 1e-9, 0.0, relative)
+            side = young.side(after)
+            relative = weights[after] / np.maximum(bounds[side.arms], 1e-300)
+            # a class without records has any weight
+            relative = np.where((weights[after] <= 1e-9) | (side.counts == 0.0), 0.0, relative)
             heaviest = max(heaviest, float(np.max(relative[fine], initial=0.0)))
             if by_weight:
                 score = np.where(fine, np.maximum(score, 10.0 * np.max(relative, axis=1)), 0.0)

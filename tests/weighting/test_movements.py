@@ -231,7 +231,7 @@ def test_means_by_bases_are_no_means_of_targets(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_eighty_thousand_neighbors() -> None:
-    """Eleven schemes of two moments and more; see docs/theory/weights_as_variable.md for the table."""
+    """Twelve schemes of two moments and more; see docs/theory/weights_as_variable.md for the table."""
     names = [
         "square, one sum, cap 4",
         "entropy, one sum, cap 3",
@@ -244,6 +244,7 @@ def test_eighty_thousand_neighbors() -> None:
         "square, controls to the mean of the treated, cap 4",
         "square, all to the mean of the treated, cap 3",
         "square, both means, cap 3",
+        "square, caps of records",
     ]
     total = 0
     for name in names:

@@ -48,6 +48,7 @@ FEW = (
     "set: boxes of records",
     "linear: sum_squares(w - d)",
     "base: kl_div(2 w, 3 d)",
+    "base: design weights",
     "base: rel_entr(d, w)",
 )
 TIGHT = {"solver": "CLARABEL", "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
