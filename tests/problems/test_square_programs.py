@@ -172,3 +172,11 @@ def test_weights_are_those_of_the_statement(name: str, seed: int) -> None:
     records = records_of(seed)
     weights = solve(programs()[program](**settings).instance(records)).value
     assert np.sum(np.abs(weights - statement(records))) <= AGREE * N
+
+
+def test_data_that_are_too_large_for_parameters_are_given_to_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = programs()["stable_balancing"]().instance(records_of(0))
+    exact = solve(instance).value
+    monkeypatch.setattr("dp2erm_cvx.solve.solvers.PARAMETER_LIMIT", 0.0)
+    own = solve(instance, solver="clarabel", polish=False, tolerance=1e-6)
+    np.testing.assert_allclose(own.value, exact, atol=1e-6)
