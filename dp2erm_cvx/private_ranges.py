@@ -156,6 +156,11 @@ class OpenDomain:
         covariates = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
         return (*covariates, *self.others.values(), self.outcome)
 
+    @property
+    def declared_ends(self) -> tuple[Pair | None, ...]:
+        """Range or wide bounds of all that is ``known``; None where nothing is declared."""
+        return tuple(None if one is None else assumed_range(one) for one in self.known)
+
     def middles(self, n_features: int) -> tuple[float, ...]:
         """Values that stand for missing numbers: the middle of a public range or of wide bounds, or 0.
 

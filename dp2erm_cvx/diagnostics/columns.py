@@ -191,20 +191,37 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
 
 
 def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
-    """Outcomes of records in an arm that are beyond the declared bound, if there is one."""
-    if not isinstance(public, Domain):  # its range is released
-        return 0
-    net = numbers - public.treatment_cost * arms - public.outcome_center
-    return int(np.sum((np.abs(net) > public.outcome_bound) & (arms >= 0)))
+    """Outcomes of records in an arm that are beyond the declared bound, or beyond wide bounds, if any."""
+    if isinstance(public, Domain):
+        net = numbers - public.treatment_cost * arms - public.outcome_center
+        beyond = np.abs(net) > public.outcome_bound
+    else:
+        ends = public.declared_ends[-1]
+        if ends is None:
+            return 0
+        beyond = (numbers < ends[0]) | (numbers > ends[1])
+    return int(np.sum(beyond & (arms >= 0)))
 
 
 def _outside(
     public: Public, columns: Sequence[str], name: str, values: NDArray[np.float64]
 ) -> dict[str, int]:
-    """How many of these values of a covariate are beyond its declared range, if there is one, by its name."""
-    if not isinstance(public, Domain) or public.ranges is None or name not in columns:
+    """How many of these values of a covariate are beyond its declared range or wide bounds, by its name.
+
+    Nothing is counted of a covariate of which nothing is declared.
+    """
+    if name not in columns:
         return {}
-    low, high = public.range_pairs[columns.index(name)]
+    place = columns.index(name)
+    if isinstance(public, Domain):
+        if public.ranges is None:
+            return {}
+        low, high = public.range_pairs[place]
+    else:
+        ends = public.declared_ends[place]
+        if ends is None:
+            return {}
+        low, high = ends
     return {name: int(np.sum((values < low) | (values > high)))}
 
 

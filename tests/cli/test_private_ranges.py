@@ -64,6 +64,24 @@ def study(folder):
     return Path("study.toml")
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("[0, 400]", "[1000, 2000]", "values of sbp are clipped: declare a wider bound"),
+        ("[0, 1e6]", "[1e8, 1e9]", "income: "),
+        ("[18, 99]", "[180, 990]", "age: 6,000 of 6,000 values are beyond the declared range"),
+    ],
+)
+def test_wide_bounds_that_hold_hardly_a_value_stop_a_run_before_it_is_charged(study, right, wrong, told):
+    text = study.read_text()
+    study.write_text(text.replace(right, wrong))
+    stopped = run("run", "study.toml", "messy.csv")
+    assert stopped.exit_code != 0
+    assert told in stopped.stderr
+    assert "nothing was charged" in stopped.stderr
+    assert not Ledger("book.db").account("trial").receipts
+
+
 def test_a_messy_table_is_answered_in_released_ranges(study):
     told = facts("run", "study.toml", "messy.csv")
     assert list(told) == ["ranges", "average", "stay", "rule"]
