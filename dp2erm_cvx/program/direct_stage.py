@@ -47,7 +47,6 @@ from dp2erm_cvx.program.weighting_data import n_entries
 from dp2erm_cvx.program.weighting_reader import read_weighting
 from dp2erm_cvx.program.weighting_stage import (
     FormInUniverse,
-    solved_in_the_dual,
     strong_convexity_of_form,
     theorem_of_form,
 )
@@ -411,7 +410,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def _form_of_kinds(self, universe: Universe) -> WeightingForm | None:
         """The form of a resolved program whose dual is solved and certified for kinds of records."""
         form = self._at(universe).form
-        if isinstance(form, WeightingForm) and solved_in_the_dual(form) and not form.hard:
+        if isinstance(form, WeightingForm) and not form.hard:
             return form
         return None
 
@@ -472,7 +471,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         No tree of features of a kernel is read: they are as many as there are records.
         """
         reading = self._at(universe)
-        if isinstance(reading.form, str) or not solved_in_the_dual(reading.form):
+        if isinstance(reading.form, str):
             return False
         if any(features.kernel is not None for features in reading.form.features):
             return True

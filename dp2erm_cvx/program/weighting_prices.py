@@ -14,8 +14,10 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_sums import flat
-from dp2erm_cvx.weighting.form import ImbalancePenalty
+from dp2erm_cvx.weighting.form import ImbalancePenalty, LogSumExpPenalty, Penalty
 
+#: Orders of norms whose proximal steps keep their digits.
+_LEAST_ORDER, _LARGEST_ORDER = 1.1, 16.0
 #: Atoms of CVXPY that change the shape of a single number at most.
 _RESHAPES = ("Promote", "broadcast_to", "reshape", "Reshape", "Vec", "transpose", "index", "special_index")
 
@@ -135,7 +137,7 @@ class Price:
     """
 
     argument: Any
-    penalty: ImbalancePenalty
+    penalty: Penalty
     entries: float | Array = 1.0
 
 
@@ -168,6 +170,11 @@ def price_of(term: ScaledNode) -> Price | None:
     if kind in ("abs", "norm1"):
         _refuse_axis(node)
         return _size(node, term)
+    if (part := positive_part(node, term.factor)) is not None:
+        argument, factor = part
+        return _kink_of_entries(argument, factor, sided=True)
+    if kind == "log_sum_exp":
+        return _log_sum_exp(node, term.number)
     if kind == "QuadForm":
         return _quadratic(node, term.number)
     if kind in ("Pnorm", "norm_inf", "max"):
@@ -179,7 +186,7 @@ def price_of(term: ScaledNode) -> Price | None:
 
 
 def norm_of(node: Any) -> tuple[Any, float]:
-    """Argument and order of a norm, 2 or infinity. Raises DeclarationError for another one."""
+    """Argument and order of a norm, above 1. Raises DeclarationError for one that is not solved."""
     kind = node_kind(node)
     _refuse_axis(node)
     argument = node.args[0]
@@ -190,13 +197,36 @@ def norm_of(node: Any) -> tuple[Any, float]:
         argument = argument.args[0]
     elif kind == "Pnorm":
         norm = float(getattr(node.p, "value", node.p))
-        if norm != 2.0:
-            raise DeclarationError(f"{printed(node)}: is of order {norm:g}: write order 1, 2 or infinity")
+        if not _LEAST_ORDER <= norm <= _LARGEST_ORDER:
+            raise DeclarationError(
+                f"{printed(node)}: is of order {norm:g}: write order 1, infinity, or one from "
+                f"{_LEAST_ORDER:g} to {_LARGEST_ORDER:g}"
+            )
     if node_kind(argument) == "abs":
         argument = argument.args[0]
     if not argument.is_affine():
         raise DeclarationError(f"{printed(node)}: is a norm of a curved function: write one of an imbalance")
     return argument, norm
+
+
+def positive_part(e: Any, factor: float | Array = 1.0) -> tuple[Any, float | Array] | None:
+    """The affine x and the factor of ``factor * pos(x)``, which a minimum with 0 is as well.
+
+    None for anything else. Raises DeclarationError for a factor below 0.
+    """
+    if node_kind(e) == "NegExpression":
+        return positive_part(e.args[0], -factor)
+    kind = node_kind(e)
+    if kind not in ("maximum", "minimum") or len(e.args) != 2:
+        return None
+    sign = 1.0 if kind == "maximum" else -1.0
+    for inner, zero in (e.args, e.args[::-1]):
+        if is_public(zero) and not np.any(flat(zero.value)) and inner.is_affine() and not is_public(inner):
+            scaled = sign * factor
+            if not np.all(np.asarray(scaled) >= 0.0):
+                raise DeclarationError(f"{printed(e)}: has a factor below 0")
+            return (inner if kind == "maximum" else -inner), scaled
+    return None
 
 
 def exponent_of(node: Any) -> float:
@@ -240,9 +270,15 @@ def _square(argument: Any, factor: float | Array) -> Price:
         return _entrywise(argument, factor)
     if kind == "abs":
         return _square(argument.args[0], factor)
-    if kind == "Pnorm":
-        inner, _ = norm_of(argument)
-        return Price(inner, ImbalancePenalty(float(np.ravel(factor)[0])))
+    if kind in ("Pnorm", "norm_inf", "max"):
+        inner, norm = norm_of(argument)
+        order = None if norm == 2.0 else norm
+        return Price(inner, ImbalancePenalty(float(np.ravel(factor)[0]), norm=order))
+    part = positive_part(argument)
+    if part is not None and isinstance(factor, float):
+        return Price(part[0], ImbalancePenalty(factor, sided=True))
+    if part is not None:
+        return Price(part[0], ImbalancePenalty(1.0, sided=True), np.sqrt(factor))
     found = beyond_tolerance(argument)
     if found is None:
         raise DeclarationError(
@@ -302,6 +338,8 @@ def _huber(node: Any, term: ScaledNode) -> Price:
     if kind == "Pnorm":
         inner, norm = norm_of(argument)
         return Price(inner, ImbalancePenalty(factor, knee=knee, norm=norm))
+    if (part := positive_part(argument)) is not None:
+        return Price(part[0], ImbalancePenalty(factor, knee=knee, sided=True))
     scaled = beyond_tolerance(argument) or size_and_limit(argument)
     if scaled is None:
         refuse_node(node)
@@ -318,9 +356,23 @@ def _size(node: Any, term: ScaledNode) -> Price:
         refuse_node(node)
     if not np.all(np.asarray(term.factor) >= 0.0):
         raise DeclarationError(f"{printed(node)}: has a factor below 0")
-    if isinstance(term.factor, float):
-        return Price(argument, ImbalancePenalty(math.inf, price=term.factor))
-    return Price(argument, ImbalancePenalty(math.inf, price=1.0), term.factor)
+    return _kink_of_entries(argument, term.factor, sided=False)
+
+
+def _kink_of_entries(argument: Any, factor: float | Array, *, sided: bool) -> Price:
+    """A sum of sizes, with a factor for all entries or one for each."""
+    if isinstance(factor, float):
+        return Price(argument, ImbalancePenalty(math.inf, price=factor, sided=sided))
+    return Price(argument, ImbalancePenalty(math.inf, price=1.0, sided=sided), factor)
+
+
+def _log_sum_exp(node: Any, factor: float) -> Price:
+    """A logarithm of a sum of exponentials of all entries."""
+    _refuse_axis(node)
+    argument = node.args[0]
+    if not argument.is_affine() or not factor > 0.0:
+        refuse_node(node)
+    return Price(argument, LogSumExpPenalty(factor))
 
 
 def _quadratic(node: Any, factor: float) -> Price:
@@ -361,10 +413,10 @@ def _refuse_axis(node: Any) -> None:
 
 #: What to write in place of atoms that are not read.
 _INSTEAD = {
-    "log_sum_exp": "cp.norm_inf of the imbalance, or cp.sum_squares",
+    "log_sum_exp": "cp.log_sum_exp(m) of an imbalance with a factor above 0",
     "exp": "-cp.sum(cp.entr(w)) or cp.sum_squares(w - 1)",
     "logistic": "cp.sum_squares(w - 1), or two entropies on an interval",
-    "maximum": "cp.abs, or cp.sum_squares(cp.pos(cp.abs(m) - tolerance))",
+    "maximum": "cp.abs, or cp.pos(m) or cp.sum_squares(cp.pos(cp.abs(m) - tolerance))",
     "Sum": "cp.sum of all entries",
 }
 

@@ -37,7 +37,9 @@ from dp2erm_cvx.weighting.form import (
     WeightSums,
     least_and_largest,
 )
-from dp2erm_cvx.weighting.objective import WeightingObjective, excess_of_imbalance
+from dp2erm_cvx.weighting.objective import WeightingObjective
+from dp2erm_cvx.weighting.proximal import ROUGH
+from dp2erm_cvx.weighting.shapes import shape_of
 
 #: Slopes are compared up to this many records; beyond, CVXPY takes too long for them.
 _MOST_SLOPES = 200
@@ -93,7 +95,10 @@ def read_weighting(
         if compared:
             _refuse_misread(reading, problem, w, records)
     form = reading.form
-    return form if smoothing is None else smoothed(form, public_size("smoothing", smoothing))
+    if smoothing is None:
+        _refuse_rough(form)
+        return form
+    return smoothed(form, public_size("smoothing", smoothing))
 
 
 def read_declared_weighting(
@@ -141,30 +146,45 @@ def _declared(
 
 
 def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
-    """A form whose kinks are replaced by their Moreau envelopes.
+    """A form in which prices whose gradients jump are replaced by their Moreau envelopes.
 
-    With m = n y, ``price |m|`` is ``n Psi(y)`` for ``Psi(y) = price |y|``, whose envelope of parameter eta is
-    ``huber(y, eta price) / (2 eta)`` (Theorem, section 9b): n times it is ``huber(m, n eta price)`` times
-    ``1 / (2 eta n)``.
+    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter eta is that of the
+    price by m of parameter ``n eta``.
 
-    Raises DeclarationError for the kink of a largest entry, whose envelope is not read, and where there is no
-    kink.
+    Parameters
+    ----------
+    form
+        The form.
+    eta
+        The parameter, in the Euclidean norm of an imbalance over n.
+
+    Returns
+    -------
+    WeightingForm
+
+    Raises
+    ------
+    DeclarationError
+        Where there is no such price.
     """
-    if not form.kinked:
-        raise DeclarationError("no price of an imbalance has a kink: leave the smoothing out")
     imbalances = []
     texts = dict(form.smoothed)
     for imbalance in form.imbalances:
         penalty = imbalance.penalty
-        if penalty.kinked:
-            if penalty.norm == math.inf:
-                raise DeclarationError(f"{imbalance.text}: a largest entry is not smoothed: write cp.norm(m)")
-            factor = 1.0 / (2.0 * eta * form.n)
-            knee = form.n * eta * penalty.price
-            penalty = replace(penalty, factor=factor, knee=knee, price=0.0)
+        if penalty.kinked or penalty.rough:
+            penalty = penalty.smoothed(eta * form.n)
             texts[imbalance.text] = eta
         imbalances.append(replace(imbalance, penalty=penalty))
+    if not texts:
+        raise DeclarationError("no price of an imbalance has a kink: leave the smoothing out")
     return replace(form, imbalances=tuple(imbalances), smoothed=texts)
+
+
+def _refuse_rough(form: WeightingForm) -> None:
+    """Raise DeclarationError for squares of a norm that have to be smoothed."""
+    for imbalance in form.imbalances:
+        if imbalance.penalty.rough:
+            raise DeclarationError(f"{imbalance.text}: {ROUGH}")
 
 
 @dataclass(frozen=True)
@@ -498,7 +518,7 @@ def _refuse_other_constraint(
         w.save_value(point)
         m = at.imbalances(point)[place]
         values = np.max([flat(e.value) for e in one.expressions], axis=0)
-        excess = excess_of_imbalance(imbalance.penalty, m)
+        excess = shape_of(imbalance.penalty).excess(m)
         theirs = values / one.factor
         if one.equality:
             theirs = np.abs(theirs)

@@ -127,14 +127,17 @@ class ConstraintReader:
             )
 
     def close(self) -> None:
-        """Join one-sided constraints. Raises DeclarationError where a side has no other one."""
+        """Join one-sided constraints with their other side, where there is one.
+
+        Raises DeclarationError where both contradict each other.
+        """
         while self.sides:
             sums, e = self.sides.pop(0)
             place = next((k for k, (other, _) in enumerate(self.sides) if _opposite(sums, other)), None)
             if place is None:
-                raise DeclarationError(
-                    f"{printed(e)}: bounds an imbalance on one side: write cp.abs(m) <= tolerance"
-                )
+                penalty = ImbalancePenalty(math.inf, price=math.inf, sided=True)
+                self.hard.append(HardSums(sums, penalty, (e,), 1.0, False, printed(e)))
+                continue
             other, its = self.sides.pop(place)
             self._two_sided(sums, other, (e, its))
 
@@ -194,13 +197,17 @@ class ConstraintReader:
         if node_kind(size) == "abs" and size.args[0].is_affine():
             argument = size.args[0]
             norm = None
+        elif node_kind(size) == "norm1" and size.args[0].is_affine() and size.axis is None:
+            argument = size.args[0]
+            norm = 1.0
         elif node_kind(size) in ("Pnorm", "norm_inf", "max"):
             argument, norm = norm_of(size)
         else:
             raise DeclarationError(f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number")
+        if norm is not None:
+            tolerance = _one(tolerance, text)
         if math.inf == norm:
             norm = None  # the largest entry is within a tolerance where all are
-            tolerance = _one(tolerance, text)
         if self.affine.line(argument) is not None:
             raise DeclarationError(f"{text}: bounds a size of weights: write w <= cap and w >= floor")
         penalty = ImbalancePenalty(math.inf, tolerance, norm=norm, price=math.inf)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,12 +135,6 @@ class FormInUniverse:
         yield "", constants.limits
         if constants.smoothing:
             yield "", constants.smoothing
-
-
-def solved_in_the_dual(form: WeightingForm) -> bool:
-    """Whether the dual solves a form: not where the largest entry of an imbalance is priced."""
-    penalties = [imbalance.penalty for imbalance in form.imbalances]
-    return not any(penalty.kinked and penalty.norm == math.inf for penalty in penalties)
 
 
 def theorem_of_form(form: WeightingForm) -> str:

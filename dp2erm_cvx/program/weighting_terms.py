@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from dp2erm_cvx.program.weighting_prices import (
 from dp2erm_cvx.program.weighting_sums import AffineReader, SumsOverRecords, WeightLine, feature_groups, flat
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import Features, IntervalSet, SimilaritySet
-from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty
+from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, Penalty
 
 #: Atoms that are strictly convex.
 _STRICT = ("square", "entropy", "log", "power")
@@ -133,17 +133,16 @@ class TermReader:
             return
         for factor in np.unique(factors[factors > 0.0]):
             own = sums.at(np.flatnonzero(factors == factor))
-            penalty = replace(price.penalty, price=price.penalty.price * float(factor))
-            self._append(own, penalty, text)
+            self._append(own, price.penalty.times(float(factor)), text)
 
-    def _append(self, sums: SumsOverRecords, penalty: ImbalancePenalty, text: str) -> None:
+    def _append(self, sums: SumsOverRecords, penalty: Penalty, text: str) -> None:
         """Keep an imbalance with its price, unless it is 0."""
         found = self.priced(sums, penalty, text)
         if found is not None:
             self.imbalances.append(found[0])
 
     def priced(
-        self, sums: SumsOverRecords, penalty: ImbalancePenalty, text: str
+        self, sums: SumsOverRecords, penalty: Penalty, text: str
     ) -> tuple[Imbalance, NDArray[np.int64]] | None:
         """Sums with their price, and the places of their coordinates; None where they are 0."""
         if not sums.rows:
@@ -153,23 +152,20 @@ class TermReader:
             raise DeclarationError(f"{text}: has an entry without weights: leave it out")
         if not groups:
             return None
-        tolerance = penalty.tolerance
-        if isinstance(tolerance, np.ndarray):
-            tolerance = tolerance[order]
-        ordered = replace(penalty, tolerance=tolerance)
+        if penalty.counts_zeros and len(order) < len(sums.shift):
+            raise DeclarationError(f"{text}: has an entry that is 0: leave it out")
+        ordered = penalty.ordered(order)
         for group in groups:
             self._refuse_entries_of_kernels(group[0].features, ordered, sums.shift, text)
         return Imbalance(groups, sums.shift[order], ordered, text), order
 
     def _refuse_entries_of_kernels(
-        self, features: Features, penalty: ImbalancePenalty, shift: Array, text: str
+        self, features: Features, penalty: Penalty, shift: Array, text: str
     ) -> None:
         """Raise DeclarationError where the price of features of a kernel depends on their entries."""
         if features.kernel is None:
             return
-        squares = penalty.norm is None and math.isinf(penalty.knee) and not np.any(penalty.tolerance)
-        plain = squares and not penalty.kinked
-        if np.any(shift) or not (plain or penalty.norm == 2.0):
+        if np.any(shift) or not (penalty.plain or penalty.norm == 2.0):
             raise DeclarationError(
                 f"{text}: prices entries of {features.name}, which is known by inner products alone: write "
                 "cp.sum_squares of all of them or cp.norm"
@@ -207,7 +203,7 @@ class TermReader:
         """A square, a Huber function or a size of single weights."""
         text = printed(price.argument)
         penalty = price.penalty
-        if np.any(penalty.tolerance) or (penalty.norm is not None):
+        if np.any(penalty.tolerance) or not penalty.of_entries:
             raise DeclarationError(f"{text}: weights have a dispersion of each: write cp.sum_squares(w - 1)")
         entries = price.entries
         if not isinstance(entries, float) and np.ptp(entries) != 0.0:

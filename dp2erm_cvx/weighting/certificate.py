@@ -158,6 +158,9 @@ def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -
     rounding = (sum_units(len(weights)) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
     stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
     rounding = rounding + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
+    for one in data.priced:
+        if one.columns.stop <= data.vector_columns:
+            rounding[one.columns] += one.drift(point.imbalance[one.columns], point.prices[one.columns])
     return Missed(point.imbalance[vectors] - reached[vectors], rounding)
 
 
@@ -172,8 +175,7 @@ def _deviations(
     kinks = 0.0
     for one in data.priced:
         if one.penalty.kinked:
-            width = 2.0 * one.penalty.price * OUTWARD
-            kinks += width * _kink_size(one.by_norm, sizes[one.columns])
+            kinks += float(one.width_at_kink(sizes[one.columns])) * OUTWARD
     rows = data.row_bounds
     return Deviations(
         weights,
@@ -185,13 +187,6 @@ def _deviations(
         rows.row_at_kinks,
         missed,
     )
-
-
-def _kink_size(by_norm: bool, missed: Array) -> float:
-    """The norm of what is missed that is dual to the norm of the prices of a kink."""
-    if by_norm:
-        return float(np.linalg.norm(missed))
-    return float(np.sum(missed))
 
 
 def claimed(data: WeightingData, found: Deviations) -> float:

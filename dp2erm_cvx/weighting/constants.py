@@ -22,6 +22,7 @@ from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
 from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, largest_start
 from dp2erm_cvx.weighting.moved_targets import MovedTarget, moved_targets
+from dp2erm_cvx.weighting.proximal import ROUGH
 from dp2erm_cvx.weighting.response import (
     base_response,
     controls_response,
@@ -194,12 +195,8 @@ def spread_factor(response: float, diameter: float) -> float:
 def _check_covered(form: WeightingForm) -> None:
     """Refuse what no theorem on the page covers. Raises CalibrationError."""
     for imbalance in form.imbalances:
-        penalty = imbalance.penalty
-        if penalty.norm not in (None, 2, math.inf) or (penalty.norm == math.inf and _smooth(penalty)):
-            raise CalibrationError(
-                f"{imbalance.text or 'a penalty'}: a square of this norm has no theorem: write squares, the "
-                "Euclidean norm, or the norm itself"
-            )
+        if imbalance.penalty.rough:
+            raise CalibrationError(f"{imbalance.text or 'a penalty'}: {ROUGH}")
     if form.base is None:
         return
     within = form.base.within
@@ -218,22 +215,8 @@ def _check_covered(form: WeightingForm) -> None:
         )
 
 
-def _smooth(penalty: ImbalancePenalty) -> bool:
-    return math.isfinite(penalty.factor)
-
-
 def _coordinates(imbalance: Imbalance) -> int:
     return sum(len(group[0].matrix) for group in imbalance.groups)
-
-
-def _gradient_bound(imbalance: Imbalance) -> float:
-    """Largest Euclidean norm of a subgradient of the penalty of m; infinite for squares and constraints."""
-    penalty = imbalance.penalty
-    slope = 2.0 * penalty.factor * penalty.knee if _smooth(penalty) else penalty.price
-    if penalty.norm is None:
-        return slope * math.sqrt(_coordinates(imbalance))
-    # Subgradients of the largest entry have a 1-norm of at most the price, and no larger Euclidean norm.
-    return slope
 
 
 def _prices(form: WeightingForm) -> Prices:
@@ -241,17 +224,50 @@ def _prices(form: WeightingForm) -> Prices:
     smooth = []
     kinks = []
     squared_ball = 0.0
+    squared_diameter = 0.0
+    linear = _linear_diameter(form)
     for imbalance in form.imbalances:
         penalty = imbalance.penalty
-        if _smooth(penalty) and penalty.factor > 0.0:
+        coordinates = _coordinates(imbalance)
+        if penalty.smooth and penalty.smoothness > 0.0:
             scale = math.sqrt(form.n * penalty.smoothness)
             smooth.append(ScaledImbalance(imbalance, scale))
-            squared_ball += (_gradient_bound(imbalance) / scale) ** 2
+            squared_ball += (penalty.gradient_size(coordinates) / scale) ** 2
+            squared_diameter += (penalty.gradient_diameter(coordinates) / scale) ** 2
+            linear += _pull_at_zero(imbalance)
         elif penalty.kinked:
             kinks.append(ScaledImbalance(imbalance, 1.0))
-    sizes = [_gradient_bound(kink.imbalance) for kink in kinks]
-    ball = outward(math.sqrt(squared_ball))
-    return Prices(smooth, kinks, sizes, ball, _linear_diameter(form))
+    counted = [(kink.imbalance.penalty, _coordinates(kink.imbalance)) for kink in kinks]
+    return Prices(
+        smooth,
+        kinks,
+        [penalty.gradient_size(coordinates) for penalty, coordinates in counted],
+        [penalty.gradient_diameter(coordinates) for penalty, coordinates in counted],
+        outward(math.sqrt(squared_ball)),
+        outward(math.sqrt(squared_diameter)),
+        linear,
+    )
+
+
+def _pull_at_zero(imbalance: Imbalance) -> float:
+    """Largest difference of ``<z, P'(0)>`` of two records: a linear term of the weights (W1 and W2)."""
+    slope = imbalance.penalty.slope_at_zero(_coordinates(imbalance))
+    if not np.any(slope):
+        return 0.0
+    directions: dict[str, Array] = {}
+    begin = 0
+    for group in imbalance.groups:
+        end = begin + len(group[0].matrix)
+        for part in group:
+            moved = part.weighted[:, None] * (slope[begin:end] @ part.matrix)
+            directions[part.features.name] = directions.get(part.features.name, 0.0) + moved
+        begin = end
+    if not any(np.any(own) for own in directions.values()):
+        # An imbalance that is priced on both of its sides is pulled to neither.
+        return 0.0
+    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
+    rows = block_diameter([ScaledImbalance(imbalance, 1.0)], arms)
+    return outward(float(np.linalg.norm(slope)) * rows)
 
 
 def _linear_diameter(form: WeightingForm) -> float:
@@ -270,7 +286,7 @@ def _alone(rows: FeatureRows) -> ScaledImbalance:
 
 def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
     """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for squares."""
-    return 2.0 * form.n * prices.ball
+    return form.n * prices.diameter
 
 
 def _response(
@@ -515,8 +531,8 @@ class _Spread:
         if self.prices.kinks:
             step = min(self.reach, kappa / 2.0)
             gained = kappa * step - step**2
-            for size, own in zip(self.prices.kink_sizes, kink_kappas, strict=True):
-                gained += self.n * 2.0 * size * own
+            for diameter, own in zip(self.prices.kink_diameters, kink_kappas, strict=True):
+                gained += self.n * diameter * own
             return self.response * gained
         bend = self.response * self.diameter**2 / 4.0
         step = min(self.reach, max(kappa / 2.0, kappa / (1.0 + bend)))
@@ -619,7 +635,13 @@ def _smoothing(form: WeightingForm) -> str:
     if not form.smoothed:
         return ""
     each = [f"{text} with parameter {value:g}" for text, value in form.smoothed.items()]
-    return (
-        f"Smoothed: {'; '.join(each)}. Where the imbalance left, over n, is at least the parameter times the "
+    smoothed = f"Smoothed: {'; '.join(each)}. "
+    if any(imbalance.penalty.envelope for imbalance in form.imbalances):
+        return smoothed + (
+            "What stands for a price, over n, is below it by at most half of the parameter times the square "
+            "of the price's slope."
+        )
+    return smoothed + (
+        "Where the imbalance left, over n, is at least the parameter times the "
         "price, the weights are those of the declared program; elsewhere it is below this product."
     )

@@ -184,8 +184,8 @@ def _row_bounds(data: WeightingData) -> RowBounds:
     row_at_kinks = 0.0
     for one in data.priced:
         if one.penalty.kinked:
-            sizes = _sizes_at_kinks(one.by_norm, data.rows[data.free][:, one.columns])
-            row_at_kinks += 2.0 * one.penalty.price * float(np.max(sizes, initial=0.0))
+            widths = one.width_at_kink(data.rows[data.free][:, one.columns])
+            row_at_kinks += float(np.max(widths, initial=0.0))
     diameter = 0.0
     for block in data.blocks:
         members = np.flatnonzero(data.free[block.members])
@@ -199,13 +199,6 @@ def _row_bounds(data: WeightingData) -> RowBounds:
         distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
         diameter = max(diameter, 2.0 * float(np.max(distances)))
     return RowBounds(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
-
-
-def _sizes_at_kinks(by_norm: bool, rows: Array) -> Array:
-    """Norms (n,) of rows that are dual to the norm of the prices of a kink."""
-    if by_norm:
-        return np.asarray(np.linalg.norm(rows, axis=1))
-    return np.asarray(np.sum(np.abs(rows), axis=1))
 
 
 def _kernel_squares(data: WeightingData) -> Array:
@@ -321,12 +314,6 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
         price_error,
         units,
     )
-
-
-def is_plain(penalty: ImbalancePenalty) -> bool:
-    """Whether a penalty is a multiple of a sum of squares."""
-    curved = math.isfinite(penalty.factor) and math.isinf(penalty.knee)
-    return curved and penalty.norm in (None, 2) and not np.any(penalty.tolerance)
 
 
 def values_of_records(features: Features, records: Records) -> Array:
@@ -538,7 +525,7 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
                     f"imbalance of the kernel features {kernel.name}: means of arms are targets of vectors "
                     "alone; write the mean of all records, or sums"
                 )
-            if not is_plain(imbalance.penalty) or np.any(shift):
+            if not imbalance.penalty.plain or np.any(shift):
                 raise DeclarationError(
                     f"imbalance of the kernel features {kernel.name}: only its squares, without a public "
                     "target, are solved; write cp.sum_squares(..)"
@@ -630,7 +617,7 @@ def _refuse_other_prices(form: WeightingForm) -> None:
     squares alone: a form that only some datasets have weights for would tell of the records.
     """
     for imbalance in form.imbalances:
-        if not is_plain(imbalance.penalty):
+        if not imbalance.penalty.plain:
             raise DeclarationError(
                 f"{imbalance.text or 'a penalty'}: is no square, beside features of a kernel: write all "
                 "imbalances as squares"

@@ -213,7 +213,7 @@ class DualProblem:
         return DualSolution(weights, state.prices, state.multipliers, claim, steps)
 
     def _accelerated(self, smoothness: float, steps: int) -> _State:
-        """Accelerated proximal gradient steps on the dual, from prices 0.
+        """Accelerated proximal gradient steps on the dual, from the prices of the imbalance 0.
 
         In the norm of the penalty the dual is 1-strongly convex, and its part of the weights ``smoothness``-
         smooth: the momentum is constant (Theorem 3 of ``docs/theory/weights_certificate.md``).
@@ -222,7 +222,8 @@ class DualProblem:
         step = np.full(len(data.targets), smoothness) / data.smoothness
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
-        prices = np.zeros(len(data.targets))
+        nothing = np.zeros(len(data.targets))
+        prices = _prices_at(data, nothing, nothing)
         ahead = prices
         multipliers = np.zeros(len(data.blocks))
         state = _state_at_prices(data, prices, multipliers)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,9 +108,10 @@ Group = tuple[FeatureRows, ...]
 
 @dataclass(frozen=True)
 class ImbalancePenalty:
-    """Price ``factor * huber(max(|m| - tolerance, 0), knee)`` of an imbalance.
+    """Price ``factor * huber(max(size - tolerance, 0), knee)`` of the sizes of an imbalance.
 
-    ``huber(t, knee)`` is ``t^2`` up to the knee and ``2 knee t - knee^2`` beyond, as in CVXPY.
+    ``huber(t, knee)`` is ``t^2`` up to the knee and ``2 knee t - knee^2`` beyond, as in CVXPY. Sizes are
+    those of the entries, or one norm of them all.
 
     Parameters
     ----------
@@ -120,9 +122,15 @@ class ImbalancePenalty:
     knee
         Where the square becomes a line; infinite for squares.
     norm
-        None where every entry is priced; else the order of the norm that is priced: 2, or infinity for kinks.
+        None where every entry is priced; else the order of the norm that is priced, above 1, infinity for the
+        largest entry; 1 of a constraint alone.
     price
-        Slope of a kink ``price * |m|``; 0 for squares. Infinite for a constraint, ``|m| <= tolerance``.
+        Slope of a kink ``price * size``; 0 for squares. Infinite for a constraint, ``size <= tolerance``.
+    sided
+        Whether entries below 0 cost nothing: the size of an entry m is ``max(m, 0)``.
+    envelope
+        Parameter e of the Moreau envelope ``min_u price(u) + |u - m|^2 / (2 e)`` that stands for the price;
+        0 for the price itself.
     """
 
     factor: float
@@ -130,6 +138,8 @@ class ImbalancePenalty:
     knee: float = math.inf
     norm: float | None = None
     price: float = 0.0
+    sided: bool = False
+    envelope: float = 0.0
 
     @property
     def hard(self) -> bool:
@@ -138,13 +148,204 @@ class ImbalancePenalty:
 
     @property
     def kinked(self) -> bool:
-        """True for a kink that is no constraint: its gradient jumps."""
-        return math.isinf(self.factor) and not self.hard
+        """True for a kink that is no constraint: its gradient jumps, and is bounded."""
+        return math.isinf(self.factor) and not self.hard and not self.envelope
+
+    @property
+    def rough(self) -> bool:
+        """True for a curved function of a norm whose gradient jumps, and grows with the imbalance."""
+        if self.hard or self.envelope or math.isinf(self.factor) or self.norm is None:
+            return False
+        return self.norm < 2.0 or math.isinf(self.norm)
+
+    @property
+    def smooth(self) -> bool:
+        """True where the gradient is Lipschitz."""
+        return math.isfinite(self.smoothness)
+
+    @property
+    def plain(self) -> bool:
+        """True for a multiple of a sum of squares."""
+        curved = math.isfinite(self.factor) and math.isinf(self.knee) and not self.sided
+        return curved and self.norm in (None, 2) and not np.any(self.tolerance) and not self.envelope
+
+    @property
+    def of_entries(self) -> bool:
+        """True where the sizes of all entries are priced, on both sides."""
+        return self.norm is None and not self.sided
+
+    @property
+    def counts_zeros(self) -> bool:
+        """True where an entry that is always 0 changes the price."""
+        return False
 
     @property
     def smoothness(self) -> float:
-        """Lipschitz constant of the gradient by m; infinite for kinks and constraints."""
-        return 2.0 * self.factor
+        """Lipschitz constant of the gradient by m, in the Euclidean norm; infinite where it jumps.
+
+        A function of a norm of order q > 2 is ``q - 1`` times as curved as that of the Euclidean one (section
+        "Norms" of ``docs/theory/weights_as_variable.md``), an envelope at most ``1/e``.
+        """
+        if self.envelope:
+            return 1.0 / self.envelope
+        if self.rough or self.hard:
+            return math.inf
+        if self.norm is None or self.norm == 2.0:
+            return 2.0 * self.factor
+        return 2.0 * self.factor * (self.norm - 1.0)
+
+    @property
+    def steepest(self) -> float:
+        """Largest slope by a size; infinite for squares and constraints."""
+        if math.isinf(self.factor):
+            return self.price
+        return 2.0 * self.factor * self.knee
+
+    def gradient_size(self, coordinates: int) -> float:
+        """Largest Euclidean norm of a subgradient less the one at 0; infinite for squares and constraints.
+
+        Parameters
+        ----------
+        coordinates
+            Number of coordinates K.
+        """
+        if self.norm is None:
+            return self.steepest * math.sqrt(coordinates)
+        # The dual norm of a subgradient is at most the slope; for q >= 2 the Euclidean one is no larger.
+        return self.steepest * math.pow(coordinates, max(1.0 / self.norm - 0.5, 0.0))
+
+    def gradient_diameter(self, coordinates: int) -> float:
+        """Largest Euclidean distance of two subgradients.
+
+        Parameters
+        ----------
+        coordinates
+            Number of coordinates K.
+        """
+        size = self.gradient_size(coordinates)
+        return size if self.sided else 2.0 * size
+
+    def slope_at_zero(self, coordinates: int) -> Array:
+        """The slope (K,) at the imbalance 0, which is a minimum of every one of these prices."""
+        return np.zeros(coordinates)
+
+    def added_by_step(self, coordinates: int, step: float) -> float:
+        """Norm of the numbers that a proximal step adds to those that it is taken of: none."""
+        return 0.0
+
+    def ordered(self, order: NDArray[np.int64]) -> ImbalancePenalty:
+        """The price of the coordinates in another order."""
+        if isinstance(self.tolerance, np.ndarray):
+            return replace(self, tolerance=self.tolerance[order])
+        return self
+
+    def times(self, factor: float) -> ImbalancePenalty:
+        """A kink of another price: this one times a factor above 0."""
+        return replace(self, price=self.price * factor)
+
+    def smoothed(self, parameter: float) -> ImbalancePenalty:
+        """The Moreau envelope of a price whose gradient jumps.
+
+        Of a kink of entries, or of the Euclidean norm, it is ``huber(size, e price) / (2 e)``.
+
+        Parameters
+        ----------
+        parameter
+            Its parameter e > 0.
+        """
+        if self.kinked and (self.norm is None or self.norm == 2.0):
+            return replace(self, factor=0.5 / parameter, knee=parameter * self.price, price=0.0)
+        return replace(self, envelope=parameter)
+
+
+@dataclass(frozen=True)
+class LogSumExpPenalty:
+    """Price ``factor * log(sum_k exp(m_k))`` of an imbalance: smooth, with bounded gradients.
+
+    Its gradient is ``factor`` times shares of sum 1. So two of them are at most ``sqrt(2) factor`` apart, and
+    their Lipschitz constant is ``factor / 2`` (section "Logarithms of sums" of
+    ``docs/theory/weights_as_variable.md``). At 0 it is ``factor / K`` in every coordinate, not 0.
+
+    Parameters
+    ----------
+    factor
+        Public factor, above 0.
+    """
+
+    factor: float
+
+    tolerance: ClassVar[float] = 0.0
+    knee: ClassVar[float] = math.inf
+    norm: ClassVar[None] = None
+    price: ClassVar[float] = 0.0
+    sided: ClassVar[bool] = False
+    envelope: ClassVar[float] = 0.0
+    hard: ClassVar[bool] = False
+    kinked: ClassVar[bool] = False
+    rough: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
+    plain: ClassVar[bool] = False
+    of_entries: ClassVar[bool] = False
+    counts_zeros: ClassVar[bool] = True
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient by m, in the Euclidean norm."""
+        return 0.5 * self.factor
+
+    def gradient_size(self, coordinates: int) -> float:
+        """Largest Euclidean distance of a gradient to the one at 0.
+
+        Parameters
+        ----------
+        coordinates
+            Number of coordinates K.
+        """
+        return self.factor * math.sqrt(1.0 - 1.0 / coordinates)
+
+    def gradient_diameter(self, coordinates: int) -> float:
+        """Largest Euclidean distance of two gradients.
+
+        Parameters
+        ----------
+        coordinates
+            Number of coordinates K.
+        """
+        return self.factor * math.sqrt(2.0) if coordinates > 1 else 0.0
+
+    def slope_at_zero(self, coordinates: int) -> Array:
+        """The slope (K,) at the imbalance 0."""
+        return np.full(coordinates, self.factor / coordinates)
+
+    def added_by_step(self, coordinates: int, step: float) -> float:
+        """Norm of the numbers that a proximal step adds to those that it is taken of.
+
+        Parameters
+        ----------
+        coordinates
+            Number of coordinates K.
+        step
+            The step.
+        """
+        weight = step * self.factor
+        largest = 2.0 * weight + abs(math.log(weight)) + math.log(coordinates) + 8.0
+        return largest * math.sqrt(coordinates)
+
+    def ordered(self, order: NDArray[np.int64]) -> LogSumExpPenalty:
+        """The price of the coordinates in another order, which is the same."""
+        return self
+
+    def times(self, factor: float) -> LogSumExpPenalty:
+        """The price times a factor above 0."""
+        return LogSumExpPenalty(self.factor * factor)
+
+    def smoothed(self, parameter: float) -> LogSumExpPenalty:
+        """The price itself, which is smooth."""
+        return self
+
+
+#: What an imbalance is priced by.
+Penalty = ImbalancePenalty | LogSumExpPenalty
 
 
 @dataclass(frozen=True)
@@ -165,7 +366,7 @@ class Imbalance:
 
     groups: tuple[Group, ...]
     shift: Array
-    penalty: ImbalancePenalty
+    penalty: Penalty
     text: str = ""
 
     def rows(self, phi: Mapping[str, Array], a: Arms) -> Array:

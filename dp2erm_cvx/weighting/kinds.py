@@ -38,7 +38,6 @@ from dp2erm_cvx.weighting.many_datasets import (
     ManyDatasets,
     Numbers,
     block_of_records,
-    kink_sizes_of,
     totals_of_blocks,
 )
 from dp2erm_cvx.weighting.neighboring_data import distances_of_rows
@@ -303,9 +302,9 @@ class KindsData(ManyDatasets[KindsPart]):
             farthest = np.maximum(farthest, np.max(np.where(inside, apart, 0.0), axis=1))
         return row * OUTWARD, 2.0 * farthest * OUTWARD
 
-    def kink_sizes(self, place: int, part: KindsPart) -> Array:
+    def kink_widths(self, place: int, part: KindsPart) -> Array:
         one = self.priced[place]
-        sizes = kink_sizes_of(one.by_norm, part.rows[:, :, one.columns])
+        sizes = one.width_at_kink(part.rows[:, :, one.columns])
         return np.asarray(np.max(np.where(self._free(part), sizes, 0.0), axis=1))
 
 

@@ -40,16 +40,22 @@ class Prices:
         Imbalances with kinks, not scaled.
     kink_sizes
         Largest Euclidean norm of a subgradient of each kink.
+    kink_diameters
+        Largest Euclidean distance of two subgradients of each kink.
     ball
-        Largest norm of the gradient of the smooth ones, scaled; infinite for squares.
+        Largest norm of the gradient of the smooth ones less that at 0, scaled; infinite for squares.
+    diameter
+        Largest distance of two gradients of the smooth ones, scaled; infinite for squares.
     linear
-        Diameter of the linear terms of two records.
+        Diameter of the linear terms of two records, that of the slopes of prices at 0 among them.
     """
 
     smooth: Sequence[ScaledImbalance]
     kinks: Sequence[ScaledImbalance]
     kink_sizes: Sequence[float]
+    kink_diameters: Sequence[float]
     ball: float
+    diameter: float
     linear: float
 
 

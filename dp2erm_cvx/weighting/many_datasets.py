@@ -152,15 +152,8 @@ class ManyDatasets(abc.ABC, Generic[Part]):
         """Bounds (m,) of the norm of rows whose weight is free, and of the distance of two in a block."""
 
     @abc.abstractmethod
-    def kink_sizes(self, place: int, part: Part) -> Array:
-        """Bounds (m,) of the norm of free rows in the columns of the imbalance at ``place``, a kink."""
-
-
-def kink_sizes_of(by_norm: bool, numbers: Array) -> Array:
-    """The norm (..,) of rows (.., K) that is dual to the norm of the prices of a kink."""
-    if by_norm:
-        return np.asarray(np.linalg.norm(numbers, axis=-1))
-    return np.asarray(np.sum(np.abs(numbers), axis=-1))
+    def kink_widths(self, place: int, part: Part) -> Array:
+        """Bounds (m,) of what prices of the kink at ``place`` move the arguments of free rows by."""
 
 
 _OF_ONE_BLOCK = (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED)

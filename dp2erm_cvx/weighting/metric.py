@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, is_plain, sum_units
+from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 
 #: Rounding of the norms that are computed here.
@@ -82,7 +82,7 @@ class Metric:
         # No eigenvalue of a matrix above I / 2 - I / 5 is below 0.3.
         steep = 1.0 / np.sqrt(np.maximum(values, 0.3))
         flat = np.zeros(K)
-        if all(is_plain(one.penalty) for one in data.priced):
+        if all(one.penalty.plain for one in data.priced):
             answers = math.sqrt(response) * _largest_along(data, rows, directions)
             flat = np.where(answers < steep, answers, 0.0)
             steep = np.where(answers < steep, 0.0, steep)

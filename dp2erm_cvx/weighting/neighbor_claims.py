@@ -16,7 +16,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.weighting.certificate import UNDERFLOW, response_of_means
 from dp2erm_cvx.weighting.dataset import OUTWARD
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
-from dp2erm_cvx.weighting.many_datasets import ManyDatasets, Part, kink_sizes_of
+from dp2erm_cvx.weighting.many_datasets import ManyDatasets, Part
 
 #: Part of n by which sums may be off where a claim is made together with others.
 _SETTLED = 1e-6
@@ -124,9 +124,7 @@ class NeighborClaims(Generic[Part]):
         smooth = np.linalg.norm(datasets.scale * missed, axis=1) + row * sums
         kinks = np.zeros(len(missed))
         for one in datasets.priced:
-            if one.penalty.kinked:
-                size = kink_sizes_of(one.by_norm, np.abs(missed[:, one.columns]))
-                kinks += 2.0 * one.penalty.price * size
+            kinks += one.width_at_kink(missed[:, one.columns])
         return np.asarray(sums + np.sqrt(response * (smooth * smooth / 4.0 + kinks)))
 
     def _price_errors(self, points: NeighborPoints, missed: Array, part: Part) -> Array:
@@ -137,8 +135,8 @@ class NeighborClaims(Generic[Part]):
         error *= units
         error += UNDERFLOW
         for one in datasets.priced:
-            if one.by_norm:
-                slack = one.price_slack(points.imbalance[:, one.columns]) * UNIT_ROUNDOFF
+            slack = one.price_slack(points.imbalance[:, one.columns]) * UNIT_ROUNDOFF
+            if np.any(slack):
                 error += slack[:, None] * datasets.row_norms(one.columns, part)
         kernels = slice(datasets.vector_columns, missed.shape[1])
         if kernels.stop > kernels.start:
@@ -163,7 +161,11 @@ class NeighborClaims(Generic[Part]):
         missed = np.abs(points.imbalance - reached)
         missed += (datasets.reached_units + 2.0) * UNIT_ROUNDOFF * sizes + part.target_errors
         stated = np.abs(points.imbalance) + np.abs(part.targets)
-        return np.asarray(missed + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW)
+        missed += 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
+        for one in datasets.priced:
+            prices = points.prices[:, one.columns]
+            missed[:, one.columns] += one.drift(points.imbalance[:, one.columns], prices)
+        return np.asarray(missed)
 
     def _kinks(self, missed: Array, part: Part, moved: Array) -> Array:
         """What is missed (m,) of imbalances with kinks, each times the diameter of its prices."""
@@ -171,9 +173,8 @@ class NeighborClaims(Generic[Part]):
         for place, one in enumerate(self.datasets.priced):
             if not one.penalty.kinked:
                 continue
-            width = 2.0 * one.penalty.price
-            size = self.datasets.kink_sizes(place, part)
-            total += width * (kink_sizes_of(one.by_norm, missed[:, one.columns]) + size * moved)
+            width = self.datasets.kink_widths(place, part)
+            total += one.width_at_kink(missed[:, one.columns]) + width * moved
         return np.asarray(total * OUTWARD * OUTWARD)
 
     def _response(self, weights: Array, part: Part, total_off: Array, largest_weight: float) -> float:

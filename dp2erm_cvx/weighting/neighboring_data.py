@@ -27,7 +27,6 @@ from dp2erm_cvx.weighting.many_datasets import (
     ManyDatasets,
     Numbers,
     block_of_records,
-    kink_sizes_of,
     totals_of_blocks,
 )
 from dp2erm_cvx.weighting.means_of_arms import MeansOfArms
@@ -265,9 +264,9 @@ class NeighboringData(ManyDatasets[ReplacedRecords]):
         row = np.maximum(own, shared.row) * OUTWARD
         return row, 2.0 * np.maximum(apart, shared.distance) * OUTWARD
 
-    def kink_sizes(self, place: int, part: ReplacedRecords) -> Array:
+    def kink_widths(self, place: int, part: ReplacedRecords) -> Array:
         one = self.priced[place]
-        own = kink_sizes_of(one.by_norm, part.rows[:, one.columns])
+        own = one.width_at_kink(part.rows[:, one.columns])
         return np.maximum(own, self._shared.kinks[place])
 
     def _bases(self, index: Numbers, base: Array | None) -> Array:
@@ -332,9 +331,9 @@ class _SharedSizes:
         for number, members in enumerate(neighboring.members):
             apart = self.distances(rows[members[free[members]]], self.middles[number])
             self.distance = max(self.distance, float(np.max(apart, initial=0.0)))
-        #: Largest norm of a free row in the columns of every imbalance, as its kink has it.
+        #: What prices of every kink move the argument of a free row by, at most.
         self.kinks = [
-            float(np.max(kink_sizes_of(one.by_norm, rows[free][:, one.columns]), initial=0.0))
+            float(np.max(one.width_at_kink(rows[free][:, one.columns]), initial=0.0))
             for one in neighboring.priced
         ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,57 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.form import Arms, ImbalancePenalty, WeightingForm
-
-
-def imbalance_sizes(penalty: ImbalancePenalty, m: Array) -> Array:
-    """What a penalty prices: the sizes (K,) of the entries of an imbalance m (K,), or its norm (1,)."""
-    if penalty.norm is None:
-        return np.abs(m)
-    return np.array([np.linalg.norm(m, penalty.norm)])
-
-
-def excess_of_imbalance(penalty: ImbalancePenalty, m: Array) -> Array:
-    """Sizes beyond the tolerance; a constraint holds where none of them is above 0."""
-    return np.asarray(imbalance_sizes(penalty, m) - penalty.tolerance)
-
-
-def imbalance_price(penalty: ImbalancePenalty, m: Array) -> float:
-    """Price of an imbalance m (K,); 0 for a constraint, which is no part of the objective."""
-    if penalty.hard:
-        return 0.0
-    if penalty.kinked:
-        return penalty.price * float(np.sum(imbalance_sizes(penalty, m)))
-    excess = np.maximum(excess_of_imbalance(penalty, m), 0.0)
-    near = np.minimum(excess, penalty.knee)
-    return penalty.factor * float(np.sum(near * (2.0 * excess - near)))
-
-
-def imbalance_slope(penalty: ImbalancePenalty, m: Array) -> Array:
-    """Slope (K,) of the price by m (K,); at a kink one of its subgradients."""
-    if penalty.hard:
-        return np.zeros_like(m)
-    if penalty.kinked:
-        by_size = np.full_like(imbalance_sizes(penalty, m), penalty.price)
-    else:
-        excess = np.maximum(excess_of_imbalance(penalty, m), 0.0)
-        by_size = 2.0 * penalty.factor * np.minimum(excess, penalty.knee)
-    return by_size * _slope_of_size(penalty.norm, m)
-
-
-def _slope_of_size(norm: float | None, m: Array) -> Array:
-    """Slope of the sizes of entries, or of the norm, by m."""
-    if norm is None:
-        return np.sign(m)
-    if math.isinf(norm):
-        slope = np.zeros_like(m)
-        largest = int(np.argmax(np.abs(m)))
-        slope[largest] = np.sign(m[largest])
-        return slope
-    length = float(np.linalg.norm(m))
-    if length == 0.0:
-        return np.zeros_like(m)
-    return m / length
+from dp2erm_cvx.weighting.form import Arms, WeightingForm
+from dp2erm_cvx.weighting.shapes import shape_of
 
 
 @dataclass(frozen=True)
@@ -116,13 +66,14 @@ class WeightingObjective:
         dispersion = float(np.sum(self.base * self.form.dispersion.value(w / self.base)))
         total = dispersion + float(self.linear @ w)
         for imbalance, m in zip(self.form.imbalances, self.imbalances(w), strict=True):
-            total += imbalance_price(imbalance.penalty, m)
+            total += shape_of(imbalance.penalty).value(m)
         return total
 
     def slope(self, w: Array) -> Array:
-        """Slope (n,) of the objective by the weights w (n,)."""
+        """Slope (n,) of the objective by the weights w (n,); at a kink one of its subgradients."""
         slope = self.form.dispersion.slope(w / self.base) + self.linear
         m = self.imbalances(w)
         for place, imbalance in enumerate(self.form.imbalances):
-            slope = slope + self.rows[place] @ imbalance_slope(imbalance.penalty, m[place])
+            own = shape_of(imbalance.penalty).price(m[place], np.zeros_like(m[place]))
+            slope = slope + self.rows[place] @ own
         return slope

@@ -30,6 +30,7 @@ from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import SUM_UNITS
 from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.response import base_response, largest_response, mean_response
+from dp2erm_cvx.weighting.shapes import shape_of
 
 #: What the steps leave, relative to n, beside rounding.
 _ACCURACY = 1e-12
@@ -232,6 +233,8 @@ class _Rounding:
         self.smoothness = constants.dual_smoothness
         self.steps = public_steps(form, constants)
         self.tolerance = _size_of_tolerance(form)
+        self.first_price = _size_of_first_price(form)
+        self.step_size = _size_of_step(form, self.smoothness)
 
     def weights(self, columns: int, largest_price: float, price_error: float) -> tuple[float, float] | None:
         """Bounds of the rounding of weights in all, and of what their sums are off in all.
@@ -291,10 +294,10 @@ class _Rounding:
         reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
         width = max([columns, *(one.width for one in self.form.features)])
         summed = (2.0 * sum_units(self.n) + width + 16.0) * u * reached
-        units = 16.0
-        if any(imbalance.penalty.norm == 2 for imbalance in self.form.imbalances):
-            units = 4.0 * (columns + 16.0)
-        rounded = units * u * ((1.0 + self.smoothness) * (6.0 * largest_price + self.tolerance) + reached)
+        shapes = [shape_of(imbalance.penalty) for imbalance in self.form.imbalances]
+        units = max([16.0, *(shape.step_units(columns) for shape in shapes)])
+        sizes = 6.0 * largest_price + self.tolerance + self.step_size
+        rounded = units * u * ((1.0 + self.smoothness) * sizes + reached)
         return constants.row * (computed + off) + summed + rounded + (1.0 + self.smoothness) * moved.position
 
     def radius(self, columns: int, start: float, moved: _Moved) -> float | None:
@@ -310,10 +313,10 @@ class _Rounding:
             What kernels add.
         """
         # Prices stay below 7 times the start as long as gradients are off by less than it.
-        guess = self.gradient(columns, 7.0 * start, moved)
+        guess = self.gradient(columns, 7.0 * start + self.first_price, moved)
         if guess is None or not guess <= start:
             return None
-        largest_price = 3.0 * start + 4.0 * guess
+        largest_price = 3.0 * start + 4.0 * guess + self.first_price
         gradient = self.gradient(columns, largest_price, moved)
         final = self.weights(columns, largest_price, moved.price)
         if gradient is None or final is None:
@@ -431,6 +434,27 @@ def _size_of_tolerance(form: WeightingForm) -> float:
     for imbalance in form.imbalances:
         tolerance = np.broadcast_to(np.asarray(imbalance.penalty.tolerance), np.shape(imbalance.shift))
         square += imbalance.penalty.smoothness * float(np.sum(np.square(tolerance)))
+    return math.sqrt(square)
+
+
+def _size_of_first_price(form: WeightingForm) -> float:
+    """Norm of the prices at the imbalance 0, where steps begin."""
+    square = 0.0
+    for imbalance in form.imbalances:
+        slope = imbalance.penalty.slope_at_zero(len(imbalance.shift))
+        if np.any(slope):
+            square += float(np.sum(np.square(slope))) / imbalance.penalty.smoothness
+    return math.sqrt(square) * (1.0 + 1e-9)
+
+
+def _size_of_step(form: WeightingForm, smoothness: float) -> float:
+    """Norm of what proximal steps add to the numbers that they are taken of."""
+    square = 0.0
+    for imbalance in form.imbalances:
+        penalty = imbalance.penalty
+        if penalty.smooth and penalty.smoothness > 0.0:
+            added = penalty.added_by_step(len(imbalance.shift), smoothness / penalty.smoothness)
+            square += penalty.smoothness * added**2
     return math.sqrt(square)
 
 

@@ -204,6 +204,25 @@ PRICES: dict[str, Function] = {
     "prices": of(lambda w, r: TOLERANCES @ cp.abs(difference(w, r))),
     "norm_inf": of(lambda w, r: cp.norm_inf(difference(w, r))),
     "max(abs)": of(lambda w, r: 2 * cp.max(cp.abs(difference(w, r)))),
+    "3-norm": of(lambda w, r: 0.4 * cp.pnorm(difference(w, r), 3)),
+    "1.5-norm": of(lambda w, r: cp.norm(mean(w, r), 1.5)),
+    "squared 3-norm": of(lambda w, r: cp.square(cp.norm(difference(w, r), 3)) / r.n),
+    "3-norm ** 2": of(lambda w, r: 0.3 * cp.norm(difference(w, r), 3) ** 2),
+    "huber of a 4-norm": of(lambda w, r: cp.huber(cp.norm(difference(w, r), 4), 0.3)),
+    "tolerance of a 3-norm": of(lambda w, r: cp.square(cp.pos(cp.norm(difference(w, r), 3) - 0.1))),
+    "one side": of(lambda w, r: cp.sum_squares(cp.pos(difference(w, r) - 0.1))),
+    "one side, tolerances": of(lambda w, r: cp.sum(cp.square(cp.pos(difference(w, r) - TOLERANCES)))),
+    "one side, factors": of(lambda w, r: TOLERANCES @ cp.square(cp.pos(difference(w, r)))),
+    "the other side": of(lambda w, r: cp.sum_squares(cp.neg(difference(w, r)))),
+    "sum(pos)": of(lambda w, r: 0.3 * cp.sum(cp.pos(difference(w, r)))),
+    "sum(neg)": of(lambda w, r: cp.sum(cp.neg(difference(w, r)))),
+    "sum(pos), prices": of(lambda w, r: TOLERANCES @ cp.pos(difference(w, r))),
+    "huber of one side": of(lambda w, r: cp.sum(cp.huber(cp.pos(difference(w, r)), 0.3))),
+    "log_sum_exp": of(lambda w, r: cp.log_sum_exp(difference(w, r))),
+    "log_sum_exp of both sides": of(
+        lambda w, r: 2 * cp.log_sum_exp(cp.hstack([3 * mean(w, r), -3 * mean(w, r)]))
+    ),
+    "log_sum_exp of a target": of(lambda w, r: cp.log_sum_exp(2 * mean(w, r) - TOLERANCES)),
 }
 
 
@@ -250,6 +269,9 @@ SETS: dict[str, Function] = {
     "X.T @ w == X.T @ 1": under(lambda w, r: r.x.T @ w == r.x.T @ np.ones(r.n)),
     "norm_inf(m) <= d": under(lambda w, r: cp.norm_inf(difference(w, r)) <= 0.4),
     "norm(m) <= d": under(lambda w, r: cp.norm(difference(w, r)) <= 0.4),
+    "norm1(m) <= d": under(lambda w, r: cp.norm1(difference(w, r)) <= 0.4),
+    "norm(m, 3) <= d": under(lambda w, r: cp.norm(difference(w, r), 3) <= 0.4),
+    "one side": under(lambda w, r: difference(w, r) <= 0.1),
     "two sides": under(lambda w, r: difference(w, r) <= 0.1, lambda w, r: difference(w, r) >= -TOLERANCES),
 }
 

@@ -1,5 +1,7 @@
 """Problems whose exact weights are known to 40 digits, because they were made from their prices."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
@@ -13,11 +15,14 @@ from dp2erm_cvx.weighting.form import (
     FeatureRows,
     Imbalance,
     ImbalancePenalty,
+    LogSumExpPenalty,
+    Penalty,
     SumKind,
     WeightingForm,
     WeightSums,
 )
 from dp2erm_cvx.weighting.multipliers import met_sums
+from tests.weighting.exact_slopes import exact_slope
 from tests.weighting.examples import BOTH, DISPERSIONS, records_of
 
 Number = mpmath.mpf
@@ -98,22 +103,27 @@ def drawn_penalty(generator: np.random.Generator, factor: float, size: float) ->
     return ImbalancePenalty(factor, tolerance=0.3 * size, knee=knee, norm=norm)
 
 
-def exact_slope(penalty: ImbalancePenalty, s: Array) -> list[Number]:
-    """The slope of a penalty at stored numbers, to 40 digits."""
-    entries = [Number(float(one)) for one in s]
-    norm = mpmath.sqrt(sum(one * one for one in entries))
-    steepness = 2 * Number(penalty.factor)
-    slopes = []
-    for one in entries:
-        size = norm if penalty.norm == 2 else abs(one)
-        beyond = max(size - Number(float(penalty.tolerance)), Number(0))
-        if np.isfinite(penalty.knee):
-            beyond = min(beyond, Number(penalty.knee))
-        slopes.append(steepness * beyond * one / size if size else Number(0))
-    return slopes
+def drawn_shape(generator: np.random.Generator, factor: float, size: float) -> Penalty:
+    """Other shapes: one side, norms of other orders, envelopes and logarithms of sums."""
+    kind = generator.integers(8)
+    knee = size * generator.uniform(0.1, 2.0)
+    order = float(generator.choice([2.5, 3.0, 6.0]))
+    shapes = (
+        ImbalancePenalty(factor, sided=True),
+        ImbalancePenalty(factor, knee=knee, sided=True),
+        ImbalancePenalty(factor, norm=order),
+        ImbalancePenalty(factor, tolerance=0.3 * size, knee=knee, norm=order),
+        ImbalancePenalty(math.inf, price=2.0 * factor * knee, norm=math.inf, envelope=0.5 / factor),
+        ImbalancePenalty(factor * 10.0 * size / knee, norm=math.inf, envelope=0.5 / factor),
+        LogSumExpPenalty(factor * size),
+        LogSumExpPenalty(10.0 * factor * size),
+    )
+    return shapes[kind]
 
 
-def drawn_problem(generator: np.random.Generator, name: str) -> Exact | None:
+def drawn_problem(
+    generator: np.random.Generator, name: str, drawn: Callable[..., Penalty] = drawn_penalty
+) -> Exact | None:
     """A problem made from its point; None where its sums cannot be met to 30 digits."""
     n = int(generator.choice([2, 3, 5, 9, 16]))
     K = int(generator.integers(1, 4))
@@ -127,7 +137,10 @@ def drawn_problem(generator: np.random.Generator, name: str) -> Exact | None:
     spread = float(np.max(np.abs(rows - np.mean(rows, axis=0)))) + 1e-9 * float(np.max(np.abs(rows)))
     steepness = 10.0 ** generator.uniform(-6, 8)
     s = generator.normal(size=K) * 10.0 ** generator.uniform(-2, 1) / spread / steepness
-    penalty = drawn_penalty(generator, steepness / 2.0, float(np.max(np.abs(s))))
+    penalty = drawn(generator, steepness / 2.0, float(np.max(np.abs(s))))
+    if isinstance(penalty, LogSumExpPenalty):
+        # Shares of such prices depend on the imbalance itself, whatever their factor is.
+        s = s / float(np.max(np.abs(s))) * 10.0 ** generator.uniform(-2, 1)
     base = generator.uniform(0.5, 2.0, size=(n, 1))
     mean = generator.uniform(-2.0, 2.0, 2) * (generator.integers(3) == 0)
     problem = _Problem(name, rows, s, penalty, records, base if with_base else None, mean)
@@ -139,7 +152,7 @@ class _Problem:
     name: str
     rows: Array
     s: Array
-    penalty: ImbalancePenalty
+    penalty: Penalty
     records: Records
     base: Array | None
     mean: Array

@@ -1,6 +1,8 @@
 """No claim is below the true distance, at any point; and claims of planted certificates are."""
 
 import dataclasses
+import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
@@ -13,9 +15,16 @@ from dp2erm_cvx.weighting.certificate import Point, certified_distance
 from dp2erm_cvx.weighting.dataset import weighting_data
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.features import BallSet, Features
-from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightSums
+from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, Penalty, SumKind, WeightSums
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
-from tests.weighting.exact_weights import Exact, drawn_problem, drawn_rows
+from dp2erm_cvx.weighting.shapes import Shape, _Envelope, _OfLargestEntry
+from tests.weighting.exact_weights import (
+    Exact,
+    drawn_penalty,
+    drawn_problem,
+    drawn_rows,
+    drawn_shape,
+)
 from tests.weighting.examples import BOTH, form_of, moments_by_arm, records_of
 
 NAMES = ("square", "entropy", "log", "logit", "mixed", "kinked")
@@ -36,13 +45,13 @@ def points_of(generator: np.random.Generator, exact: Exact) -> list[Point]:
     return points
 
 
-def ratios(seed: int, problems: int) -> list[float]:
+def ratios(seed: int, problems: int, drawn: Callable[..., Penalty] = drawn_penalty) -> list[float]:
     """True distances over claims at points of drawn problems."""
     generator = np.random.default_rng(seed)
     found = []
     with mpmath.workdps(50):
         for number in range(problems):
-            exact = drawn_problem(generator, NAMES[number % len(NAMES)])
+            exact = drawn_problem(generator, NAMES[number % len(NAMES)], drawn)
             if exact is None:
                 continue
             for point in points_of(generator, exact):
@@ -57,6 +66,36 @@ def test_no_claim_is_below_the_truth() -> None:
     assert max(found) <= 1.0
     # Claims are of use as well: some are nearly met.
     assert max(found) >= 0.5
+
+
+def test_no_claim_of_other_shapes_is_below_the_truth() -> None:
+    """One side, norms of other orders, envelopes and logarithms of sums."""
+    found = ratios(3, 120, drawn_shape)
+    assert len(found) >= 400
+    assert max(found) <= 1.0
+    assert max(found) >= 0.5
+
+
+@pytest.mark.slow
+def test_no_claim_of_two_thousand_of_other_shapes_is_below_the_truth() -> None:
+    found = ratios(4, 500, drawn_shape)
+    assert len(found) >= 2000
+    assert max(found) <= 1.0
+
+
+def test_a_proximal_point_that_is_off_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The price of an envelope is exact for another imbalance than the stored one, and drift says how far."""
+    n = 40
+    penalty = ImbalancePenalty(math.inf, price=0.2, norm=math.inf, envelope=0.1 * n)
+    problem = DualProblem(form_of(n, moments_by_arm(penalty)), records_of(n))
+    exact = problem.newton()
+    cut = _OfLargestEntry._threshold
+    monkeypatch.setattr(_OfLargestEntry, "_threshold", lambda *given: 0.9 * cut(*given))
+    off = problem.newton()
+    true = float(np.sum(np.abs(off.weights - exact.weights)))
+    assert 1e-3 < true <= off.claim + exact.claim
+    monkeypatch.setattr(_Envelope, "drift", Shape.drift)
+    assert problem.newton().claim < true
 
 
 @pytest.mark.slow

@@ -12,23 +12,19 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.weighting import constants
 from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.form import Imbalance, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.form import (
+    ImbalancePenalty,
+    LogSumExpPenalty,
+    Penalty,
+    SumKind,
+    WeightingForm,
+    WeightSums,
+)
 from tests.weighting import forms
+from tests.weighting.declared_prices import declared_price
 from tests.weighting.reference import variation
 
 TIGHT = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
-
-
-def priced(imbalance: Imbalance, m: cp.Expression) -> cp.Expression:
-    """The penalty of an imbalance, as CVXPY has it."""
-    penalty = imbalance.penalty
-    size = cp.abs(m) if penalty.norm is None else cp.norm(m, penalty.norm)
-    if penalty.kinked:
-        return penalty.price * cp.sum(size)
-    beyond = cp.pos(size - penalty.tolerance)
-    if math.isinf(penalty.knee):
-        return penalty.factor * cp.sum(cp.square(beyond))
-    return penalty.factor * cp.sum(cp.huber(beyond, penalty.knee))
 
 
 def solved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -> Array:
@@ -39,14 +35,16 @@ def solved(form: WeightingForm, x: Array, a: NDArray[np.int64], counts: Array) -
         for features in form.features
     }
     total = cp.sum(cp.multiply(counts, cp.square(w - 1.0))) * form.dispersion.parts[0].scale
+    box = [w >= form.low[a], w <= form.cap[a]]
     for imbalance in form.imbalances:
         each = [
             imbalance.targets({k: v[i : i + 1] for k, v in phi.items()}, a[i : i + 1]) for i in range(len(a))
         ]
         target = np.sum((np.array(each) - imbalance.shift) * counts[:, None], axis=0) + imbalance.shift
         rows = imbalance.rows(phi, a)
-        total = total + priced(imbalance, rows.T @ cp.multiply(counts, w) - target)
-    box = [w >= form.low[a], w <= form.cap[a]]
+        price, constraints = declared_price(imbalance.penalty, rows.T @ cp.multiply(counts, w) - target)
+        total = total + price
+        box += constraints
     if form.sums.kind is SumKind.ALL:
         box.append(counts @ w == form.n)
     else:
@@ -73,20 +71,46 @@ def turned(n: int, width: int, small: float) -> tuple[Array, NDArray[np.int64], 
     return x, np.array([0, 0, 1, 1]), np.array([(n - 1) / 2, (n - 1) / 2, 1.0, 1.0])
 
 
-def kinked(n: int, width: int, penalty: ImbalancePenalty) -> WeightingForm:
-    """|w - 1|^2 and a price of sum w x; the one treated record weighs 3."""
-    groups = ((forms.rows(forms.ball(1.0, width), [1.0, 1.0], [0.0, 0.0]),),)
+def kinked(n: int, width: int, penalty: Penalty) -> WeightingForm:
+    """|w - 1|^2 and a price of sum w x; the one treated record weighs 3.
+
+    Prices of one side are of what 3 of the diagonal is added to, so that both records are at an end of them.
+    """
+    matrix = np.eye(width)
+    shift = np.zeros(width)
+    if isinstance(penalty, LogSumExpPenalty):
+        matrix = np.array([[1.0], [-1.0]]) / penalty.factor
+        shift = np.zeros(2)
+    elif penalty.sided:
+        shift = np.full(width, -3.0 / math.sqrt(width))
+    groups = ((forms.rows(forms.ball(1.0, width), [1.0, 1.0], [0.0, 0.0], matrix),),)
     dispersion = forms.Dispersion((forms.DispersionPart("square", 1.0, 1.0, -1.0),))
-    return forms.form(n, dispersion, [forms.imbalance(groups, penalty)], low=[0.0, 3.0], cap=[1.5, 3.0])
+    imbalances = [forms.imbalance(groups, penalty, shift)]
+    return forms.form(n, dispersion, imbalances, low=[0.0, 3.0], cap=[1.5, 3.0])
 
 
 #: Width, penalty of slope 1, and the largest difference of its subgradients along the diagonal.
-KINKS = {
+KINKS: dict[str, tuple[int, Penalty, float]] = {
     "1-norm": (3, ImbalancePenalty(math.inf, price=1.0), 2.0 * math.sqrt(3.0)),
     "Euclidean norm": (3, ImbalancePenalty(math.inf, norm=2, price=1.0), 2.0),
     "largest entry": (1, ImbalancePenalty(math.inf, norm=math.inf, price=1.0), 2.0),
     "ball": (3, ImbalancePenalty(500.0, knee=0.001, norm=2), 2.0),
     "Huber functions": (3, ImbalancePenalty(500.0, knee=0.001), 2.0 * math.sqrt(3.0)),
+    "one side": (3, ImbalancePenalty(math.inf, price=1.0, sided=True), math.sqrt(3.0)),
+    "Huber functions of one side": (3, ImbalancePenalty(500.0, knee=0.001, sided=True), math.sqrt(3.0)),
+    "1.5-norm": (3, ImbalancePenalty(math.inf, norm=1.5, price=1.0), 2.0 * 3.0 ** (1.0 / 6.0)),
+    "3-norm": (1, ImbalancePenalty(math.inf, norm=3.0, price=1.0), 2.0),
+    "smoothed 1.5-norm": (
+        3,
+        ImbalancePenalty(math.inf, norm=1.5, price=1.0, envelope=0.001),
+        2.0 * 3.0 ** (1.0 / 6.0),
+    ),
+    "smoothed largest entry": (
+        1,
+        ImbalancePenalty(math.inf, norm=math.inf, price=1.0, envelope=0.001),
+        2.0,
+    ),
+    "log_sum_exp of both sides": (1, LogSumExpPenalty(0.0003), 2.0),
 }
 
 
@@ -118,7 +142,14 @@ def test_a_1_norm_in_the_euclidean_norm_is_caught(monkeypatch: pytest.MonkeyPatc
 def test_half_of_the_gradients_of_a_ball_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two gradients of a ball are twice its radius apart."""
     monkeypatch.setattr(constants, "_gradient_diameter", lambda form, prices: form.n * prices.ball)
-    assert ratio("ball") > 1.15
+    for name in ("ball", "smoothed 1.5-norm", "smoothed largest entry"):
+        assert ratio(name) > 1.15
+
+
+def test_a_1_5_norm_in_the_euclidean_norm_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its subgradients have a 3-norm of 1, and a Euclidean norm of up to ``3^(1/6)``."""
+    monkeypatch.setattr(constants, "_coordinates", lambda imbalance: 1)
+    assert ratio("1.5-norm") > 1.05
 
 
 def test_kinks_beside_squares_answer_with_a_quarter_of_R() -> None:
@@ -148,6 +179,10 @@ FORMS = {
     "ball": ImbalancePenalty(0.4, knee=0.3, norm=2),
     "kinks": ImbalancePenalty(math.inf, price=0.3),
     "largest entry": ImbalancePenalty(math.inf, norm=math.inf, price=0.5),
+    "one side": ImbalancePenalty(0.4, sided=True),
+    "squared 3-norm": ImbalancePenalty(0.4, norm=3.0),
+    "squared largest entry, smoothed": ImbalancePenalty(2.0, norm=math.inf, envelope=0.5),
+    "log_sum_exp": LogSumExpPenalty(2.0),
 }
 
 

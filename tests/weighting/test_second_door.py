@@ -17,6 +17,7 @@ from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.registry import known_meanwhile
 from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.weighting.form import WeightingForm
 from tests.command_line import done, run, shown
 from tests.weighting import second_door
 
@@ -244,8 +245,9 @@ def test_a_smoothing_that_smooths_nothing_is_refused() -> None:
         price = cp.norm_inf(records.signed.T @ w)
         return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + price), [w <= 3])
 
-    with pytest.raises(DeclarationError, match=r"smoothing = 0.1: .* is not smoothed: write cp.norm"):
-        largest(smoothing=0.1)
+    form = largest(smoothing=0.1).form(Universe(DOMAIN, 20, 3))
+    assert isinstance(form, WeightingForm)
+    assert form.smoothed
     with pytest.raises(DeclarationError, match=r"smoothing = 0.1: no price .* has a kink"):
         second_door.of_treated(smoothing=0.1)
 
