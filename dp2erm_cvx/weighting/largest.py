@@ -334,8 +334,8 @@ class _Block:
         diameter = block_diameter(prices.smooth, pairs)
         # What linear terms and kinks, whose subgradients are bounded, pull on two records.
         pull = prices.linear
-        for own, largest in zip(prices.kinks, prices.kink_sizes, strict=True):
-            pull += largest * block_diameter([own], pairs)
+        for own, size in zip(prices.kinks, prices.kink_sizes, strict=True):
+            pull += size * block_diameter([own], pairs)
         resistance = self.resistance()
         slope_at_mean = _slopes_after(self.form.dispersion, self.mean / least)
         even = self.mean * largest / least
