@@ -210,6 +210,56 @@ class Bound:
         )
 
 
+def general_stability_theorem(
+    n: int,
+    *,
+    gradient: float,
+    strong_convexity: float,
+    lipschitz: float = 1.0,
+    w_max: float = math.inf,
+) -> StabilityBound:
+    """Bound from the movement of a gradient and strong convexity (the paper's general stability theorem).
+
+    Weights are ``F(xi)`` of the minimizer xi of ``E`` on a convex set that is the same for all datasets, and
+    F is the same map for all. Then ``||w - w'||_2 <= L g / rho``: the variational inequalities of both
+    minimizers add up to ``rho |xi - xi'|^2 <= <grad E(xi') - grad E'(xi'), xi' - xi>``, which is at most
+    ``g |xi - xi'|``. The paper prints twice this. V follows as of :meth:`Bound.at`.
+
+    Parameters
+    ----------
+    n
+        Number of records, whose weights are at least 0 and have sum n.
+    gradient
+        g, the largest ``||grad E - grad E'||_2`` on the set between two neighbors.
+    strong_convexity
+        rho > 0 such that ``E - rho/2 |xi|^2`` is convex on every dataset.
+    lipschitz
+        L of F in Euclidean norms; 1 where the variable is the weights.
+    w_max
+        Largest weight of any dataset, at least 1.
+
+    Returns
+    -------
+    StabilityBound
+
+    Raises
+    ------
+    DeclarationError
+        For numbers outside of these ranges.
+    """
+    moved = public_number("gradient", gradient, at_least=0.0)
+    convexity = public_number("strong_convexity", strong_convexity, above=0.0)
+    steepness = public_number("lipschitz", lipschitz, at_least=0.0)
+    bound = Bound.from_l2(outward(steepness * moved / convexity), w_max).at(n, convexity, BOTH_RELATIONS)
+    return replace(
+        bound,
+        theorem=f"general stability theorem ({PAPER})",
+        assumptions=(
+            "strong convexity and the movement of the gradient, on one set and by one map, as stated",
+        ),
+    )
+
+
 def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
     """Bound for any nonnegative weights of sum ``n``, none above ``w_max`` (universal corollary).
 

@@ -20,6 +20,7 @@ from dp2erm_cvx.stability import (
     entropy_balancing,
     entropy_balancing_paper_scaling,
     fixed_weights,
+    general_stability_theorem,
     kernel_balancing,
     paper_entropy_balancing,
     paper_ipw_logistic,
@@ -143,6 +144,34 @@ def test_weights_that_depend_on_no_other_record_attain_their_bound(bound, n, lig
     assert moved <= bound.V
     assert pytest.approx(moved, rel=1e-9) == bound.V
     assert pytest.approx(2 * bound.w_max, rel=1e-12) == bound.V
+
+
+@pytest.mark.parametrize("lipschitz", [1.0, 0.5])
+def test_the_general_theorem_is_attained_in_norm(lipschitz):
+    """Squares and a linear term: weights ``1 - L (c - mean c) / rho``, where nothing is at an end."""
+    rng = np.random.default_rng(3)
+    n, rho = 12, 4.0
+    c = rng.normal(size=n)
+    c -= np.mean(c)
+    other = c.copy()
+    other[:2] += 0.3, -0.3
+    bound = general_stability_theorem(
+        n, gradient=np.linalg.norm(c - other), strong_convexity=rho, lipschitz=lipschitz, w_max=2.0
+    )
+    w, v = 1 - lipschitz * c / rho, 1 - lipschitz * other / rho
+    assert np.linalg.norm(w - v) == pytest.approx(bound.L2, rel=1e-9)
+    V = np.sum(np.abs(w - v)) + 2 * min(w[0], v[0])
+    assert V <= bound.V
+    assert bound.V == pytest.approx(np.sqrt(n - 1) * bound.L2 + 4.0)
+    assert "general stability theorem" in bound.theorem
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"gradient": -1.0}, {"strong_convexity": 0.0}, {"lipschitz": -1.0}, {"w_max": 0.5}, {"n": 1}]
+)
+def test_constants_of_the_general_theorem_that_are_none(wrong):
+    with pytest.raises(DeclarationError, match=next(iter(wrong))):
+        general_stability_theorem(**({"n": 5, "gradient": 1.0, "strong_convexity": 1.0} | wrong))
 
 
 def test_tilt_lemma_formula_and_cap():
