@@ -18,7 +18,7 @@ from dp2erm_cvx.audit.finding import Declared, Finding, replay
 from dp2erm_cvx.audit.movement import Claim, Interval, Quantity, Verdict, claims_of
 from dp2erm_cvx.audit.runs import Attack, Counted, RunsAudit, audit_runs, search_runs
 from dp2erm_cvx.audit.search import SearchPlan
-from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
+from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability, audit_weights
 
 __all__ = [
     "AdditiveAudit",
@@ -41,6 +41,7 @@ __all__ = [
     "audit_density",
     "audit_runs",
     "audit_stability",
+    "audit_weights",
     "claims_of",
     "noised_sums",
     "replay",

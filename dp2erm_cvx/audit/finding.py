@@ -326,7 +326,7 @@ def replay(
     kind = "density" if isinstance(subject, PrivateEstimator) else pair.kind
     if subject is None or isinstance(subject, FirstStage):
         kind = "stability"
-    elif kind in ("stability", "density") and not isinstance(subject, PrivateEstimator):
+    elif kind == "density" and not isinstance(subject, PrivateEstimator):
         raise DataError(f"{path}: the pair of a {kind} audit, which runs no mechanism")
     try:
         how = {"solver": solver, "declared": declared, "attack": attack, "seconds": seconds}

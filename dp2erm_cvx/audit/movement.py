@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
 import math
@@ -14,13 +13,14 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.search import Deadline
+from dp2erm_cvx.audit.weighing import Weighed, Weighing
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, InfeasibleError
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import json_types, public_number
-from dp2erm_cvx.solve import Solver, solve
+from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.solve.batch import Reading
 
 
@@ -296,10 +296,10 @@ _LEAST_SECONDS = 0.5
 
 
 def resolve(
-    program: FirstStage,
+    weighing: Weighing,
     pairs: Iterable[NeighborPair | None],
     solver: str | Solver = "first_certified",
-    known: Mapping[int, tuple[Array, float]] | None = None,
+    known: Mapping[int, Weighed] | None = None,
     until: Deadline | None = None,
     seconds: float | None = None,
 ) -> list[NeighborPair]:
@@ -317,18 +317,16 @@ def resolve(
             break
         for records in (pair.first, pair.second):
             if id(records) not in solved:
-                with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
-                    instance = program.instance(records)
-                    solution = solve(instance, solver=solver, throw=False, seconds=seconds)
-                    if not solution.substituted:
-                        solved[id(records)] = solution.value, solution.certificate.output_radius
+                weighed = weighing.weights(records, solver, seconds)
+                if weighed is not None:
+                    solved[id(records)] = weighed
         if id(pair.first) in solved and id(pair.second) in solved:
             moved.append(pair.moved(solved[id(pair.first)], solved[id(pair.second)]))
     return moved
 
 
 def check(
-    program: FirstStage,
+    weighing: Weighing,
     pairs: list[NeighborPair],
     solver: str,
     *,
@@ -336,7 +334,7 @@ def check(
     until: Deadline | None = None,
     seconds: float | None = None,
 ) -> SolverCheck:
-    """Solve the datasets of every pair through the declared CVXPY problem, without any polishing.
+    """Weigh the datasets of every pair in another way: by the declared CVXPY problem, without any polishing.
 
     A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair. After the
     deadline ``until`` no further dataset is solved, where one has been. The solver has ``seconds`` for each,
@@ -355,13 +353,20 @@ def check(
             break
         tried += 1
         limit = seconds if seconds is None else min(seconds, until.left + _LEAST_SECONDS)
-        other = solve(program.instance(records), solver=solver, polish=False, throw=False, seconds=limit)
-        if other.substituted:
+        other = weighing.again(records, solver, limit)
+        if other is None:
             unsolved += 1
             continue
-        apart = float(np.sum(np.abs(other.value - weights)))
-        radii.append(other.certificate.output_radius)
-        ratios.append(0.0 if apart == 0 else apart / (radius + radii[-1]))
+        apart = float(np.sum(np.abs(other[0] - weights)))
+        radii.append(other[1])
+        ratios.append(_over(apart, radius + other[1]))
     # a point that is no number agrees with nothing: it must not be passed over
     most, widest = float(np.max(ratios)), float(np.max(radii))
     return SolverCheck(solver, tried, most, widest, unsolved)
+
+
+def _over(apart: float, radii: float) -> float:
+    """How far weights are apart over what both radii allow; infinite where these allow nothing."""
+    if apart == 0.0:
+        return 0.0
+    return apart / radii if radii > 0.0 else math.inf

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -29,12 +29,11 @@ from dp2erm_cvx.audit.movement import (
 from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import Deadline, Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.audit.surrogates import Surrogate
+from dp2erm_cvx.audit.weighing import Weighing
 from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.solve.batch import Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE
 
 #: Ways to choose a neighbor of given data, and the search over base datasets.
@@ -64,18 +63,18 @@ class Base:
     """One dataset, its weights, and the directions in which its fitted coefficient points."""
 
     def __init__(
-        self, program: FirstStage, universe: Universe, records: Records, pool: Any = None, index: int = 0
+        self, weighing: Weighing, universe: Universe, records: Records, pool: Any = None, index: int = 0
     ) -> None:
         self.universe, self.records, self.pool, self.index = universe, records, pool, index
         #: Treatments (n,): of every record what is asked in any order, held like its weight.
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
-        instance = program.instance(records)
-        solution = solve(instance, throw=False)
-        self.neighborhood = Neighborhood(program, records, (instance, solution.point))
-        self.weights, self.radius = solution.value, solution.certificate.output_radius
+        begun = weighing.begun(records)
+        self.neighbors = begun.neighbors
+        self.weights = begun.weights
+        self.radius = begun.radius
         #: The records, lightest first.
         self.by_weight = np.argsort(self.weights)
-        self.directions = self._directions(solution.point)
+        self.directions = self._directions(begun.point)
 
     def _directions(self, point: Array) -> list[Array]:
         """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
@@ -108,7 +107,7 @@ class Base:
         reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
         until = until or Deadline()
         moves = []
-        for part in self.neighborhood.solve(replacements, reading, stopped=lambda: until.passed):
+        for part in self.neighbors.solve(replacements, reading, stopped=lambda: until.passed):
             sums, largest, own = part.values
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change = inside[part.first + int(k)]
@@ -119,18 +118,34 @@ class Base:
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
         """The changes that stay in the universe."""
-        n, floor = self.records.n_samples, self.universe.domain.arm_floor or 0
-        inside, treated = [], int(np.sum(self.arms))
-        for change in changes:
-            moved = change.arm - int(self.arms[change.index])
-            inside_floor = floor <= treated + moved <= n - floor
-            if inside_floor and (self.universe.flips or not moved):
-                inside.append(change)
-        points = [self.universe.domain.inside(change.covariates) for change in inside]
-        X = np.array(points).reshape(len(inside), self.universe.n_features)
-        new = records_at(self.universe.domain, X, np.array([change.arm for change in inside], dtype=np.int64))
-        index = np.array([change.index for change in inside], dtype=np.int64)
-        return inside, Replacements(self.records, index, new.X, new.a)
+        points = [self.universe.domain.inside(change.covariates) for change in changes]
+        X = np.array(points).reshape(len(changes), self.universe.n_features)
+        arms = np.array([change.arm for change in changes], dtype=np.int64)
+        new = records_at(self.universe.domain, X, arms)
+        index = np.array([change.index for change in changes], dtype=np.int64)
+        drawn = Replacements(self.records, index, new.X, new.a)
+        admitted = drawn.admitted
+        return [changes[k] for k in np.flatnonzero(admitted)], drawn[admitted]
+
+    def proposed_by(
+        self, strategy: Strategy, name: str, size: int, rng: np.random.Generator
+    ) -> list[Replacement]:
+        """At most ``size`` replacements that a function of the auditor's own chooses.
+
+        Raises DeclarationError where it returns anything but replacements of these records.
+        """
+        chosen = strategy(self.records, rng)
+        if not isinstance(chosen, Replacements) or chosen.base is not self.records:
+            raise DeclarationError(
+                f"strategy {name!r}: must return Replacements of the records that it is given, such as "
+                "Replacements.by_records(records, index, new)"
+            )
+        some = chosen.take(0, size)
+        rows = some.records().covariates
+        return [
+            Replacement(int(j), row, int(arm), name, self.index)
+            for j, row, arm in zip(some.index, rows, some.a, strict=True)
+        ]
 
     def propose(self, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
         """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before."""
@@ -206,6 +221,9 @@ def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> 
     return (j, arm), j, lambda row: point
 
 
+#: A function of the auditor's own that chooses neighbors of a dataset.
+Strategy = Callable[[Records, np.random.Generator], Replacements]
+
 #: A pair that is kept: of few kinds of records, or a change of one dataset.
 Kept = Pairs | Replacement
 
@@ -217,10 +235,10 @@ class Rounds:
     ``source`` is the dataset whose neighbors are tried, or draws them, None for the search over base datasets
     alone. ``pool`` are covariates of held-out records (m, d), None for those of the data. ``solver`` solves
     one in so many neighbors again, within ``solver_seconds``. ``few`` records are those that the declared
-    problem takes. Looks end soon after ``until``.
+    problem takes. Looks end soon after ``until``. ``own`` are strategies of the auditor by their names.
     """
 
-    program: FirstStage
+    weighing: Weighing
     universe: Universe
     claims: Sequence[Claim]
     names: Sequence[str]
@@ -231,6 +249,7 @@ class Rounds:
     few: bool = True
     until: Deadline = field(default_factory=Deadline)
     solver_seconds: float | None = None
+    own: Mapping[str, Strategy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         universe = self.universe
@@ -238,7 +257,7 @@ class Rounds:
         small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
         # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
-        self.surrogate = Surrogate.of(self.program, small, sample) if BASE in self.names else None
+        self.surrogate = Surrogate.of(self.weighing, small, sample) if BASE in self.names else None
         self._base: Base | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -255,8 +274,8 @@ class Rounds:
         def highest(state: State) -> float:
             return max((ratio for ratio, _ in self._ranked(state)), default=0.0)
 
-        universe, program = self.universe, self.program
-        call = [program.name, program.settings(), universe.domain.to_dict(), digest, self.seed, self.solver]
+        universe, weighing = self.universe, self.weighing
+        call = [weighing.name, weighing.settings(), universe.domain.to_dict(), digest, self.seed, self.solver]
         call += [universe.n_samples, universe.n_features, *self.names, *map(asdict, self.claims)]
         limits: dict[str, Any] = {"keep": KEPT, "apart": 1e-9, "wave": 4, "kinds": (Pairs, Replacement)}
         return explore(self.look, plan, most=most, highest=highest, call=call, until=self.until, **limits)
@@ -304,7 +323,12 @@ class Rounds:
             start = elite[min(int(rng.geometric(0.5)), len(elite)) - 1]
         else:
             tried, step = min(SCREENED if ascent else CHUNK, room), 0.3
-            moved = base.moved(base.propose(name, chunk, tried, rng), self.until)
+            own = self.own.get(name)
+            if own is None:
+                proposed = base.propose(name, chunk, tried, rng)
+            else:
+                proposed = base.proposed_by(own, name, tried, rng)
+            moved = base.moved(proposed, self.until)
             start = max(moved, key=lambda item: item[1][Quantity.V].low)[0] if moved else None
         if ascent and start is not None and tried < room and not self.until.passed:
             end, solves = base.ascend(start, step, room - tried - 1, rng, self.until)
@@ -313,11 +337,11 @@ class Rounds:
         alone, apart, known = list[NeighborPair](), [0.0], {id(base.records): (base.weights, base.radius)}
         # the last ones, because a batch has its first judged by itself
         for change, movement in moved[-math.ceil(tried / CHECKED) :]:
-            for pair in resolve(self.program, [base.pair(change)], known=known):
+            for pair in resolve(self.weighing, [base.pair(change)], known=known):
                 alone.append(pair)
                 apart.append(pair.movements[Quantity.V].apart(movement[Quantity.V]))
         first = number == 0 and name == self.names[0]
-        again = check(self.program, alone, self.solver, base=first, seconds=self.solver_seconds)
+        again = check(self.weighing, alone, self.solver, base=first, seconds=self.solver_seconds)
         counts = {"resolved": tried, "datasets": again.datasets, "unsolved": again.unsolved}
         largest = {"disagreement": float(np.max([again.disagreement, *apart])), "radius": again.radius}
         heights = [{what.value: end.low for what, end in movement.items()} for _, movement in moved]
@@ -330,7 +354,7 @@ class Rounds:
         if self._base is None or self._base.index != index:
             drawn = source(np.random.default_rng([self.seed, index])) if callable(source) else source
             assert drawn is not None
-            self._base = Base(self.program, self.universe, drawn, self.pool, index)
+            self._base = Base(self.weighing, self.universe, drawn, self.pool, index)
         return self._base
 
     def pair(self, known: Kept) -> NeighborPair | None:
@@ -352,7 +376,7 @@ class Rounds:
         # two datasets each: of many records only those that verdicts rest on
         chosen += [pair for _, pair in self._ranked(state)] if self.few else []
         resolving = until.part(0.5)
-        resolved = resolve(self.program, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving)
+        resolved = resolve(self.weighing, map(self.pair, state.distinct(chosen)[:KEPT]), until=resolving)
         if not resolved:
             raise DataError("the search found no neighbors inside of the universe: give it a larger budget")
         verdicts = []
@@ -361,7 +385,7 @@ class Rounds:
             verdicts.append(Verdict(claim, worst.movements[claim.quantity], worst, state.spent))
         # above few records the solver is that which has just solved them
         checked_pairs = resolved if self.few else []
-        last = check(self.program, checked_pairs, self.solver, until=until, seconds=self.solver_seconds)
+        last = check(self.weighing, checked_pairs, self.solver, until=until, seconds=self.solver_seconds)
         checked = SolverCheck(
             self.solver,
             int(state.counts.get("datasets", 0)) + last.datasets,

@@ -24,8 +24,9 @@ from dp2erm_cvx.audit.movement import (
     claims_of,
     resolve,
 )
-from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds
+from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds, Strategy
 from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.audit.weighing import FUNCTION, FunctionWeights, ProgramWeights, Weighing, WeightFunction
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.domain import Domain, Records, Universe
@@ -39,6 +40,7 @@ from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 LARGEST_DECLARED = 100_000
 Data = tuple[ArrayLike, ArrayLike, ArrayLike] | Dataset | Records
 Generator = Callable[[np.random.Generator], Data]
+Strategies = str | Strategy | Sequence[str | Strategy]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class StabilityAudit(Shown):
     bound. A report shows it under its ``title``.
     """
 
-    program: FirstStage
+    program: FirstStage | FunctionWeights
     universe: Universe
     verdicts: tuple[Verdict, ...]
     worst: tuple[NeighborPair, ...] = field(repr=False)
@@ -151,7 +153,7 @@ def audit_stability(
     universe: Universe | Domain,
     *,
     bounds: Iterable[Claim | StabilityBound] | None = None,
-    strategies: str | Sequence[str] | None = None,
+    strategies: Strategies | None = None,
     held_out: Data | None = None,
     solver: str = "clarabel",
     search: SearchPlan | None = None,
@@ -172,7 +174,10 @@ def audit_stability(
     strategies
         Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
         "base" (a search over datasets of few distinct records); default: all that apply, but "ascent" above
-        ``LARGEST_DECLARED`` records, which it passes over for every few.
+        ``LARGEST_DECLARED`` records, which it passes over for every few. Besides names, functions of the
+        auditor's own: of the given records and a random generator, they return
+        :class:`~dp2erm_cvx.solve.batch.Replacements` of them, of which those outside of the universe are
+        left out.
     held_out
         Records whose covariates replace those of a record; default: those of the data themselves.
     solver
@@ -190,51 +195,169 @@ def audit_stability(
     _refuse_noise(program)
     if not isinstance(solver_by_name(solver), ConicSolver):
         raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
-    search = SearchPlan(seconds=60.0) if search is None else search
-    domain = universe.domain if isinstance(universe, Universe) else universe
-    program, began = program.resolve(domain), time.perf_counter()
-    source: Any = data
-    if callable(data):
-        source = lambda rng: records_of(data(rng), domain)  # noqa: E731
-    elif data is not None:
-        source = records_of(data, domain)
-    example = source(np.random.default_rng([search.seed, 0])) if callable(source) else source
-    universe = _universe(universe, example)
-    program = program.at(universe)  # read once, not for every dataset
-    claims, refused = claims_of(program, universe) if bounds is None else (_claims(bounds), {})
-    few = universe.n_samples <= LARGEST_DECLARED
-    known = (*STRATEGIES, BASE) if data is not None else (BASE,)
+    asked = _Asked(data, universe, strategies, held_out, search)
+    program = program.resolve(asked.domain)
+    program = program.at(asked.universe)  # read once, not for every dataset
+    claims, refused = claims_of(program, asked.universe) if bounds is None else (_claims(bounds), {})
+    checking = solver if asked.few else "first_certified"
+    return asked.searched(program, ProgramWeights(program), claims, refused, checking)
+
+
+def audit_weights(
+    function: WeightFunction,
+    bound: float | Iterable[Claim | StabilityBound],
+    universe: Universe | Domain,
+    data: Data | Generator | None = None,
+    *,
+    strategies: Strategies | None = None,
+    held_out: Data | None = None,
+    search: SearchPlan | None = None,
+) -> StabilityAudit:
+    """Search for neighbors whose weights move more than is claimed, of any function that weighs records.
+
+    Nothing is declared of the function: its weights may come from R or another library. What it returns is
+    what is audited, with its numerical errors; certificates have no part in it.
+
+    Parameters
+    ----------
+    function
+        Maps covariates (n, d), in the units of the data, and treatments (n,) to n weights >= 0 of sum n. It
+        may return None for records that it has no weights for.
+    bound
+        What is claimed of V, above 0; or claims and bounds as of :func:`audit_stability`.
+    universe
+        What the bound is about. Data have their own size, so that a domain is enough for them.
+    data, strategies, held_out, search
+        As of :func:`audit_stability`; without data, datasets of the universe are searched.
+
+    Returns
+    -------
+    StabilityAudit
+        Its ``violations`` refute the bound, each by a pair that ``save`` writes out.
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid argument.
+    DataError
+        For invalid records, and where the function returns anything else, or other weights for the same
+        records.
+    """
+    weighing = FunctionWeights(function)
+    if isinstance(bound, int | float):
+        claims: tuple[Claim, ...] = (Claim("claimed", Quantity.V, bound),)
+    else:
+        claims = _claims(bound)
+    asked = _Asked(data, universe, strategies, held_out, search)
+    found = asked.searched(weighing, weighing, claims, {}, f"{weighing.name}, once more")
+    if found.check.disagreement > 0.0:
+        raise DataError(weighing.differs())
+    return found
+
+
+class _Asked:
+    """What is searched, and for how long, of either audit.
+
+    Parameters
+    ----------
+    data, universe, strategies, held_out, search
+        As of :func:`audit_stability`.
+    """
+
+    def __init__(
+        self,
+        data: Data | Generator | None,
+        universe: Universe | Domain,
+        strategies: Strategies | None,
+        held_out: Data | None,
+        search: SearchPlan | None,
+    ) -> None:
+        self.began = time.perf_counter()
+        self.search = SearchPlan(seconds=60.0) if search is None else search
+        self.limit = self.search.deadline()
+        domain = universe.domain if isinstance(universe, Universe) else universe
+        self.domain = domain
+        self.source: Any = data
+        if callable(data):
+            self.source = lambda rng: records_of(data(rng), domain)
+        elif data is not None:
+            self.source = records_of(data, domain)
+        self.example: Records | None = self.source
+        if callable(self.source):
+            self.example = self.source(np.random.default_rng([self.search.seed, 0]))
+        self.universe = _universe(universe, self.example)
+        self.few = self.universe.n_samples <= LARGEST_DECLARED
+        self.private = data is None or callable(data)
+        self.names, self.own = _named(strategies, has_data=data is not None, few=self.few)
+        self.pool = None if held_out is None else records_of(held_out, domain).covariates
+
+    def searched(
+        self,
+        program: FirstStage | FunctionWeights,
+        weighing: Weighing,
+        claims: tuple[Claim, ...],
+        refused: dict[str, str],
+        checking: str,
+    ) -> StabilityAudit:
+        """Search, and audit what was found."""
+        search = self.search
+        rounds = Rounds(
+            weighing,
+            self.universe,
+            claims,
+            self.names,
+            self.source,
+            self.pool,
+            search.seed,
+            checking,
+            self.few,
+            self.limit.part(SEARCHING),
+            search.solver_seconds,
+            self.own,
+        )
+        state = rounds.explored(search, None if self.example is None else _digest(self.example))
+        verdicts, worst, checked = rounds.reported(state, self.limit)
+        return StabilityAudit(
+            program=program,
+            universe=self.universe,
+            verdicts=verdicts,
+            worst=worst,
+            refused=refused,
+            searched=tuple(self.names),
+            scouted=int(state.counts.get("scouted", 0)),
+            resolved=int(state.counts.get("resolved", 0)) + len(worst),
+            rounds=state.rounds,
+            seconds=time.perf_counter() - self.began,
+            seed=search.seed,
+            check=checked,
+            private=self.private,
+        )
+
+
+def _named(
+    strategies: Strategies | None, *, has_data: bool, few: bool
+) -> tuple[list[str], dict[str, Strategy]]:
+    """Names of strategies, and the functions among them. Raises DeclarationError for what is none."""
+    known = (*STRATEGIES, BASE) if has_data else (BASE,)
     if strategies is None:
-        strategies = [name for name in known if few or name != "ascent"]
-    names = tuple(dict.fromkeys((strategies,) if isinstance(strategies, str) else strategies))
-    if not names or not set(names) <= set(known):
-        hint = "" if data is not None else " without data or a generator"
-        raise DeclarationError(f"search = {list(names)}: must be of {', '.join(known)}{hint}, at least one")
-    checking = solver if few else "first_certified"
-    pool = None if held_out is None else records_of(held_out, domain).covariates
-    limit = search.deadline()
-    searching = limit.part(SEARCHING)
-    seconds = search.solver_seconds
-    rounds = Rounds(
-        program, universe, claims, names, source, pool, search.seed, checking, few, searching, seconds
-    )
-    state = rounds.explored(search, None if example is None else _digest(example))
-    verdicts, worst, checked = rounds.reported(state, limit)
-    return StabilityAudit(
-        program=program,
-        universe=universe,
-        verdicts=verdicts,
-        worst=worst,
-        refused=refused,
-        searched=names,
-        scouted=int(state.counts.get("scouted", 0)),
-        resolved=int(state.counts.get("resolved", 0)) + len(worst),
-        rounds=state.rounds,
-        seconds=time.perf_counter() - began,
-        seed=search.seed,
-        check=checked,
-        private=data is None or callable(data),
-    )
+        return [name for name in known if few or name != "ascent"], {}
+    asked = [strategies] if isinstance(strategies, str) or callable(strategies) else list(strategies)
+    own = {}
+    names = []
+    for one in asked:
+        name = one if isinstance(one, str) else str(getattr(one, "__name__", type(one).__name__))
+        if callable(one) and has_data:
+            if name in own or name in known:
+                raise DeclarationError(f"strategies: two are called {name!r}")
+            own[name] = one
+        names.append(name)
+    names = list(dict.fromkeys(names))
+    if not names or not set(names) <= {*known, *own}:
+        hint = "" if has_data else " without data or a generator"
+        raise DeclarationError(
+            f"search = {names}: must be of {', '.join(known)}, or functions of records{hint}, at least one"
+        )
+    return names, own
 
 
 def _claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
@@ -281,7 +404,7 @@ def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
 
 
 def _again(
-    pair: Finding, program: FirstStage | None, *, solver: Any, seconds: float, **_: Any
+    pair: Finding, program: FirstStage | WeightFunction | None, *, solver: Any, seconds: float, **_: Any
 ) -> Callable[[], Verdict]:
     """Weights by ``solver`` against the saved claim, or the sharp bound on V for another pair."""
     name, settings = str(pair.first_stage["name"]), dict(pair.first_stage["settings"])
@@ -290,15 +413,15 @@ def _again(
     saved = Interval(**pair.facts["movement"]) if ours else None
 
     def again() -> Verdict:
-        known = {setting: rebuilt(value) for setting, value in settings.items()}
-        audited = program or registry.build(registry.first_stages(), name, **known)
-        if (audited.name, audited.settings()) != (name, settings):
-            raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
-        _refuse_noise(audited)
+        audited = _weighing_of(program, name, settings)
         first, second = pair.records()
         claimed = claim
         if claimed is None:
-            bound = audited.stability(Universe(pair.domain, first.n_samples, first.covariates.shape[1]))
+            if not isinstance(audited, ProgramWeights):
+                raise DeclarationError(f"{name}: a function states no bound: replay a pair of audit_weights")
+            bound = audited.program.stability(
+                Universe(pair.domain, first.n_samples, first.covariates.shape[1])
+            )
             claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
         neighbors = NeighborPair(first, second, pair.changed, origin)
         for moved in resolve(audited, [neighbors], solver, seconds=seconds):
@@ -313,6 +436,27 @@ def _again(
 
 
 REPLAYS["stability"] = _again
+
+
+def _weighing_of(
+    subject: FirstStage | WeightFunction | None, name: str, settings: dict[str, Any]
+) -> Weighing:
+    """What a pair was saved for, by the given program or function, or else by the registry.
+
+    Raises DeclarationError for another one.
+    """
+    if settings == FUNCTION:
+        if subject is None or isinstance(subject, FirstStage):
+            raise DeclarationError(f"the pair was saved for the function {name}: hand it over")
+        return FunctionWeights(subject)
+    if subject is not None and not isinstance(subject, FirstStage):
+        raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
+    known = {setting: rebuilt(value) for setting, value in settings.items()}
+    audited = subject or registry.build(registry.first_stages(), name, **known)
+    if (audited.name, audited.settings()) != (name, settings):
+        raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
+    _refuse_noise(audited)
+    return ProgramWeights(audited)
 
 
 def _refuse_noise(program: FirstStage) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, directions, records_at
 from dp2erm_cvx.audit.search import Deadline, evolve
+from dp2erm_cvx.audit.weighing import ProgramWeights, Weighing
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
@@ -45,18 +46,19 @@ Weights = Callable[[Records, Array], Array]
 class Surrogate:
     """Uncertified movements of pairs of groups. What it finds is solved again in full.
 
-    By the ``weights`` of distinct rows; where there are None, of any program, by all n records, one solve
-    each.
+    By the ``weights`` of distinct rows; where there are None, of any program or function, by all n records,
+    one solve each.
     """
 
-    program: FirstStage
+    weighing: Weighing
     universe: Universe
     weights: Weights | None = None
 
     @classmethod
-    def of(cls, program: FirstStage, universe: Universe, sample: Pairs | None = None) -> Surrogate:
+    def of(cls, weighing: Weighing, universe: Universe, sample: Pairs | None = None) -> Surrogate:
         """The fast one of a resolved program; full solves without one, or if it is off on ``sample``."""
-        full, fast = cls(program, universe), cls(program, universe, _known(program, universe))
+        known = _known(weighing.program, universe) if isinstance(weighing, ProgramWeights) else None
+        full, fast = cls(weighing, universe), cls(weighing, universe, known)
         if fast.exact or sample is None:
             return fast
         with np.errstate(all="ignore"):
@@ -74,12 +76,12 @@ class Surrogate:
         if self.weights is None:
             until = until or Deadline()
             # read once, not for every dataset
-            program = self.program.at(self.universe)
+            weighing = self.weighing.at(self.universe)
             for number, k in enumerate(valid):
                 if number >= least and until.passed:
                     break
                 pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.domain), 0, "")
-                for solved in resolve(program, [pair]):
+                for solved in resolve(weighing, [pair]):
                     for quantity, interval in solved.movements.items():
                         moved[quantity][k] = 0.5 * (interval.low + interval.high)
         elif len(valid):

@@ -16,6 +16,7 @@ from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
+from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import (
     CalibrationError,
@@ -367,7 +368,7 @@ def short_audit(subject: Subject) -> Judgment:
 def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations = subject.search.evaluations
-    exact = Surrogate.of(subject.first.at(universe), universe).exact
+    exact = Surrogate.of(ProgramWeights(subject.first.at(universe)), universe).exact
     slow = 40 if exact else 8 if subject.public_error is None else 1
     search = subject.search
     if search.seconds is not None:

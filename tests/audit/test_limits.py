@@ -13,10 +13,10 @@ from dp2erm_cvx.audit import (
     SearchPlan,
     additive,
     audit_stability,
-    movement,
     noised_sums,
     search_additive,
     search_runs,
+    weighing,
 )
 from dp2erm_cvx.audit.search import Deadline, OutOfTime
 from dp2erm_cvx.conformance import check_program, checks
@@ -30,9 +30,9 @@ UNIVERSE = Universe(Domain(1.0, 1.0), n_samples=12, n_features=2)
 
 
 @scheme(rho=1.0)
-def rooted(w: Any, records: Any, rho: float) -> Any:
-    """Balance inside of a norm, each movement of which takes two solves in full."""
-    balance = cp.norm(cp.abs(records.signed.T @ w))
+def nested(w: Any, records: Any, rho: float) -> Any:
+    """A norm of a norm, each movement of which takes two solves in full."""
+    balance = cp.norm(cp.hstack([cp.norm(records.signed.T @ w), 1.0]))
     return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho * balance), [w <= 3])
 
 
@@ -68,7 +68,7 @@ def test_a_deadline_divides_what_is_left() -> None:
 def test_an_audit_of_weights_keeps_it(monkeypatch, strategy, data, seconds) -> None:
     records = make_records(12, 2)
     raw = (records.X, records.a, records.y) if data else None
-    clock = WorkClock(monkeypatch, movement, "solve")
+    clock = WorkClock(monkeypatch, weighing, "solve")
     if data:
         solve = batch.solve
 
@@ -79,7 +79,7 @@ def test_an_audit_of_weights_keeps_it(monkeypatch, strategy, data, seconds) -> N
         monkeypatch.setattr(batch, "solve", counted)
     search = SearchPlan(seconds=seconds, clock=clock)
     universe = UNIVERSE if raw is None else UNIVERSE.domain
-    result = audit_stability(rooted(), raw, universe, search=search, strategies=strategy)
+    result = audit_stability(nested(), raw, universe, search=search, strategies=strategy)
     assert result.verdicts
     # one pair, and one dataset that another solver checks, are solved in any case
     assert clock.seconds <= 1.1 * seconds + 12

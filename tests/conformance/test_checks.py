@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, movement
+from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, weighing
 from dp2erm_cvx.conformance import (
     TEMPLATES,
     CheckStatus,
@@ -188,7 +188,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
 
 @pytest.mark.parametrize("off", [0.5, float("nan")])
 def test_solvers_that_disagree_beyond_their_certificates_are_a_failure(off, monkeypatch):
-    right = movement.solve
+    right = weighing.solve
 
     def wrong(instance, *, solver, **settings):
         solution = right(instance, solver=solver, **settings)
@@ -196,7 +196,7 @@ def test_solvers_that_disagree_beyond_their_certificates_are_a_failure(off, monk
         moved = solution.value + shift
         return SimpleNamespace(value=moved, certificate=solution.certificate, substituted=False)
 
-    monkeypatch.setattr(movement, "solve", wrong)
+    monkeypatch.setattr(weighing, "solve", wrong)
     result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), LEAST))
     assert result.status is CheckStatus.FAILED
     assert "a certificate of two solvers is wrong" in result.detail

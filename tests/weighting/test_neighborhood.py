@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import scheme
+from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE
@@ -93,3 +97,82 @@ def test_released_weights_of_the_treated_have_sum_n() -> None:
         one = solve(program.instance(part.neighbor(k)))
         apart = float(np.sum(np.abs(one.value - weights[k])))
         assert apart <= found.radius[k] + one.certificate.output_radius
+
+
+def movement(program: Any, part: Replacements, k: int) -> tuple[float, float]:
+    """V of neighbor k and its numerical error, by two single solves."""
+    first = solve(program.instance(part.base))
+    second = solve(program.instance(part.neighbor(k)))
+    others = np.arange(N) != part.index[k]
+    own = first.value[~others][0] + second.value[~others][0]
+    moved = float(np.sum(np.abs(first.value - second.value)[others]) + own)
+    return moved, first.certificate.output_radius + second.certificate.output_radius
+
+
+@scheme
+def of_a_kernel(w: cp.Variable, records: Any) -> cp.Problem:
+    phi = records.features(Gaussian(1.0), "signed")
+    return cp.Problem(cp.Minimize(cp.sum_squares(phi.T @ w) / records.n + cp.sum_squares(w - 1)))
+
+
+@pytest.mark.parametrize(
+    "declared", [capped_entropies, of_the_treated, of_a_kernel, programs()["ipw_logistic"], programs()["mmd"]]
+)
+def test_movements_are_those_of_single_solves(declared: Any) -> None:
+    part = replacements(12, arm_floor=5)
+    program = declared().resolve(part.base.domain)
+    neighborhood = Neighborhood(program, part.base)
+    found = neighborhood.movements(part)
+    held = neighborhood.movements(part, weights=True)
+    assert len(found) == 12
+    assert found.weights is None
+    assert held.weights.shape == (12, N)
+    np.testing.assert_allclose(found.V, held.V, rtol=0, atol=1e-6)
+    assert np.all(found.certified)
+    assert np.all(found.alone) or neighborhood.shares
+    for k in range(0, 12, 3):
+        moved, error = movement(program, part, k)
+        assert abs(found.V[k] - moved) <= found.error[k] + error + 1e-8
+        np.testing.assert_allclose(found.S[k], found.V[k] - np.sum(found.own[k]), atol=1e-12)
+    assert found.V_found == np.max(found.V - found.error)
+    assert found.worst == int(np.argmax(found.V - found.error))
+    assert f"largest V found {found.V_found:.6g}" in str(found)
+
+
+def test_what_no_steps_are_shared_for_is_said() -> None:
+    part = replacements(3)
+    neighborhood = Neighborhood(of_a_kernel(), part.base)
+    assert not neighborhood.shares
+    found = neighborhood.movements(part)
+    assert np.all(found.alone)
+    assert "0 neighbors solved together, 3 one by one, 0 not certified" in str(found)
+
+
+def test_replacements_are_made_by_records() -> None:
+    part = replacements(8)
+    new = part.records()
+    same = Replacements.by_records(part.base, part.index, new)
+    np.testing.assert_array_equal(same.X, part.X)
+    np.testing.assert_array_equal(same.a, part.a)
+    other = Domain(2.0, 1.0).records(part.X, part.a, np.zeros(8))
+    with pytest.raises(DeclarationError, match="another domain"):
+        Replacements.by_records(part.base, part.index, other)
+    with pytest.raises(DeclarationError, match="index must be"):
+        Replacements.by_records(part.base, part.index + N, new)
+
+
+def test_neighbors_outside_of_the_universe_are_told() -> None:
+    drawn = records_of(N)
+    treated = int(np.sum(drawn.a))
+    floor = min(treated, N - treated)
+    rare = 1 if treated == floor else 0
+    records = Domain(1.0, 1.0, arm_floor=floor).records(drawn.X, drawn.a, drawn.y)
+    index = np.array([np.flatnonzero(drawn.a == rare)[0], np.flatnonzero(drawn.a != rare)[0]])
+    flipped = Replacements(records, index, drawn.X[index], 1 - drawn.a[index])
+    np.testing.assert_array_equal(flipped.admitted, [False, True])
+    kept = Replacements(records, index, drawn.X[index], drawn.a[index])
+    assert np.all(kept.admitted)
+    assert len(flipped[flipped.admitted]) == 1
+    keep = Domain(1.0, 1.0, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    records = keep.records(drawn.X, drawn.a, drawn.y)
+    assert not np.any(Replacements(records, index, drawn.X[index], 1 - drawn.a[index]).admitted)

@@ -19,13 +19,14 @@ from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import kernel_path
+from dp2erm_cvx.solve.batch.movements import NeighborMovements, OthersMoved, movements_of
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.solve.batch.weighting import weighting_path
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solving import TOLERANCE, solve
 
-__all__ = ["NeighborSolutions", "Neighborhood", "Reading", "Replacements"]
+__all__ = ["NeighborMovements", "NeighborSolutions", "Neighborhood", "Reading", "Replacements"]
 
 #: Weights per chunk by default: 2 MB, which stay in the cache for small n.
 _CHUNK = 2**18
@@ -38,9 +39,19 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted: the first solution that it certifies must be certified by the
-    judge of single instances, or it is not used at all. Every neighbor that it does not certify is solved
-    alone and marked. ``base`` is the instance of the records with its solution, where a caller has them.
+    Programs that are the weights of a form, separable first stages and functions of one record have steps
+    that all neighbors share; any other, and every neighbor that these steps do not certify, is solved and
+    certified by itself, and marked. Common steps are not trusted: the first solution that they certify must
+    be certified by the judge of single instances, or they are not used at all.
+
+    Parameters
+    ----------
+    program
+        A first stage without noise of its own.
+    records
+        The dataset, mapped into its domain.
+    base
+        Its instance with the solution (d,) of it, where a caller has them.
     """
 
     def __init__(
@@ -48,6 +59,52 @@ class Neighborhood:
     ) -> None:
         self.program, self.records, self._base = program, records, base
         self._judged = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether the neighbors have common steps; without them each is solved and certified by itself.
+
+        Raises InfeasibleError where the dataset has no weights.
+        """
+        return self._path is not None
+
+    def movements(
+        self, replacements: Replacements, *, weights: bool = False, tolerance: float = TOLERANCE
+    ) -> NeighborMovements:
+        """How far the weights move to those of every neighbor.
+
+        Parameters
+        ----------
+        replacements
+            The neighbors, in the order of the result.
+        weights
+            Whether the weights (m, n) of all of them are kept.
+        tolerance
+            Certified is an l1 error of at most ``tolerance * n``.
+
+        Returns
+        -------
+        NeighborMovements
+
+        Raises
+        ------
+        DeclarationError
+            For an invalid ``tolerance``, and replacements of other records.
+        InfeasibleError
+            Where the dataset itself has no weights.
+        """
+        base, radius = self._base_weights
+        reading = None if weights else OthersMoved(base)
+        chunks = self.solve(replacements, reading, tolerance=tolerance)
+        return movements_of(base, radius, replacements.index, chunks, held=weights)
+
+    @cached_property
+    def _base_weights(self) -> tuple[Array, float]:
+        """Weights (n,) of the dataset as they are released, and their proved error in l1."""
+        solution = solve(self.program.instance(self.records), throw=False)
+        if solution.substituted:
+            raise InfeasibleError(f"{self.program.name}: no weights were found on these records")
+        return solution.value, solution.certificate.output_radius
 
     @cached_property
     def _path(self) -> FastPath | None:

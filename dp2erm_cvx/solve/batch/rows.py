@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import Blocks, tree_sum, views
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.curves import Curve, LogWeight
@@ -43,10 +43,23 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Replacements:
-    """m neighbors of ``base``: record ``index[k]`` becomes ``(X[k], a[k])``; its outcome stays.
+    """m neighbors of a dataset, each with one record replaced, but for its outcome.
 
-    ``index`` is (m,) in 0..n-1, ``X`` (m, p) holds rows of the universe as in ``Records.X`` (intercept
-    included), ``a`` (m,) treatments. Raises DeclarationError for shapes or values outside of these.
+    Parameters
+    ----------
+    base
+        The dataset.
+    index
+        Number of the record that is replaced, (m,) in 0..n-1.
+    X
+        Its new covariates (m, p) as in ``Records.X``, with the intercept; within the bound of the domain.
+    a
+        Its new treatment (m,), 0 or 1.
+
+    Raises
+    ------
+    DeclarationError
+        For other shapes or values.
     """
 
     base: Records
@@ -70,6 +83,39 @@ class Replacements:
                 f"of norm at most {domain.covariate_bound:g} that begin with the intercept, if any"
             )
 
+    @classmethod
+    def by_records(cls, base: Records, index: Index, new: Records) -> Replacements:
+        """Neighbors whose replaced records are those of another dataset.
+
+        Parameters
+        ----------
+        base
+            The dataset.
+        index
+            Number of the record that is replaced, (m,).
+        new
+            The m records that take their places but for outcomes, as ``domain.records(X, a, y)`` maps them.
+
+        Raises
+        ------
+        DeclarationError
+            For records of another domain, and numbers that are none.
+        """
+        if new.domain != base.domain:
+            raise DeclarationError("replacements: records of another domain")
+        return cls(base, np.asarray(index), new.X, new.a)
+
+    @property
+    def admitted(self) -> Mask:
+        """Whether a neighbor (m,) is one of the domain: it keeps the arm floor, and what is not protected."""
+        base = self.base
+        universe = Universe(base.domain, base.n_samples, base.n_features)
+        floor = base.domain.arm_floor or 0
+        moved = self.a - self.leaving.a
+        treated = int(sum(base.blocks.map(_n_treated))) + moved
+        kept = (floor <= treated) & (treated <= base.n_samples - floor)
+        return np.asarray(kept & (universe.flips | (moved == 0)))
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -81,6 +127,10 @@ class Replacements:
         """Neighbors ``low`` to ``high - 1``."""
         part = slice(low, high)
         return replace(self, index=self.index[part], X=self.X[part], a=self.a[part])
+
+    def __getitem__(self, which: Mask | Index) -> Replacements:
+        """Those neighbors alone, by a mask or by their numbers."""
+        return replace(self, index=self.index[which], X=self.X[which], a=self.a[which])
 
     @cached_property
     def leaving(self) -> Records:
@@ -94,6 +144,10 @@ class Replacements:
     def neighbor(self, k: int) -> Records:
         """The dataset with replacement ``k`` made."""
         return self.base.replaced(int(self.index[k]), self.X[k], int(self.a[k]))
+
+
+def _n_treated(records: Records) -> int:
+    return int(np.sum(records.a))
 
 
 class Reading(abc.ABC):

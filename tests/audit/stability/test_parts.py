@@ -16,6 +16,7 @@ from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
 from dp2erm_cvx.audit.rounds import STRATEGIES, Base
 from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
@@ -141,7 +142,7 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 def base_of(program, records):
     universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
-    return Base(program.resolve(records.domain), universe, records, records.covariates)
+    return Base(ProgramWeights(program.resolve(records.domain)), universe, records, records.covariates)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -197,8 +198,8 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
     program = program.resolve(domain)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
-    quickly = surrogates.Surrogate.of(program, universe)
-    full = surrogates.Surrogate(program, universe)
+    quickly = surrogates.Surrogate.of(ProgramWeights(program), universe)
+    full = surrogates.Surrogate(ProgramWeights(program), universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10
@@ -210,7 +211,7 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
 
 def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
     universe = Universe(FLOOR, 23, 2)
-    quickly = surrogates.Surrogate.of(entropic().resolve(FLOOR), universe)
+    quickly = surrogates.Surrogate.of(ProgramWeights(entropic().resolve(FLOOR)), universe)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
     monkeypatch.setattr("dp2erm_cvx.weighting.kind_weights._MOST_STEPS", 1)
     assert np.isnan(quickly.movements(pairs)[Quantity.V]).all()
