@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import cvxpy as cp
@@ -13,7 +12,7 @@ import pandas as pd
 
 from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import FirstStage, scheme
+from dp2erm_cvx.program import FirstStage, Gaussian, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 
@@ -45,14 +44,25 @@ def logit(w: cp.Variable, m: Any, n: int) -> cp.Problem:
     return cp.Problem(cp.Minimize(5 * cp.sum_squares(m) / n - entropies), [cp.sum(w) == n])
 
 
+def kernel_squares(w: cp.Variable, m: Any, n: int) -> cp.Problem:
+    """Squares of the weights, and of the imbalance of features of a kernel."""
+    objective = cp.sum_squares(w - 1) / 2 + 5 * cp.sum_squares(m) / n
+    return cp.Problem(cp.Minimize(objective), [cp.sum(w) == n, w >= 0])
+
+
 PROGRAMS = {"entropy, cap 3": entropy_cap, "least dispersion, tolerance": least_dispersion, "logit": logit}
+#: The program of features of a kernel, which has no common steps, and how many of its neighbors are solved.
+KERNEL, OF_KERNEL = Gaussian(1.0), "Gaussian kernel, squares"
+SIZES_OF_KERNEL = {100: 40, 400: 20, 2000: 4}
 
 
-def declared(problem: Callable[[cp.Variable, Any, int], cp.Problem]) -> FirstStage:
+def declared(name: str) -> FirstStage:
     """The program of the library."""
 
     def own(w: cp.Variable, records: Any) -> cp.Problem:
-        return problem(w, records.signed.T @ w, records.n)
+        if name == OF_KERNEL:
+            return kernel_squares(w, records.features(KERNEL, "signed").T @ w, records.n)
+        return PROGRAMS[name](w, records.signed.T @ w, records.n)
 
     program: FirstStage = scheme(own)()
     return program
@@ -68,31 +78,39 @@ def drawn(n: int, m: int, seed: int = 0) -> Replacements:
     return Replacements(records, generator.integers(0, n, m), X[n:], a[n:])
 
 
-def signed(records: Records) -> Array:
-    """Covariates of the treated, and minus those of the controls."""
-    return np.where(records.a[:, None] == 1, 1.0, -1.0) * records.covariates
+def signed(records: Records, name: str) -> Array:
+    """Covariates, or features of the kernel, of the treated, and minus those of the controls."""
+    features = KERNEL.features(records.covariates) if name == OF_KERNEL else records.covariates
+    return np.where(records.a[:, None] == 1, 1.0, -1.0) * features
 
 
 class Loop:
     """One problem with a parameter, as a researcher would write it, solved by Clarabel."""
 
-    def __init__(self, problem: Callable[[cp.Variable, Any, int], cp.Problem], n: int) -> None:
+    def __init__(self, name: str, n: int) -> None:
         w = cp.Variable(n)
         self.w = w
+        self.name = name
+        self.n = n
         self.rows = cp.Parameter((n, MOMENTS))
-        self.problem = problem(w, self.rows.T @ w, n)
+        self.problem = None if name == OF_KERNEL else PROGRAMS[name](w, self.rows.T @ w, n)
 
     def weights(self, records: Records) -> Array:
-        """Weights (n,) of a dataset."""
-        self.rows.value = signed(records)
-        self.problem.solve(solver=cp.CLARABEL)
+        """Weights (n,) of a dataset; the n features of a kernel are too many for a parameter."""
+        problem = self.problem
+        rows = signed(records, self.name)
+        if problem is None:
+            problem = kernel_squares(self.w, rows.T @ self.w, self.n)
+        else:
+            self.rows.value = rows
+        problem.solve(solver=cp.CLARABEL)
         return np.asarray(self.w.value)
 
 
 def measured(name: str, n: int, m: int) -> dict[str, str]:
     """Neighbors per CPU second on the same neighbors."""
     part = drawn(n, m)
-    program = declared(PROGRAMS[name]).at(Universe(part.base.domain, n, MOMENTS))
+    program = declared(name).at(Universe(part.base.domain, n, MOMENTS))
     began = time.process_time()
     neighborhood = Neighborhood(program, part.base)
     list(neighborhood.solve(part.take(0, 2)))
@@ -110,7 +128,7 @@ def measured(name: str, n: int, m: int) -> dict[str, str]:
     for k in range(few):
         solve(program.instance(part.neighbor(k)))
     alone = few / (time.process_time() - began)
-    loop = Loop(PROGRAMS[name], n)
+    loop = Loop(name, n)
     loop.weights(part.base)
     began = time.process_time()
     apart = 0.0
@@ -138,6 +156,8 @@ def main() -> None:
     rows = []
     for name in PROGRAMS:
         rows += [measured(name, n, m) for n, m in sizes.items()]
+    of_kernel = {100: 10} if "--quick" in sys.argv else SIZES_OF_KERNEL
+    rows += [measured(OF_KERNEL, n, m) for n, m in of_kernel.items()]
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 
 
