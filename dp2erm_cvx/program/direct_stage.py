@@ -82,7 +82,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     Parameters
     ----------
     smoothing
-        Public parameter of Moreau envelopes in the place of kinks of an imbalance m / n; None leaves them.
+        Public parameter of Moreau envelopes in the place of kinks of an imbalance, over n and in units of the
+        largest norm of its rows: a sum and a mean are smoothed alike. None leaves kinks as they are.
     """
 
     kind: ClassVar[Any] = OfScheme(Kind.DIRECT)

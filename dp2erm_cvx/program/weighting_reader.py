@@ -28,6 +28,7 @@ from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums, is_no_
 from dp2erm_cvx.program.weighting_sums import AffineReader, flat
 from dp2erm_cvx.program.weighting_terms import TermReader
 from dp2erm_cvx.public import public_size
+from dp2erm_cvx.weighting.diameters import largest_row
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.form import (
     Arms,
@@ -74,8 +75,8 @@ def read_weighting(
     records
         What its data were taken from.
     smoothing
-        Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance m / n are smoothed;
-        None leaves them.
+        Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance are smoothed, over n and
+        in units of the largest norm of its rows; None leaves them.
     compared
         Whether values and slopes of what was read are compared with those of the problem.
 
@@ -148,15 +149,16 @@ def _declared(
 def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
     """A form in which prices whose gradients jump are replaced by their Moreau envelopes.
 
-    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter eta is that of the
-    price by m of parameter ``n eta``.
+    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter e is that of the
+    price by m of parameter ``n e``. Here e is ``eta Z^2``, Z the largest norm of a row: eta is that of
+    an imbalance whose rows have norms of at most 1, in whatever units it is written, as a sum or as a mean.
 
     Parameters
     ----------
     form
         The form.
     eta
-        The parameter, in the Euclidean norm of an imbalance over n.
+        The parameter, in the Euclidean norm of an imbalance over n and over the largest norm of a row.
 
     Returns
     -------
@@ -172,8 +174,9 @@ def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
     for imbalance in form.imbalances:
         penalty = imbalance.penalty
         if penalty.kinked or penalty.rough:
-            penalty = penalty.smoothed(eta * form.n)
-            texts[imbalance.text] = eta
+            parameter = eta * largest_row(imbalance) ** 2
+            penalty = penalty.smoothed(parameter * form.n)
+            texts[imbalance.text] = parameter
         imbalances.append(replace(imbalance, penalty=penalty))
     if not texts:
         raise DeclarationError("no price of an imbalance has a kink: leave the smoothing out")

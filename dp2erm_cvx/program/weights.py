@@ -118,7 +118,8 @@ class Decorators:
         eigenvalue_floor
             A public floor of the eigenvalues of every argument of log_det.
         smoothing
-            Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance m / n.
+            Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance, over n
+            and in units of the largest norm of its rows: a sum and a mean are smoothed alike.
         kinks
             Whether the problem may have kinks; without any there is no setting ``smoothing``.
         settings

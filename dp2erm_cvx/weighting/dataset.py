@@ -79,7 +79,7 @@ class Similarities:
 
 
 @dataclass(frozen=True)
-class RowBounds:
+class RowSizes:
     """Bounds of norms of the rows of records whose weights are free.
 
     Parameters
@@ -154,7 +154,7 @@ class WeightingData:
         return np.abs(self.rows)
 
     @cached_property
-    def row_bounds(self) -> RowBounds:
+    def row_bounds(self) -> RowSizes:
         """Bounds of the norms of the rows of records whose weights are free."""
         return _row_bounds(self)
 
@@ -172,7 +172,7 @@ class WeightingData:
         return bool(self.similarities) and self.rows.shape[1] == self.vector_columns
 
 
-def _row_bounds(data: WeightingData) -> RowBounds:
+def _row_bounds(data: WeightingData) -> RowSizes:
     """Bounds of rows: of their norms, and within a block twice the largest distance to its middle."""
     vectors = slice(0, data.vector_columns)
     smoothness = data.smoothness[vectors]
@@ -198,7 +198,7 @@ def _row_bounds(data: WeightingData) -> RowBounds:
         distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT_ROUNDOFF * lengths
         distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
         diameter = max(diameter, 2.0 * float(np.max(distances)))
-    return RowBounds(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
+    return RowSizes(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
 
 
 def _kernel_squares(data: WeightingData) -> Array:

@@ -97,6 +97,14 @@ class _Piece:
         return self.factor[:, None, None] * (outer + outer.swapaxes(1, 2)) / 2.0
 
 
+def largest_row(imbalance: Imbalance) -> float:
+    """An upper bound of the Euclidean norms of the rows of an imbalance, over records of both arms."""
+    arms = np.array([[0], [1]])
+    alone = RecordCombinations(np.ones((2, 1)), np.zeros((2, 1)), arms)
+    squares = largest_squares([ScaledImbalance(imbalance, 1.0)], alone)
+    return float(np.sqrt(np.max(squares)))
+
+
 def largest_squares(imbalances: Sequence[ScaledImbalance], sums: RecordCombinations) -> Array:
     """Upper bounds (B,) of the squared norms of sums of records, over all imbalances together.
 

@@ -30,7 +30,10 @@ FIGURES = {
     "health_record": ("health-record", 0),
 }
 #: They print, and write no table of their own.
-PRINTED = {"persons", "arms", "panel", "intervals", "doors", "weights_as_variable"}
+PRINTED = {"persons", "arms", "panel", "intervals", "doors", "weights_as_variable"} | {
+    "weight_caps",
+    "weights_literature",
+}
 #: They take the file of Twins, or the results of another script.
 FED = {"twins", "page_tables"}
 

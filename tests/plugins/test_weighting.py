@@ -34,8 +34,8 @@ BOUNDS = {
     "kernel_balancing": 14.22,
     "landmark_balancing": 15.49,
     "treated_balancing": 29.88,
-    "robust_weights": 25.07,
-    "sparse_imbalance": 27.21,
+    "robust_weights": 19.35,
+    "sparse_imbalance": 21.00,
 }
 
 

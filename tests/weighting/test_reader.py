@@ -270,16 +270,17 @@ SMOOTHED: dict[str, tuple[Function, Any]] = {
 
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_kinks_are_smoothed_in_units_of_the_mean(name: str) -> None:
-    """A price ``n Psi(m / n)`` becomes n times the envelope of Psi at the mean."""
-    eta = 0.05
+    """A price ``n Psi(m / n)`` becomes n times the envelope of Psi at the mean, in units of the rows."""
+    asked = 0.05
+    eta = asked * DOMAIN.covariate_bound**2
     function, whole = SMOOTHED[name]
     plain, w_again, records = declared(function, 7)
     _, _, at = loaded(PRICES["norm"], 7, DOMAIN, seed=3)
-    form = read_weighting(plain, w_again, records, smoothing=eta)
+    form = read_weighting(plain, w_again, records, smoothing=asked)
     smooth = WeightingObjective(form, at.phi, at.a)
     penalty = form.imbalances[0].penalty
     assert not form.kinked
-    assert list(form.smoothed.values()) == [eta]
+    assert list(form.smoothed.values()) == pytest.approx([eta])
     rng = np.random.default_rng(3)
     for _ in range(5):
         point = drawn_weights(form, rng, of_mean_one=True)
@@ -295,7 +296,7 @@ def test_kinks_are_smoothed_in_units_of_the_mean(name: str) -> None:
 def test_prices_of_entries_are_smoothed_each_by_its_own() -> None:
     form = read(PRICES["prices"], smoothing=0.1)
     knees = [imbalance.penalty.knee for imbalance in form.imbalances]
-    np.testing.assert_allclose(knees, 7 * 0.1 * TOLERANCES)
+    np.testing.assert_allclose(knees, 7 * 0.1 * DOMAIN.covariate_bound**2 * TOLERANCES)
 
 
 def test_a_parameter_that_is_no_datum_is_a_public_number() -> None:
@@ -467,13 +468,29 @@ def test_what_no_theorem_covers_is_refused_in_one_line(name: str) -> None:
 
 
 def test_squares_of_norms_whose_gradients_jump_are_smoothed() -> None:
-    eta = 0.05
+    eta = 0.05 * DOMAIN.covariate_bound**2
     for norm in (cp.norm_inf, lambda m: cp.norm(m, 1.5)):
-        form = read(of(lambda w, r, norm=norm: cp.square(norm(difference(w, r)))), smoothing=eta)
+        form = read(of(lambda w, r, norm=norm: cp.square(norm(difference(w, r)))), smoothing=0.05)
         penalty = form.imbalances[0].penalty
         assert penalty.smoothness == pytest.approx(1 / (7 * eta))
         assert not form.kinked
-        assert list(form.smoothed.values()) == [eta]
+        assert list(form.smoothed.values()) == pytest.approx([eta])
+
+
+def test_smoothing_does_not_depend_on_how_an_imbalance_is_written() -> None:
+    """The same price of a sum, of a mean and in other units is smoothed to the same problem."""
+    written = (
+        lambda w, r: cp.norm(difference(w, r)),
+        lambda w, r: r.n * cp.norm(difference(w, r) / r.n),
+        lambda w, r: 0.01 * cp.norm(100 * difference(w, r)),
+    )
+    _, _, at = loaded(PRICES["norm"], 7, DOMAIN, seed=3)
+    point = np.linspace(0.4, 1.6, 7)
+    values = []
+    for price in written:
+        form = read(of(price), smoothing=0.05)
+        values.append(WeightingObjective(form, at.phi, at.a).value(point))
+    np.testing.assert_allclose(values, values[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, -1.0, math.nan, math.inf, "much"])
@@ -489,7 +506,7 @@ def test_data_of_other_records_are_refused() -> None:
 
 def test_features_are_of_a_kernel_and_of_known_records() -> None:
     records = DeclaredRecords(DOMAIN, 7, 3)
-    with pytest.raises(DeclarationError, match="must be one of the library"):
+    with pytest.raises(DeclarationError, match="those of a kernel of the library"):
         records.features(lambda x: x)
     with pytest.raises(DeclarationError, match="of = 'treatd'"):
         records.features(Gaussian(1.0), "treatd")
