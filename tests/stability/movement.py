@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.audit import Quantity
 from dp2erm_cvx.audit.movement import NeighborPair, resolve
+from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.stability import separable
 from tests.audit.stability.reference import Orthant
@@ -52,9 +53,8 @@ class Pair:
 def solved(program, pair, domain=DISK):
     """The coupled variation, no more than it is, and both vectors of weights (n,)."""
     first, second = pair.records(domain)
-    (result,) = resolve(
-        program.resolve(domain), [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified"
-    )
+    weighing = ProgramWeights(program.resolve(domain))
+    (result,) = resolve(weighing, [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified")
     (w, _), (v, _) = result.solved
     return result.movements[Quantity.V].low, w, v
 
