@@ -37,8 +37,10 @@ SIZES = (400, 10_000)
 SOLVED, SOLVED_BY_PAIRS = 2000, 500
 #: Part of the imbalance that is left.
 LEFT = 0.2
-#: Range of the logarithm of a ridge or of the reciprocal price, to base 10, and how finely it is searched.
+#: Range of the logarithm of a ridge or of a smoothing, to base 10, and how finely it is searched.
 RANGE, STEPS = (-4.0, 1.0), 12
+#: Imbalance over n that costs nothing, where a scheme has a tolerance.
+TOLERANCE = 0.002
 #: Neighbors of an audit.
 NEIGHBORS = 400
 
@@ -64,16 +66,19 @@ class Strength:
         return self.scheme.name in ("energy_weights", "kernel_balancing")
 
     def program(self, exponent: float) -> FirstStage:
-        """The program with ridge ``10**exponent``, or with a price that is as steep."""
+        """The program with ridge ``10**exponent``, or with a kink that is smoothed as much."""
         settings = {"treated": self.share} if "treated" in self.scheme.settings else {}
+        if "tolerance" in self.scheme.settings:
+            settings["tolerance"] = TOLERANCE
         if "ridge" in self.scheme.settings:
             return self.scheme(ridge=10.0**exponent, **settings)
-        return self.scheme(rho=10.0 ** (-exponent / 2.0), **settings)
+        # a kink that is smoothed is a square of this ridge near 0
+        return self.scheme(smoothing=10.0**exponent, **settings)
 
     def left(self, exponent: float, records: Records) -> float:
         """Part of the imbalance that the weights leave."""
         program = self.program(exponent)
-        w = np.asarray(solve(program.instance(records)).value)
+        w = np.asarray(solve(program.instance(records), tolerance=1e-5).value)
         return distance(self.scheme.name, records, w) / distance(self.scheme.name, records, np.ones(len(w)))
 
     def found(self, records: Records) -> float | None:

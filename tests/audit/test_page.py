@@ -21,7 +21,7 @@ def run(blocks):
 
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_examples_of_densities_run(capsys, slow):
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 9
     run(BLOCKS[:2] if slow else BLOCKS[:1])
     assert all("not exceeded" in density for density in capsys.readouterr().out.splitlines())
 

@@ -327,8 +327,10 @@ def test_stiff_penalties_on_constant_covariates_end_without_an_error(declared):
     records = Domain(1.0, 1.0).records(X, np.arange(20) % 2, np.zeros(20))
     for exponent in (16.0, 17.0, 18.0, 19.0):
         solution = solve(declared(rho=10.0**exponent).instance(records), throw=False)
-        assert not solution.certified
         assert np.all(np.isfinite(solution.value))
+        # both arms are alike, so that weights 1 are exact at every penalty
+        apart = float(np.sum(np.abs(solution.value - 1.0)))
+        assert not solution.certified or apart <= 1e-8 * len(X)
 
 
 def test_a_kernel_of_equal_records_at_a_tiny_ridge_ends_without_an_error():
