@@ -33,8 +33,8 @@ Setting = float | str
 STANDARD = Domain(1.0, 1.0)
 #: What refuses a class of one's own, and what to do.
 REMEDY = (
-    "classes of programs are the library's: put scheme, scheme.separable, scheme.known or second_stage on a "
-    "function instead"
+    "classes of programs are the library's: put scheme, scheme.separable, scheme.known, scheme.moments or "
+    "second_stage on a function instead"
 )
 #: Fields of a program that are no settings of its scheme.
 HELD = ("scheme", "own", "reading", "place")

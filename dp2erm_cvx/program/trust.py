@@ -25,6 +25,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "dp2erm_cvx.program.second_stage": ("SecondStage",),
         "dp2erm_cvx.program.direct_stage": ("WeightsProgram",),
+        "dp2erm_cvx.program.moment_weights": ("MomentWeights",),
         "dp2erm_cvx.program.weights": ("KnownWeights",),
         "dp2erm_cvx.problems.entropy_balancing": (
             "EntropyBalancing",

@@ -15,6 +15,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.moment_weights import moment_scheme
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting
@@ -89,7 +90,8 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 class Decorators:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
 
-    ``scheme.known`` is for weights that are a public function of one record.
+    ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
+    balance of functions of the covariates.
     """
 
     def __call__(
@@ -204,6 +206,28 @@ class Decorators:
 
         def decorate(function: Function) -> Scheme:
             return Scheme.declared(function, KnownWeights, known, settings)
+
+        return decorate
+
+    @staticmethod
+    def moments(
+        function: Function | None = None,
+        /,
+        *,
+        norm_bound: float = 0.0,
+        ridge: float | None = None,
+        alpha: float = 1.0,
+    ) -> Callable[[Function], Any]:
+        """Decorator of ``function(x) -> values`` (k,) of one record's scaled covariates (p,), to be balanced.
+
+        Values are shrunk to ``norm_bound``. The weights are those of ``stable_balancing`` with these
+        functions: they minimize the squared imbalance of the arms with the sample (alpha = 1) or with each
+        other (0), and ``n ridge ||w||^2`` (Theorem A of weights as the variable). Raises DeclarationError.
+        """
+        _refuse_bare("moments(norm_bound=1.0)", function, norm_bound or None)
+
+        def decorate(function: Function) -> Any:
+            return moment_scheme(function, norm_bound, ridge, alpha)
 
         return decorate
 

@@ -151,6 +151,21 @@ def test_balance_functions_of_an_author_are_those_of_stable_balancing():
     assert own().stability(universe).V == pytest.approx(same.stability(universe).V, rel=1e-12)
 
 
+def test_moments_of_a_function_are_those_of_stable_balancing():
+    def squares(x):
+        """Covariates and their squares."""
+        return np.concatenate([x, x**2])
+
+    own = scheme.moments(norm_bound=2.0, ridge=3.0)(squares)()
+    same = stable_balancing(balance=BalanceFunctions(squares, 2.0, "squares"), ridge=3.0)
+    records = standard_records(40)
+    one, other = solve(own.instance(records)), solve(same.instance(records))
+    np.testing.assert_allclose(one.value, other.value, rtol=1e-12)
+    universe = Universe(records.domain, 40, records.n_features)
+    assert own.stability(universe) == same.stability(universe)
+    assert own.own_data() == ("squares",)
+
+
 @second_stage(treats=lambda effect, x: effect > 0.3 and x[0] < 0.5)
 def cautious(theta, records):
     """The linear rule, for records that gain much and are no risk."""
