@@ -282,15 +282,21 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
 def _representatives(value: Any) -> tuple[float, float] | None:
     """The entry of the diagonal and the entry beside it, of an array where these are all; None elsewhere."""
     array = np.asarray(value.toarray() if hasattr(value, "toarray") else value, dtype=np.float64)
-    if array.size == 0 or np.ptp(array) == 0.0:
+    if array.size == 0 or _all_equal(array):
         number = float(np.ravel(array)[0]) if array.size else 0.0
         return number, number
     if array.ndim == 2 and array.shape[0] == array.shape[1]:
         diagonal, size = np.diag(array), len(array)
         beside = array[~np.eye(size, dtype=bool)]
-        if np.ptp(diagonal) == 0.0 and np.ptp(beside) == 0.0:
+        if _all_equal(diagonal) and _all_equal(beside):
             return float(diagonal[0]), float(beside[0])
     return None
+
+
+def _all_equal(values: Array) -> bool:
+    """True if all entries are the same number, which may be infinite."""
+    entries = np.ravel(values)
+    return bool(np.all(entries == entries[0]))
 
 
 #: Longest text of an expression in a message.

@@ -14,7 +14,14 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_data import ONE
-from dp2erm_cvx.program.weighting_prices import is_public, node_kind, norm_of, size_and_limit
+from dp2erm_cvx.program.weighting_prices import (
+    ScaledNode,
+    entries_of,
+    is_public,
+    node_kind,
+    norm_of,
+    size_and_limit,
+)
 from dp2erm_cvx.program.weighting_sums import AffineReader, SumsOverRecords, WeightLine, flat, is_constant
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, ImbalancePenalty, SumKind, WeightSums, least_and_largest
@@ -184,9 +191,43 @@ class ConstraintReader:
             rest = _entries_at(e, places)
             self.hard.append(HardSums(sums.at(places), penalty, (rest,), 1.0, True, text))
 
+    def _of_every_entry(self, e: Any) -> list[Any]:
+        """Entrywise expressions of weights that are at most 0 where ``e <= 0``; none for another constraint.
+
+        ``max(w) <= 3``, ``min(w) >= 0.1`` and ``norm_inf(w - 1) <= 2`` are boxes.
+        """
+        limit = 0.0
+        extreme: ScaledNode | None = None
+        for term in entries_of(e):
+            if is_public(term.node):
+                limit += float(np.sum(term.factor * flat(term.node.value)))
+            elif extreme is None:
+                extreme = term
+            else:
+                return []
+        if extreme is None or node_kind(extreme.node) not in ("max", "min", "norm_inf"):
+            return []
+        factor = extreme.number
+        if (factor > 0.0) == (node_kind(extreme.node) == "min"):
+            return []
+        argument = extreme.node.args[0]
+        both = node_kind(extreme.node) == "norm_inf"
+        if node_kind(argument) == "abs":
+            both = True
+            argument = argument.args[0]
+        if not argument.is_affine() or self.affine.line(argument) is None:
+            return []
+        upper = factor * argument + limit
+        return [upper, -factor * argument + limit] if both else [upper]
+
     def _size_below(self, e: Any, constraint: Any) -> None:
-        """A size or a norm of an imbalance that is at most a public number."""
+        """A size or a norm of an imbalance that is at most a public number, or the largest weight."""
         text = printed(constraint)
+        boxes = self._of_every_entry(e)
+        if boxes:
+            for box in boxes:
+                self._below(box, constraint)
+            return
         found = size_and_limit(e)
         if found is None:
             raise DeclarationError(f"{text}: write cp.abs(m) <= tolerance or cp.norm(m) <= a public number")

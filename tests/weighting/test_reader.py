@@ -147,6 +147,17 @@ def test_a_form_has_the_values_and_slopes_of_the_problem(name: str, domain: Doma
         np.testing.assert_allclose(np.diff(ours), np.diff(theirs), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "cap"),
+    [("largest weight", 0.2, 3.0), ("largest distance from 1", 0.0, 2.0), ("no cap", 0.0, 7.0)],
+)
+def test_bounds_of_all_weights_are_boxes(name: str, low: float, cap: float) -> None:
+    form = read(SETS[name])
+    np.testing.assert_allclose(form.low, low)
+    np.testing.assert_allclose(np.minimum(form.cap, form.n), cap)
+    assert not form.hard
+
+
 SAME_SUMS = {
     "no sum": SumKind.ALL,
     "mean": SumKind.ALL,
