@@ -37,10 +37,12 @@ SIZES = (400, 10_000)
 SOLVED, SOLVED_BY_PAIRS = 2000, 500
 #: Part of the imbalance that is left.
 LEFT = 0.2
-#: Range of the logarithm of a ridge or of a smoothing, to base 10, and how finely it is searched.
+#: Range of the logarithm of a ridge to base 10, and how finely it is searched.
 RANGE, STEPS = (-4.0, 1.0), 12
 #: Imbalance over n that costs nothing, where a scheme has a tolerance.
-TOLERANCE = 0.002
+TOLERANCE = 0.001
+#: Moreau parameter of kinks.
+SMOOTHING = 0.005
 #: Neighbors of an audit.
 NEIGHBORS = 400
 
@@ -66,14 +68,13 @@ class Strength:
         return self.scheme.name in ("energy_weights", "kernel_balancing")
 
     def program(self, exponent: float) -> FirstStage:
-        """The program with ridge ``10**exponent``, or with a kink that is smoothed as much."""
+        """The program with ridge ``10**exponent``, or with a kink of price ``10**(-exponent / 2)``."""
         settings = {"treated": self.share} if "treated" in self.scheme.settings else {}
         if "tolerance" in self.scheme.settings:
             settings["tolerance"] = TOLERANCE
         if "ridge" in self.scheme.settings:
             return self.scheme(ridge=10.0**exponent, **settings)
-        # a kink that is smoothed is a square of this ridge near 0
-        return self.scheme(smoothing=10.0**exponent, **settings)
+        return self.scheme(rho=10.0 ** (-exponent / 2.0), smoothing=SMOOTHING, **settings)
 
     def left(self, exponent: float, records: Records) -> float:
         """Part of the imbalance that the weights leave."""
@@ -175,11 +176,14 @@ def draw(schemes: list[Any], path: Path, solved: int, points: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two schemes, one table, few records")
+    parser.add_argument("--only", nargs="*", help="names of schemes; all without it")
     parser.add_argument("--figure", type=Path, help="file of the figure; none is drawn without it")
     options = parser.parse_args()
     schemes = programs_of_file(SCHEMES)
     tables = TABLES
     solved = SOLVED
+    if options.only:
+        schemes = [scheme for scheme in schemes if scheme.name in options.only]
     if options.quick:
         schemes, tables, solved = schemes[:2], TABLES[1:2], 200
     print(f"# arms have at least {DECLARED:.0%} of the records that they are expected to have")

@@ -77,7 +77,7 @@ def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatc
     assert report.passed, str(report)
     assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
     others = {"itr": "second stage", "loss": "second stage", "overlap_private": "private"}
-    others["direct"] = "weights as the variable"
+    others |= {"direct": "weights as the variable", "quadratic": "weights as the variable"}
     assert report.kind == others.get(name, "exponential" if name == "overlap" else name)
     assert len(solves) <= 1
     said = {one.check: one.detail for one in report.outcomes}
