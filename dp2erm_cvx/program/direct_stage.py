@@ -338,7 +338,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             )
 
     def certified_error(self, universe: Universe) -> float | None:
-        """``||w_hat - w||_1 / n`` by Theorem C; ``inf`` where it is silent, None where a tree is not read.
+        """``||w_hat - w||_1 / n`` on every dataset, None where it is not known before the data are.
+
+        Of a form it is the radius of its public steps; elsewhere by Theorem C, ``inf`` where it is silent.
 
         Raises CalibrationError where no weights are in the box, or nothing makes them unique.
         """

@@ -170,6 +170,11 @@ class DispersionPart:
             return end, math.inf
         return -math.inf, end
 
+    def slope(self, w: Array) -> Array:
+        """Its slopes at weights of any shape."""
+        inner = self.factor * w + self.offset
+        return self.scale * self.factor * ATOMS[self.atom].slope(inner, self.number)
+
 
 @dataclass(frozen=True)
 class Dispersion:
@@ -205,8 +210,7 @@ class Dispersion:
         """Slopes of phi at weights of any shape; at a kink of a size the mean of both sides."""
         total = np.zeros(np.shape(w))
         for part in self.parts:
-            inner = part.factor * w + part.offset
-            total += part.scale * part.factor * ATOMS[part.atom].slope(inner, part.number)
+            total += part.slope(w)
         return total
 
     def curvature(self, w: Array) -> Array:
@@ -246,10 +250,16 @@ class Dispersion:
         return all(ATOMS[part.atom].concave_slope and part.factor > 0 for part in self.parts)
 
     @property
+    def finite_slopes(self) -> bool:
+        """Whether the slope is finite at the ends of its domain as well, as that of powers above 1 is."""
+        begun = [part for part in self.parts if math.isfinite(ATOMS[part.atom].starts)]
+        return all(part.atom == "power" and part.number > 1.0 for part in begun)
+
+    @property
     def family(self) -> str:
         """Name of the closed form that the inverse of the slope has; lines may stand beside it.
 
-        ``square``, ``entropy``, ``log`` or ``logit``, else ``general``.
+        ``square``, ``entropy``, ``log``, ``power`` or ``logit``, else ``general``.
         """
         curved = [part for part in self.parts if part.atom != "line"]
         names = [part.atom for part in curved]
@@ -259,6 +269,8 @@ class Dispersion:
             return "entropy"
         if names == ["log"] and curved[0].factor > 0:
             return "log"
+        if names == ["power"] and curved[0].factor > 0:
+            return "power"
         if names == ["entropy", "entropy"]:
             first, second = curved
             balanced = math.isclose(first.scale * first.factor, -second.scale * second.factor, rel_tol=1e-12)

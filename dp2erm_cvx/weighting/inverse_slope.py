@@ -22,7 +22,7 @@ UNIT_ROUNDOFF = 2.0**-53
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
 #: Ends of powers, beyond which weights have met any end of their box.
 _LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
-#: Most steps of the safeguarded iteration; every sixth halves the bracket.
+#: Most steps of the safeguarded iteration; every sixth halves the bracket, which a public radius counts on.
 _MOST_STEPS = 400
 #: Times that a radius is doubled before all that the box says is taken.
 _DOUBLINGS = 6
@@ -76,12 +76,10 @@ class InverseSlope:
 
     def _free(self, price: Array, low: Array, cap: Array) -> tuple[Array, Array]:
         """Weights without a base; they may leave the box, whose ends only the general iteration needs."""
-        formulas = {"square": _square, "entropy": _entropy, "log": _log, "logit": _logit}
+        formulas = {"square": _square, "entropy": _entropy, "log": _log, "power": _power, "logit": _logit}
         flat = _line_slope(self.dispersion)
         curved = [part for part in self.dispersion.parts if part.atom != "line"]
         formula = formulas.get(self.dispersion.family)
-        if len(curved) == 1 and curved[0].atom == "power" and curved[0].factor > 0:
-            formula = _power
         if formula is None:
             return _general(self.dispersion, price, low, cap)
         return formula(curved, price - flat)
@@ -262,7 +260,9 @@ def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tu
         weight = np.where(at_kink, kink, weight)
         settled |= at_kink
     kinked = settled.copy()
-    at_left = ~settled & (dispersion.slope(left) >= price)
+    with np.errstate(over="ignore"):
+        # the slope of a power below 0 is minus infinity at 0
+        at_left = ~settled & (dispersion.slope(left) >= price)
     at_right = ~settled & (dispersion.slope(right) <= price)
     weight = np.where(at_left, left, np.where(at_right, right, weight))
     settled |= at_left | at_right
@@ -281,9 +281,9 @@ def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tu
         if step % 6 == 5:
             usable[:] = False
         new = np.where(usable, newton, middle_of_bracket)
-        unit = 2.0 * UNIT_ROUNDOFF * np.abs(new)
-        narrow = right[open_rows] - left[open_rows] <= unit
-        still = np.abs(newton - here) <= unit
+        unit = 2.0 * UNIT_ROUNDOFF
+        narrow = right[open_rows] - left[open_rows] <= unit * np.abs(new)
+        still = np.abs(newton - here) <= unit * np.abs(here)
         weight[open_rows] = np.where(still, here, new)
         settled[open_rows] = narrow | still
     with np.errstate(divide="ignore"):

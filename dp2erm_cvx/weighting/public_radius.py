@@ -24,6 +24,7 @@ from dp2erm_cvx.weighting.dataset import (
     split_factors,
     sum_units,
 )
+from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
@@ -176,8 +177,9 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     Returns
     -------
     float or None
-        The radius; None where none is proved: constraints and kinks of the imbalance, dispersions without a
-        formula for their weights, sums whose multipliers have no public bound, numbers that are too large.
+        The radius; None where none is proved: constraints and kinks of the imbalance, exponents above 8,
+        logarithms and powers of falling numbers beside other parts, sums whose multipliers have no public
+        bound, numbers that are too large.
 
     Raises
     ------
@@ -186,14 +188,15 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     """
     # A price that is no square beside a kernel is refused, whatever the records are.
     kernel_factors(form)
-    if form.hard or form.kinked or form.dispersion.family == "general":
+    if form.hard or form.kinked:
         return None
     if not math.isfinite(constants.response):
         return None
     steepest = _steepest_slope(form)
-    if steepest is None:
+    curve = _curve_rounding(form)
+    if steepest is None or curve is None:
         return None
-    rounding = _Rounding(form, constants, steepest)
+    rounding = _Rounding(form, constants, steepest, curve)
     if not any(one.kernel is not None for one in form.features):
         return rounding.radius(constants.columns, constants.largest_imbalance, _Moved())
     if constants.entry_units <= 0.0:
@@ -225,8 +228,11 @@ class _Moved:
 class _Rounding:
     """Rounding of every step, bounded over all datasets."""
 
-    def __init__(self, form: WeightingForm, constants: StepConstants, steepest: float) -> None:
+    def __init__(
+        self, form: WeightingForm, constants: StepConstants, steepest: float, curve: _CurveRounding
+    ) -> None:
         self.form = form
+        self.curve = curve
         self.constants = constants
         self.steepest = steepest
         self.n = form.n
@@ -254,12 +260,12 @@ class _Rounding:
         score = constants.row * (largest_price + self.tolerance) + constants.linear
         multiplier = score + self.steepest
         argument = score + multiplier
-        constants_of_curve, offset = _sizes_of_curve(self.form)
+        curve = self.curve
         units = 2.0 * (columns + 8.0)
         error = units * u * argument + price_error
-        error += (len(self.form.dispersion.parts) + 24.0) * u * (argument + constants_of_curve)
+        error += curve.price_error(argument)
         response = self.response_near()
-        computed = n * response * error + 40.0 * u * n * (1.0 + offset + _LARGEST_DRIFT)
+        computed = n * response * error + curve.units * u * n * (1.0 + curve.offset + _LARGEST_DRIFT)
         summing = sum_units(n) * u * n * (1.0 + _LARGEST_DRIFT)
         bracket = (score + 4.0 * multiplier + 4.0 * score) * u
         blocks = 1.0 if self.form.sums.kind in (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED) else 2.0
@@ -519,11 +525,170 @@ def _steepest_slope(form: WeightingForm) -> float | None:
         if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
             low = max(low, min(form.sums.public) / form.n)
         weights = [low / largest, high / least]
-    first, last = form.dispersion.ends
-    inside = [weight for weight in weights if first < weight < last]
-    if len(inside) < len(weights):
+    sizes = [_slope_size(form.dispersion, weight) for weight in weights]
+    return max(sizes) * (1.0 + 1e-9) if math.isfinite(max(sizes)) else None
+
+
+def _slope_size(dispersion: Dispersion, weight: float) -> float:
+    """Bound of the size of the slope of phi at one weight; infinite where it has none."""
+    first, last = dispersion.ends
+    if first < weight < last:
+        return abs(float(dispersion.slope(np.array(weight))))
+    if weight not in (first, last) or not dispersion.finite_slopes:
+        return math.inf
+    # computed slopes of powers are above 0 there: in a sum they could hide the slope of a line
+    return sum(abs(float(part.slope(np.array(weight)))) for part in dispersion.parts)
+
+
+#: Exponents of powers that a public radius is stated for, in size.
+_LARGEST_EXPONENT = 8.0
+#: Numbers ``k w + c`` of powers, and prices over their leading factors, beyond which formulas cut them off.
+_LARGEST_INNER, _LARGEST_PRICE = 1e13, 1e110
+
+
+@dataclass(frozen=True)
+class _CurveRounding:
+    """Rounding of weights from their prices, with a formula (Theorem 3 (b) of the page).
+
+    Parameters
+    ----------
+    n_parts
+        Number of parts of the dispersion.
+    constants
+        Size of the constants in the slope of phi, in prices.
+    offset
+        Size of those in its inverse, in weights.
+    units
+        Units of roundoff of a weight and the offset.
+    largest_price
+        Size of a price from which on the formula cuts it off.
+    """
+
+    n_parts: int
+    constants: float
+    offset: float
+    units: float = 40.0
+    largest_price: float = math.inf
+
+    def price_error(self, argument: float) -> float:
+        """What a price is off in effect, for prices of at most this size; infinite where that is not known.
+
+        Parameters
+        ----------
+        argument
+            Bound of the size of a price.
+        """
+        if argument > self.largest_price:
+            return math.inf
+        return (self.n_parts + 24.0) * UNIT_ROUNDOFF * (argument + self.constants)
+
+
+@dataclass(frozen=True)
+class _BracketRounding(_CurveRounding):
+    """Rounding of weights that are found in brackets (Theorem 3 (e) of the page).
+
+    Parameters
+    ----------
+    bounded
+        Bound of the sum of the sizes of the slopes of all parts that have a bounded one, in prices.
+    bend
+        Bound of a weight times the curvature of squares, Huber functions and entropies, in prices.
+    log_power
+        Bound of the logarithm of a power with a bounded slope, or with a rising one.
+    least_leading
+        Least leading factor of a power that falls from infinity; infinite without any.
+    """
+
+    bounded: float = 0.0
+    bend: float = 0.0
+    log_power: float = 0.0
+    least_leading: float = math.inf
+
+    def price_error(self, argument: float) -> float:
+        sizes = (argument + 2.0 * self.constants + 2.0 * self.bounded) * (1.0 + 1e-6)
+        logarithm = max(self.log_power, math.log(max(sizes / self.least_leading, 1.0)))
+        slopes = (self.n_parts + 44.0 + logarithm) * sizes
+        last_step = 2.0 * ((_LARGEST_EXPONENT + 1.0) * sizes + self.bend)
+        return UNIT_ROUNDOFF * (slopes + last_step)
+
+
+def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
+    """Rounding of the weights of a form from their prices; None where none is proved."""
+    dispersion = form.dispersion
+    powers = [part for part in dispersion.parts if part.atom == "power"]
+    if any(abs(part.number) > _LARGEST_EXPONENT for part in powers):
         return None
-    return float(np.max(np.abs(form.dispersion.slope(np.array(weights))))) * (1.0 + 1e-9)
+    if dispersion.family == "general":
+        return _rounding_of_brackets(form)
+    constants, offset = _sizes_of_curve(form)
+    plain = _CurveRounding(len(dispersion.parts), constants, offset)
+    if dispersion.family != "power":
+        return plain
+    _, high = _box(form)
+    least, largest = _bases(form)
+    part = powers[0]
+    most = part.factor * high / least + abs(part.offset)
+    if most > _LARGEST_INNER:
+        return None
+    # an exponential is off by as many units as its argument has
+    units = plain.units + 16.0 * math.log(most + 1.0) + 8.0 * largest / part.factor
+    return replace(plain, units=units, largest_price=_LARGEST_PRICE * _leading(part))
+
+
+def _leading(part: DispersionPart) -> float:
+    """The size of the factor of ``(k w + c)^(p - 1)`` in the slope of a power."""
+    return abs(part.scale * part.factor * part.number)
+
+
+def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
+    """Of weights without a formula; None where parts with a logarithm or a power fall, or are cut off."""
+    low, high = _box(form)
+    least, largest = _bases(form)
+    ends = np.array([low / largest, high / least])
+    constants, _ = _sizes_of_curve(form)
+    bounded = 0.0
+    bend = 0.0
+    log_power = 0.0
+    least_leading = math.inf
+    for part in form.dispersion.parts:
+        size = abs(part.scale * part.factor)
+        if part.atom in ("square", "huber"):
+            bounded += 2.0 * size * (abs(part.factor) * ends[1] + abs(part.offset))
+            bend += 2.0 * size * abs(part.factor) * ends[1]
+            continue
+        if part.atom in ("line", "size"):
+            bounded += size
+            continue
+        if part.factor < 0.0 or part.offset < 0.0:
+            return None
+        constants += size * (1.0 + abs(math.log(part.factor)) + 1.0 / part.factor)
+        if part.atom == "entropy":
+            bend += size
+        if part.offset > 0.0:
+            bounded += float(np.max(np.abs(part.slope(ends))))
+        if part.atom != "power":
+            continue
+        inner = part.factor * ends + part.offset
+        constants += _leading(part) * max(1.0, part.factor ** (part.number - 1.0))
+        rate = abs(part.number - 1.0)
+        if part.offset > 0.0:
+            log_power = max(log_power, rate * float(np.max(np.abs(np.log(inner)))))
+        elif part.number > 1.0:
+            log_power = max(log_power, rate * math.log(max(inner[1], 1.0)))
+        else:
+            least_leading = min(least_leading, _leading(part))
+    # 66 halvings in 400 steps, and two units of a weight
+    units = 40.0 + 2.0**-13 * largest * ends[1]
+    return _BracketRounding(
+        n_parts=len(form.dispersion.parts),
+        constants=constants,
+        offset=0.0,
+        units=units,
+        bounded=bounded,
+        bend=bend,
+        log_power=log_power,
+        least_leading=least_leading,
+    )
 
 
 def _sizes_of_curve(form: WeightingForm) -> tuple[float, float]:
