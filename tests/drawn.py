@@ -60,6 +60,9 @@ def first_stage(rng, name, domain, columns, least=-6):
     public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
     entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
+    constant = float(rng.choice([0.1, 1.0])) * G
+    arms = {"balance": balance, "constant": constant, "ridge": share * G**2}
+    cap = float(rng.choice([2.0, math.inf]))
     settings: dict[str, dict[str, Any]] = {
         "uniform": {},
         "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
@@ -80,9 +83,13 @@ def first_stage(rng, name, domain, columns, least=-6):
         "stable_balancing": {
             "alpha": alpha,
             "balance": balance,
-            "constant": float(rng.choice([0.1, 1.0])) * G,
+            "constant": constant,
             "ridge": share * G**2,
         },
+        "logit_calibration": arms | {"cap": float(rng.choice([2.0, 4.0]))},
+        "empirical_likelihood": arms | {"low": float(rng.choice([0.0, 0.3]))},
+        "minimal_dispersion": arms | {"tolerance": float(rng.choice([0.0, 0.05])), "cap": cap},
+        "residual_balancing": arms | {"smoothing": share, "cap": cap},
         "stable_balancing_hard": {"tolerance": 10 ** rng.uniform(-3, 0), "balance": balance},
         "kernel_mean_matching": {
             "target": (None, public)[rng.integers(2)],

@@ -4,7 +4,8 @@ from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.arms import ARM_SETTINGS, capped_by_arm, caps_of_arms, imbalance_of_arms
+from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
@@ -19,7 +20,9 @@ from dp2erm_cvx.public import setting
 from dp2erm_cvx.stability import Bound
 
 __all__ = [
+    "ARM_SETTINGS",
     "Array",
+    "Balance",
     "BalanceFunctions",
     "Ball",
     "Bound",
@@ -48,6 +51,9 @@ __all__ = [
     "Universe",
     "WholeSpace",
     "bounded_influence",
+    "capped_by_arm",
+    "caps_of_arms",
+    "imbalance_of_arms",
     "private",
     "scheme",
     "second_stage",

@@ -149,6 +149,10 @@ class BalanceFunctions:
         return {"custom": self.name, "norm_bound": self.norm_bound, **reaches}
 
 
+#: What a program balances.
+Balance = Moments | BalanceFunctions
+
+
 @dataclass(frozen=True, eq=False)
 class MomentTargets:
     """Weights ``w >= 0`` (n,) with ``totals.T @ w = total_values`` and ``moments.T @ w`` near ``values``.

@@ -76,13 +76,13 @@ def declared_at(instance, values):
     return compiled, float(compiled.problem.objective.value), violation
 
 
-def check_weights(program, solution):
-    """Nonnegative with sum n, as every theorem assumes."""
+def check_weights(program, solution, missed=1e-13):
+    """Nonnegative with sum n, as every theorem assumes, which a solver may miss by a share of n."""
     weights = solution.value
     if isinstance(program, FirstStage):
         assert np.all(np.isfinite(weights))
         assert np.all(weights >= 0)
-        assert abs(math.fsum(weights) / len(weights) - 1) < 1e-13
+        assert abs(math.fsum(weights) / len(weights) - 1) < missed
 
 
 def solver_names(instance):
@@ -120,7 +120,9 @@ def test_solvers_agree_within_their_certificates(program, monkeypatch):
     for solver in solver_names(instance):
         for polish in (False, True):
             solution = solve(instance, solver=solver, polish=polish, throw=False)
-            check_weights(program, solution)
+            # weights that a conic solver left as they are have the sum that it left
+            as_left = isinstance(instance.model, JudgedModel) and not polish
+            check_weights(program, solution, 1e-11 if as_left else 1e-13)
             assert np.isfinite(solution.certificate.output_radius)
             if polish:
                 assert solution.certified, (solver, solution.status)
@@ -134,6 +136,8 @@ def test_solvers_agree_within_their_certificates(program, monkeypatch):
 
 @every(SETTINGS)
 def test_declared_objective_is_least_at_the_certified_point(program):
+    if getattr(program, "smoothing", None):
+        pytest.skip("the declaration has the kink, and the weights are those of its envelope")
     instance = bind(program, STANDARD)
     solution = solve(instance, solver="clarabel" if instance.model is None else "newton")
     compiled, objective, violation = declared_at(instance, lift(instance, solution))
@@ -151,11 +155,18 @@ def test_declared_gradient_agrees_with_the_model(program):
     primal = ("entropy_balancing_hard", "entropy_balancing_primal", "stable_balancing_hard")
     if instance.model is None or isinstance(program, ClosedFormWeights) or program.name in primal:
         pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
+    if getattr(program, "smoothing", None):
+        pytest.skip("the declaration has the kink, and the model is of its envelope")
     model, rng = instance.model, np.random.default_rng(3)
     zero = np.zeros(model.dimension)
+    if isinstance(model, JudgedModel):
+        zero = model.start()
     at_zero = declared_at(instance, zero)[1]
     for scale in (1e-3, 1.0):
         point = scale * rng.normal(size=model.dimension)
+        if isinstance(model, JudgedModel):
+            # logarithms of weights are asked for inside of their box alone
+            point = zero + scale * rng.uniform(-0.5, 0.5, model.dimension)
         compiled, objective, _ = declared_at(instance, point)
         gradients = compiled.problem.objective.args[0].grad
         flat = {}

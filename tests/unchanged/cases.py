@@ -86,6 +86,10 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
     "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
     "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
+    "logit_calibration": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
+    "empirical_likelihood": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
+    "minimal_dispersion": [{}, {"ridge": 0.02, "tolerance": 0.01}, {"ridge": 0.1, "balance": Moments(2)}],
+    "residual_balancing": [{}, {"ridge": 0.02, "smoothing": 0.05}, {"ridge": 0.02, "treated": 0.2}],
     "kernel_mean_matching": [*_KERNELS, {"target": PublicSample(np.eye(P)), "ridge": 0.05}],
     "itr": [
         *_SETS,
