@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.many_datasets import ManyDatasets, Numbers, Part
+from dp2erm_cvx.weighting.many_datasets import DatasetsOfRows, Numbers, Part
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
 
 
@@ -45,7 +45,7 @@ class JointSteps(Generic[Part]):
         Steps (K,) of the proximal steps, the same for all coordinates of one imbalance.
     """
 
-    def __init__(self, datasets: ManyDatasets[Part], step: Array) -> None:
+    def __init__(self, datasets: DatasetsOfRows[Part], step: Array) -> None:
         self.datasets = datasets
         self.step = step
         self.K = len(step)

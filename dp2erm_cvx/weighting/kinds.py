@@ -34,8 +34,8 @@ from dp2erm_cvx.weighting.form import Arms, ImbalancePenalty, WeightingForm
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import (
     MARGIN,
+    DatasetsOfRows,
     DatasetsPart,
-    ManyDatasets,
     Numbers,
     block_of_records,
     totals_of_blocks,
@@ -78,7 +78,7 @@ class KindsPart(DatasetsPart):
     kernel_error: Array
 
 
-class KindsData(ManyDatasets[KindsPart]):
+class KindsData(DatasetsOfRows[KindsPart]):
     """A form at datasets of few kinds of records.
 
     Parameters

@@ -101,10 +101,6 @@ class ManyDatasets(abc.ABC, Generic[Part]):
         """Units of roundoff, of the sum of sizes, that :meth:`sums` are off by."""
 
     @abc.abstractmethod
-    def arguments(self, prices: Array, multipliers: Array, part: Part) -> Array:
-        """Arguments (m, k) of the inverse slopes at prices (m, K) and multipliers (m, B)."""
-
-    @abc.abstractmethod
     def argument_sizes(self, prices: Array, multipliers: Array, part: Part) -> Array:
         """Sums (m, k) of the sizes of all terms of an argument."""
 
@@ -115,10 +111,6 @@ class ManyDatasets(abc.ABC, Generic[Part]):
     @abc.abstractmethod
     def row_norms(self, columns: slice, part: Part) -> Array:
         """Norms (m, k) of some columns of the rows."""
-
-    @abc.abstractmethod
-    def imbalances(self, weights: Array, part: Part) -> Array:
-        """Imbalances (m, K) of weights (m, k), for steps: in any order of summation."""
 
     @abc.abstractmethod
     def reached(self, weights: Array, part: Part) -> tuple[Array, Array]:
@@ -144,16 +136,34 @@ class ManyDatasets(abc.ABC, Generic[Part]):
         """Whether a weight (m, k) is in a block."""
 
     @abc.abstractmethod
-    def moments(self, rates: Array, part: Part) -> Array:
-        """Sums (m, K + B, K + B) of rates times products of rows, with the blocks as further columns."""
-
-    @abc.abstractmethod
     def row_sizes(self, part: Part) -> tuple[Array, Array]:
         """Bounds (m,) of the norm of rows whose weight is free, and of the distance of two in a block."""
 
     @abc.abstractmethod
     def kink_widths(self, place: int, part: Part) -> Array:
         """Bounds (m,) of what prices of the kink at ``place`` move the arguments of free rows by."""
+
+
+class DatasetsOfRows(ManyDatasets[Part]):
+    """Datasets whose imbalances are made of rows that are at hand, as joint steps in their prices ask.
+
+    Parameters
+    ----------
+    form, priced
+        As of :class:`ManyDatasets`.
+    """
+
+    @abc.abstractmethod
+    def arguments(self, prices: Array, multipliers: Array, part: Part) -> Array:
+        """Arguments (m, k) of the inverse slopes at prices (m, K) and multipliers (m, B)."""
+
+    @abc.abstractmethod
+    def imbalances(self, weights: Array, part: Part) -> Array:
+        """Imbalances (m, K) of weights (m, k), for steps: in any order of summation."""
+
+    @abc.abstractmethod
+    def moments(self, rates: Array, part: Part) -> Array:
+        """Sums (m, K + B, K + B) of rates times products of rows, with the blocks as further columns."""
 
 
 _OF_ONE_BLOCK = (SumKind.ALL, SumKind.CONTROLS, SumKind.TREATED)

@@ -143,7 +143,7 @@ class NeighborClaims(Generic[Part]):
             # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
             apart = np.linalg.norm(missed[:, kernels], axis=1)
             error += apart[:, None] * datasets.row_norms(kernels, part) * OUTWARD
-            error += datasets.price_errors(points.weights, part)
+        error += datasets.price_errors(points.weights, part)
         return np.asarray(error)
 
     def _sums_off(self, weights: Array, radii: Array, part: Part) -> Array:

@@ -18,7 +18,7 @@ from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import WeightingForm
 from dp2erm_cvx.weighting.joint_steps import JointSteps, taken
 from dp2erm_cvx.weighting.many_datasets import Numbers
-from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRecords
+from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRows
 
 #: Steps with the Jacobian of the base dataset, the same where that of a neighbor is dear, and further steps.
 _SHARED_STEPS, _MORE_SHARED_STEPS, _OWN_STEPS = 1, 8, 12
@@ -169,7 +169,7 @@ def _with_outcome(records: Records, index: int, y: float) -> Records:
     return replace(records, y=outcomes)
 
 
-class _Together(JointSteps[ReplacedRecords]):
+class _Together(JointSteps[ReplacedRows]):
     """Common steps of neighbors of one dataset."""
 
     def __init__(self, problem: DualProblem, records: Records) -> None:
@@ -180,22 +180,13 @@ class _Together(JointSteps[ReplacedRecords]):
         outer = problem.outer_point(solution)
         super().__init__(neighboring, outer.step)
         self.y = outer.y
-        self.multipliers = self._multipliers(outer.multipliers)
+        self.multipliers = neighboring.multipliers_of(outer.multipliers)
         self.shared_steps = _SHARED_STEPS if neighboring.tabled else _MORE_SHARED_STEPS
         self.rates = self._base_rates()
         self.response = float(np.sum(self.rates)) * 2.0
         lined = neighboring.lined
         moments = (lined * self.rates[:, None]).T @ lined
         self.inverse: Array = np.linalg.pinv(self.jacobians(self.y[None], moments[None])[0])
-
-    def _multipliers(self, found: Array) -> Array:
-        """Multipliers (B,) of all blocks; 0 of one that the dataset has no records of."""
-        multipliers = np.zeros(self.neighboring.n_blocks)
-        for number, block in enumerate(self.data.blocks):
-            members = np.arange(self.neighboring.n)[block.members]
-            if len(members):
-                multipliers[self.neighboring.block[members[0]]] = found[number]
-        return multipliers
 
     def _base_rates(self) -> Array:
         """How fast the weights of the dataset rise with their arguments (n,)."""
@@ -206,7 +197,7 @@ class _Together(JointSteps[ReplacedRecords]):
         _, rates = self.data.curve.at(argument, slice(None))
         return rates
 
-    def solved(self, part: ReplacedRecords, goal: float) -> NeighborWeights:
+    def solved(self, part: ReplacedRows, goal: float) -> NeighborWeights:
         """Weights of some neighbors with claims; nothing is proved of those that the steps do not serve.
 
         Parameters

@@ -13,7 +13,7 @@ from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, WeightingForm
 from dp2erm_cvx.weighting.multipliers import weights_at
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
-from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRecords
+from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRows
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
 from tests.weighting.examples import form_of, moments_by_arm, records_of
 from tests.weighting.test_neighbors import FORMS, N, drawn_neighbors
@@ -75,7 +75,7 @@ def test_wrong_data_of_neighbors_are_seen(name: str, wrong: str, monkeypatch: py
     right = FormNeighbors(FORMS[name], records).together(index, new)
     replaced = NeighboringData.replaced
 
-    def mistaken(self: NeighboringData, numbers: Array, others: object) -> ReplacedRecords:
+    def mistaken(self: NeighboringData, numbers: Array, others: object) -> ReplacedRows:
         part = replaced(self, numbers, others)  # type: ignore[arg-type]
         return replace(part, **{wrong: getattr(part, wrong) * (1.0 + 1e-6)})
 
