@@ -13,11 +13,9 @@ from dp2erm_cvx.weighting.dataset import (
     WeightingData,
     rows_of_records,
     sum_units,
-    targets_of_records,
 )
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import DatasetsOfRows, Numbers
-from dp2erm_cvx.weighting.means_of_arms import MeansOfArms
 from dp2erm_cvx.weighting.neighboring_records import NeighboringRecords, ReplacedRecords
 
 #: Numbers in the table of products of rows, up to which it is made: 64 MB.
@@ -58,10 +56,6 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         self._products: Array | None = None
         if len(self.lined) * len(self._upper[0]) <= _MOST_PRODUCTS:
             self._products = self.lined[:, self._upper[0]] * self.lined[:, self._upper[1]]
-        self.record_targets = targets_of_records(self.form, self.vectors, self.arms)
-        self.means: MeansOfArms | None = None
-        if self.form.arms_of_means:
-            self.means = MeansOfArms(self.form, self.vectors, self.arms)
         self._shared = _SharedSizes(self)
 
     @property
@@ -79,25 +73,9 @@ class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedR
         new_records
             The m new records.
         """
-        form = self.form
-        arms = new_records.a
         vectors = self.vectors_of(new_records)
-        come, come_errors = targets_of_records(form, vectors, arms)
-        gone = self.record_targets[0][index]
-        gone_errors = self.record_targets[1][index]
-        targets = self.data.targets + (come - gone)
-        size = np.abs(self.data.targets) + np.abs(come) + np.abs(gone)
-        errors = self.data.target_errors + come_errors + gone_errors + 4.0 * UNIT_ROUNDOFF * size
-        present = np.ones(len(index), dtype=bool)
-        if self.means is not None:
-            moved, of_rounding, present = self.means.moved(index, vectors, arms)
-            targets = targets + moved
-            errors = errors + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(targets)
-        known = self.without_targets(index, new_records, vectors).known()
-        known["targets"] = targets
-        known["target_errors"] = errors
-        known["feasible"] = known["feasible"] & present
-        return ReplacedRows(**known, rows=rows_of_records(form, vectors, arms))
+        known = self.replaced_records(index, new_records, vectors).known()
+        return ReplacedRows(**known, rows=rows_of_records(self.form, vectors, new_records.a))
 
     def arguments(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
         argument = -(prices @ self.rows.T)

@@ -10,8 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.weighting.dataset import WeightingData, boxes_of_records, values_of_records
-from dp2erm_cvx.weighting.form import SumKind
+from dp2erm_cvx.weighting.dataset import (
+    WeightingData,
+    boxes_of_records,
+    targets_of_records,
+    values_of_records,
+)
+from dp2erm_cvx.weighting.form import Arms, SumKind
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import (
     MARGIN,
     OUTSIDE,
@@ -21,6 +27,7 @@ from dp2erm_cvx.weighting.many_datasets import (
     block_of_records,
     totals_of_blocks,
 )
+from dp2erm_cvx.weighting.means_of_arms import MeansOfArms
 from dp2erm_cvx.weighting.proximal import PricedColumns
 
 
@@ -80,6 +87,10 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         #: Features (n, width) of the records that are no kernel's, by name.
         self.vectors = self.vectors_of(records)
         self.boxes = boxes_of_records(self.form, self.arms, self.vectors)
+        self.record_targets = targets_of_records(self.form, self.vectors, self.arms)
+        self.means: MeansOfArms | None = None
+        if self.form.arms_of_means:
+            self.means = MeansOfArms(self.form, self.vectors, self.arms)
 
     def vectors_of(self, records: Records) -> dict[str, Array]:
         """Features (m, width) of records that are no kernel's, by name."""
@@ -95,10 +106,10 @@ class NeighboringRecords(ManyDatasets[Replaced]):
                 multipliers[self.block[members[0]]] = found[number]
         return multipliers
 
-    def without_targets(
+    def replaced_records(
         self, index: Numbers, new_records: Records, vectors: Mapping[str, Array]
     ) -> ReplacedRecords:
-        """What m new records change but for targets, of which there are none.
+        """What m new records change but for rows, each in the place of one of the dataset.
 
         Parameters
         ----------
@@ -111,6 +122,7 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         """
         form = self.form
         arms = new_records.a
+        targets, errors, present = self._targets(index, vectors, arms)
         linear = np.zeros(len(index))
         if form.linear is not None:
             linear = form.linear.row(vectors[form.linear.features.name], arms)[:, 0]
@@ -121,19 +133,37 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         treated = np.asarray(np.sum(self.arms) + arms - self.arms[index], dtype=np.float64)
         totals = totals_of_blocks(form, treated)
         low, cap = self._boxes(index, boxes_of_records(form, arms, vectors), block, totals)
-        nothing = np.zeros((len(index), 0))
         return ReplacedRecords(
-            targets=nothing,
-            target_errors=nothing,
+            targets=targets,
+            target_errors=errors,
             totals=totals,
             low=low,
             cap=cap,
             base=self._bases(index, base),
-            feasible=self._feasible(index, block, totals, low, cap),
+            feasible=self._feasible(index, block, totals, low, cap) & present,
             index=index,
             linear=linear,
             block=block,
         )
+
+    def _targets(
+        self, index: Numbers, vectors: Mapping[str, Array], arms: Arms
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Targets (m, K) of vectors, bounds of their rounding, and whether arms have their means (m,)."""
+        columns = slice(0, self.data.vector_columns)
+        base = self.data.targets[columns]
+        come, come_errors = targets_of_records(self.form, vectors, arms)
+        gone = self.record_targets[0][index]
+        gone_errors = self.record_targets[1][index]
+        targets = base + (come - gone)
+        size = np.abs(base) + np.abs(come) + np.abs(gone)
+        errors = self.data.target_errors[columns] + come_errors + gone_errors + 4.0 * UNIT_ROUNDOFF * size
+        present = np.ones(len(index), dtype=bool)
+        if self.means is not None:
+            moved, of_rounding, present = self.means.moved(index, vectors, arms)
+            targets = targets + moved
+            errors = errors + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(targets)
+        return targets, errors, present
 
     def levels(self, multipliers: Array, part: ReplacedRecords) -> Array:
         """The multiplier (m, n) of the block of every record, 0 outside of blocks; (m, 1) for one block."""

@@ -19,11 +19,14 @@ from dp2erm_cvx.weighting.form import WeightingForm
 from dp2erm_cvx.weighting.joint_steps import JointSteps, taken
 from dp2erm_cvx.weighting.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRows
+from dp2erm_cvx.weighting.pair_steps import PairSteps
 
 #: Steps with the Jacobian of the base dataset, the same where that of a neighbor is dear, and further steps.
 _SHARED_STEPS, _MORE_SHARED_STEPS, _OWN_STEPS = 1, 8, 12
 #: Weights that are held in a chunk, and the least and the most neighbors of one.
 _CHUNK, _LEAST, _MOST = 2**17, 16, 512
+#: Records up to which neighbors are solved by pairs where few features of a kernel serve one dataset.
+_MOST_BESIDE_FEATURES = 2000
 #: Part of the goal that an estimate has to reach, as a claim counts rounding as well.
 _WITHIN = 0.1
 #: Part of the goal that the base dataset is solved to.
@@ -74,15 +77,21 @@ class FormNeighbors:
         self.form = form
         self.records = records
         problem = DualProblem(form, records)
-        self._together: _Together | None = None
-        # A new record is not in the span of features of a kernel that old ones made, and constraints of the
-        # imbalance have no claim.
-        if not problem.data.similarities and not form.hard:
+        self._together: _Together | PairSteps | None = None
+        if form.hard:
+            # Constraints of the imbalance have no claim.
+            return
+        if not problem.data.similarities:
             self._together = _Together(problem, records)
+        elif problem.pairs is not None or form.n <= _MOST_BESIDE_FEATURES:
+            self._together = PairSteps(problem, records, _BASE * 1e-10)
 
     @property
     def usable(self) -> bool:
-        """Whether neighbors are solved together; one by one for kernels and constraints of the imbalance."""
+        """Whether neighbors are solved together; not under constraints of the imbalance.
+
+        Of kernels, where pairs of records serve one dataset as well, or records are few.
+        """
         return self._together is not None
 
     def solve(self, index: Numbers, new_records: Records, tolerance: float = 1e-10) -> NeighborWeights:
@@ -152,11 +161,8 @@ class FormNeighbors:
             for begin in range(0, m, size):
                 chunk = slice(begin, begin + size)
                 numbers = np.arange(m)[chunk]
-                part = self._together.neighboring.replaced(index[chunk], new_records.at(numbers))
-                solved = self._together.solved(part, tolerance * n)
-                weights[chunk] = solved.weights
-                claims[chunk] = solved.claims
-                steps[chunk] = solved.steps
+                solved = self._together.solved(index[chunk], new_records.at(numbers), tolerance * n)
+                weights[chunk], claims[chunk], steps[chunk] = solved
         return NeighborWeights(weights, claims, steps, np.zeros(m, dtype=bool))
 
 
@@ -197,16 +203,21 @@ class _Together(JointSteps[ReplacedRows]):
         _, rates = self.data.curve.at(argument, slice(None))
         return rates
 
-    def solved(self, part: ReplacedRows, goal: float) -> NeighborWeights:
-        """Weights of some neighbors with claims; nothing is proved of those that the steps do not serve.
+    def solved(self, index: Numbers, new_records: Records, goal: float) -> tuple[Array, Array, Numbers]:
+        """Weights (m, n) of some neighbors, claims (m,) and numbers of steps (m,).
+
+        Claims are infinite where the steps do not serve.
 
         Parameters
         ----------
-        part
-            The replaced records.
+        index
+            Numbers of the replaced records (m,).
+        new_records
+            The m records that take their places.
         goal
             Claim that the steps aim at.
         """
+        part = self.neighboring.replaced(index, new_records)
         m = len(part)
         n = self.neighboring.n
         y = np.tile(self.y, (m, 1))
@@ -240,4 +251,4 @@ class _Together(JointSteps[ReplacedRows]):
                 change = self.own_steps(y[live], state, ~near, part.take(live))
             y[live] += change[:, : self.K]
             multipliers[live] += change[:, self.K :]
-        return NeighborWeights(weights, claims, steps, np.zeros(m, dtype=bool))
+        return weights, claims, steps

@@ -49,8 +49,11 @@ class PairsProblem:
             self.b += np.sum(one.push[np.ix_(arms, arms)] * K, axis=1)
             diagonal += np.diag(one.pull)[arms] * np.maximum(one.diagonal, 0.0)
             target_size += n * float(np.max(np.abs(one.push))) * one.largest
-        rows = data.rows * np.sqrt(data.smoothness)
-        targets = data.targets * np.sqrt(data.smoothness)
+        # Features of a kernel, where the records have few, are among its pairs already.
+        vectors = slice(0, data.vector_columns)
+        root = np.sqrt(data.smoothness[vectors])
+        rows = data.rows[:, vectors] * root
+        targets = data.targets[vectors] * root
         if rows.shape[1]:
             self.Q += rows @ rows.T
             self.b += rows @ targets
@@ -58,12 +61,13 @@ class PairsProblem:
             diagonal += squares
             target_size += math.sqrt(float(np.max(squares))) * float(np.linalg.norm(targets))
         self.largest = float(np.max(diagonal)) * (1.0 + 1e-12)
-        units = (data.entry_units + rows.shape[1] + n + 24.0) * UNIT_ROUNDOFF
+        #: Relative errors of a price: of the sizes of all terms that it is a sum of.
+        self.units = (data.entry_units + rows.shape[1] + n + 24.0) * UNIT_ROUNDOFF
         #: Errors of a price per unit of ``|omega|_1``, and of the targets in it.
-        self.entry_error = units * self.largest
-        self.target_error = units * target_size
+        self.entry_error = self.units * self.largest
+        self.target_error = self.units * target_size
         if rows.shape[1]:
-            moved = np.abs(rows) @ (np.sqrt(data.smoothness) * data.target_errors)
+            moved = np.abs(rows) @ (root * data.target_errors[vectors])
             self.target_error += float(np.max(moved)) * (1.0 + 1e-12)
 
     def price(self, omega: Array) -> Array:

@@ -7,13 +7,12 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
-from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.weighting import means_of_arms
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
 from tests.weighting import examples
-from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of
+from tests.weighting.examples import BOTH, CONTROL, SIGNED, form_of, moments_by_arm, records_of
 
 N = 60
 M = 24
@@ -137,22 +136,17 @@ def test_kinks(norm: float | None) -> None:
         assert np.sum(np.abs(one.weights - found.weights[k])) <= one.claim + found.claims[k]
 
 
-def test_kernels_and_constraints_are_solved_alone() -> None:
-    kernel = examples.of_kernel(Gaussian(1.0))
-    half = BOTH / 2
-    parts = [examples.part(kernel, arm, half) for arm in (CONTROL, TREATED)]
-    of_kernel = form_of(N, *(examples.imbalance(ImbalancePenalty(0.5), part) for part in parts))
-    constraint = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=math.inf, tolerance=0.1 * N)))
+def test_constraints_are_solved_alone() -> None:
+    form = form_of(N, moments_by_arm(ImbalancePenalty(math.inf, price=math.inf, tolerance=0.1 * N)))
     records = records_of(N)
     index, new = drawn_neighbors(records, 3)
-    for form in (of_kernel, constraint):
-        neighbors = FormNeighbors(form, records)
-        assert not neighbors.usable
-        found = neighbors.solve(index, new)
-        assert np.all(found.alone)
-        for k in range(3):
-            one = single(form, records, index, new, k).newton()
-            np.testing.assert_array_equal(found.weights[k], one.weights)
+    neighbors = FormNeighbors(form, records)
+    assert not neighbors.usable
+    found = neighbors.solve(index, new)
+    assert np.all(found.alone)
+    for k in range(3):
+        one = single(form, records, index, new, k).newton()
+        np.testing.assert_array_equal(found.weights[k], one.weights)
 
 
 def test_new_outcomes_count() -> None:
