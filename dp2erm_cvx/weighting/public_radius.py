@@ -178,8 +178,8 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     -------
     float or None
         The radius; None where none is proved: constraints and kinks of the imbalance, exponents above 8,
-        logarithms and powers of falling numbers beside other parts, sums whose multipliers have no public
-        bound, numbers that are too large.
+        sums of parts of which one ends inside of the boxes, sums whose multipliers have no public bound,
+        numbers that are too large.
 
     Raises
     ------
@@ -641,7 +641,7 @@ def _leading(part: DispersionPart) -> float:
 
 
 def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
-    """Of weights without a formula; None where parts with a logarithm or a power fall, or are cut off."""
+    """Of weights without a formula; None where a part ends inside of the boxes."""
     low, high = _box(form)
     least, largest = _bases(form)
     ends = np.array([low / largest, high / least])
@@ -659,19 +659,23 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
         if part.atom in ("line", "size"):
             bounded += size
             continue
-        if part.factor < 0.0 or part.offset < 0.0:
+        inner = part.factor * ends + part.offset
+        smooth = part.offset != 0.0 and float(np.min(inner)) > 0.0
+        if not smooth and (part.factor < 0.0 or part.offset != 0.0):
             return None
-        constants += size * (1.0 + abs(math.log(part.factor)) + 1.0 / part.factor)
+        constants += size * (1.0 + abs(math.log(abs(part.factor))) + 1.0 / abs(part.factor))
         if part.atom == "entropy":
             bend += size
-        if part.offset > 0.0:
-            bounded += float(np.max(np.abs(part.slope(ends))))
+        if smooth:
+            cancelled = 1.0
+            if part.factor < 0.0 or part.offset < 0.0:
+                cancelled = (abs(part.factor) * ends[1] + abs(part.offset)) / float(np.min(inner))
+            bounded += cancelled * (float(np.max(np.abs(part.slope(ends)))) + size)
         if part.atom != "power":
             continue
-        inner = part.factor * ends + part.offset
-        constants += _leading(part) * max(1.0, part.factor ** (part.number - 1.0))
+        constants += _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
         rate = abs(part.number - 1.0)
-        if part.offset > 0.0:
+        if smooth:
             log_power = max(log_power, rate * float(np.max(np.abs(np.log(inner)))))
         elif part.number > 1.0:
             log_power = max(log_power, rate * math.log(max(inner[1], 1.0)))
