@@ -340,8 +340,8 @@ def check_program_command(
 ) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
-    What its author states by hand is searched for violations: a bound, a floor of eigenvalues, weights on
-    datasets that no public error covers. The rest is derived: nothing to check. A search never proves.
+    What its author states by hand is searched for violations: a bound, weights on datasets that no public
+    error covers. The rest is derived: nothing to check. A search never proves.
     """
     from dp2erm_cvx import conformance
     from dp2erm_cvx.audit.search import SearchPlan

@@ -27,8 +27,6 @@ from dp2erm_cvx.errors import (
     SolverError,
 )
 from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Program, SecondStage
-from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
 from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.solve import Solution, solve
@@ -279,27 +277,6 @@ def balance(subject: Subject) -> Judgment:
     return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
 
 
-def eigenvalue_floor(subject: Subject) -> Judgment:
-    """The stated floor of every argument of log_det, at the weights of ordinary and adversarial datasets."""
-    floor, least = getattr(subject.program, "eigenvalue_floor", None), math.inf
-    if floor is None:
-        return _derived("none is stated")
-    rng = np.random.default_rng(subject.search.seed)
-    for records in _samples().values():
-        instance = subject.bind(records)
-        compiled = Compiled(instance.program.declare, instance.data)
-        compiled.load(instance.data)
-        (w,), parts = compiled.declaration.variables.values(), [compiled.declaration.objective]
-        for e in parts:  # which grows by the parts of its parts
-            parts += e.args
-        atoms = [e for e in parts if type(e).__name__ == "log_det"]
-        for _ in range(10):  # near corners: the least eigenvalue is concave in the weights
-            w.value = instance.composite.penalty.set.project(records.n_samples * rng.normal(size=w.size))
-            least = float(np.min([least, *(np.linalg.eigvalsh(e.args[0].value)[0] for e in atoms)]))
-    text = f"stated {floor:.4g}, least eigenvalue found {least:.4g}"
-    return passed(text) if least >= floor * (1 - 1e-9) else failed(text)
-
-
 def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
     """V and the largest weight over certified solves of the pairs that audits draw, with flips."""
     program, largest, pairs, compared, theorem = subject.program, 0.0, 0, set[int](), ""
@@ -420,7 +397,6 @@ CHECKS: dict[str, tuple[Check, type[Program]]] = {
     "assumed": (assumed, Program),
     "movement": (movement, FirstStage),
     "audit": (short_audit, FirstStage),
-    "eigenvalue floor": (eigenvalue_floor, WeightsProgram),
     "feasibility": (feasibility, Program),
     "balance": (balance, FirstStage),
     "certified by design": (certified_in_advance, Program),

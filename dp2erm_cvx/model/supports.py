@@ -19,9 +19,8 @@ import scipy.sparse as sp
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.model.affine import UP, Affine, AffineWalk, Index, Sums, gamma, kind_of, merged
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.model.terms import UP, gamma
-from dp2erm_cvx.model.tree import Affine, Index, Sums, Walk, kind_of, merged
 
 #: What is read, in words.
 READ = "norms of order 1, 2 and inf, abs, max, maximum, pos, square, sum_squares and huber"
@@ -57,22 +56,15 @@ class NestedTerm(NamedTuple):
     bound: float = 0.0
 
 
-class _NestedWalk(Walk):
+class _NestedWalk(AffineWalk):
     """A walk over a convex expression of any size whose atoms may stand inside of one another."""
 
     def __init__(self, expression: Any, variable: Any, parameters: Mapping[str, Any]) -> None:
-        self.weights = variable
-        self.outputs = variable.size
-        begins = np.cumsum([1, *(datum.size for datum in parameters.values())])
-        self.begin = {datum.id: at for datum, at in zip(parameters.values(), begins, strict=False)}
+        super().__init__(variable, parameters)
         self.nested: list[NestedTerm] = []
-        self.outer = self.read(expression, inside=False)
+        self.outer = self.read(expression)
 
-    def read(self, e: Any, *, inside: bool) -> Affine:
-        # nothing is inside of anything here: outputs of terms are columns as the variable's own are
-        return super().read(e, inside=False)
-
-    def _term(self, e: Any) -> Affine:
+    def term(self, e: Any) -> Affine:
         kind = kind_of(e)
         argument = self._argument(e)
         rows = np.arange(argument.size)
@@ -101,11 +93,11 @@ class _NestedWalk(Walk):
     def _argument(self, e: Any) -> Affine:
         """The arguments of an atom, one under the other where it has several."""
         if kind_of(e) != "maximum":
-            return self.read(e.args[0], inside=True)
+            return self.read(e.args[0])
         rows, columns, data, values, majors = [], [], [], [], []
         count = 0
         for number, argument in enumerate(e.args):
-            kid = self.read(argument, inside=True)
+            kid = self.read(argument)
             # a single number is compared with every entry of the others
             wanted = np.arange(e.size) if kid.size == e.size else np.zeros(e.size, dtype=np.int64)
             place, entry = kid.pick(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
@@ -16,11 +16,9 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
-from dp2erm_cvx.model.direct import DirectModel, PublicConstants, judge_groups, newton_step
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
-from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.paper.printed import Statement, printed_statement
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
@@ -31,7 +29,6 @@ from dp2erm_cvx.program.declaration import (
     Value,
     differing,
     printed,
-    refuse_misread,
     with_n,
 )
 from dp2erm_cvx.program.first_stage import FirstStage
@@ -55,12 +52,8 @@ from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
 
-#: Steps of Newton's method on many datasets at once, and turns of a method of multipliers at kinks.
-_STEPS, _TURNS = 30, 40
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
-#: Numbers of records that the trees of datasets of a search hold together.
-_TREE_ENTRIES = 500_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,13 +64,10 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     into a :class:`~dp2erm_cvx.weighting.form.WeightingForm`: V, the certificate and the radius that every
     solve reaches follow from that (page on weights as the variable).
 
-    Elsewhere, where the tree of its objective is read, strong convexity, smooth form, certificate (Theorem A;
-    D at a kink) and the radius that every solve reaches (Theorem C) are derived. Read are sums of square,
-    entr, log, exp, logistic, power, quad_form, log_det, norms, absolute values and maxima of affine
-    functions, on a box.
-    Any other program is judged by a duality gap (Theorem E), which reads norms, absolute values, maxima,
-    squares and Huber's function, one inside of another, and inequalities that are slack at weights 1. What
-    nothing can certify is refused when planned. V is 2n, unless its author states a bound.
+    Of any other problem V is 2n, unless its author states a bound, and no radius is public: a release on a
+    stated bound is conditional. Its weights are judged by a duality gap (Theorem E), which reads norms,
+    absolute values, maxima, squares and Huber's function, one inside of another, and inequalities that are
+    slack at weights 1. What that does not read is refused when planned, with what to write.
 
     Parameters
     ----------
@@ -103,12 +93,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return "a bound that its author states"
         form = _form_by_default(scheme)
         return "none: universal corollary" if form is None else theorem_of_form(form)
-
-    @property
-    def eigenvalue_floor(self) -> float | None:
-        """Of every argument of log_det, public."""
-        floor: float | None = self.scheme.options["eigenvalue_floor"]
-        return floor
 
     def first_reading(self) -> WeightsReading:
         numbers = self.resolve(STANDARD)
@@ -137,14 +121,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return self.reading_at(universe.domain, universe.n_samples, universe.n_columns)
 
     def refuse_misread(self) -> None:
-        reading = self._at(universe := Universe(STANDARD, 6, 3))
+        reading = self._at(Universe(STANDARD, 6, 3))
         self.reading_at(STANDARD, 1009, 7)
-        if isinstance(reading.form, WeightingForm):
-            return
-        if not (reading.curvature > 0.0 or self.strong_convexity(universe) > 0.0):
-            reason = self.unread(universe) or "add c * sum_squares(w - 1)"
+        if not isinstance(reading.form, WeightingForm) and not reading.curvature > 0.0:
             raise DeclarationError(
-                f"{printed(reading.objective)}: no strong convexity in the weights is known; {reason}"
+                f"{printed(reading.objective)}: no strong convexity in the weights is known; {reading.form}"
             )
 
     def own_calls(self) -> dict[str, Called]:
@@ -209,10 +190,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def strong_convexity(self, universe: Universe) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
-        reading = self._at(universe)
-        if isinstance(reading.form, WeightingForm) or reading.constants is None:
-            return reading.curvature
-        return max(reading.curvature, reading.constants.least)
+        return self._at(universe).curvature
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -297,14 +275,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         assert bound is not None
         reading = self._at(universe)
         self._refuse_statement(bound, reading)
-        if isinstance(reading.form, WeightingForm):
-            return replace(bound, w_max=min(bound.w_max, cap)).at(
-                n, self.strong_convexity(universe), self.relations
-            )
-        public = reading.constants
-        if public is not None and public.reason and not reading.kinks:
-            # a radius that is not known in advance would have to be read off the data
-            return stability.any_weights(n, f"the stated bound is not used: {public.reason}", self.relations)
         bound = replace(bound, w_max=min(bound.w_max, cap))
         try:
             return bound.at(n, self.strong_convexity(universe), self.relations)
@@ -340,25 +310,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     def certified_error(self, universe: Universe) -> float | None:
         """``||w_hat - w||_1 / n`` on every dataset, None where it is not known before the data are.
 
-        Of a form it is the radius of its public steps; elsewhere by Theorem C, ``inf`` where it is silent.
-
-        Raises CalibrationError where no weights are in the box, or nothing makes them unique.
+        Of a form it is the radius of its public steps. Raises CalibrationError where no weights are in the
+        box of another problem.
         """
-        reading = self._at(universe)
-        if isinstance(reading.form, WeightingForm) and reading.form.hard:
-            return None  # V covers all weights of sum n
-        if isinstance(reading.form, WeightingForm) and self._solved_in_the_dual(universe):
-            radius = self.form_in(universe).certified_radius(self.bound(universe).V)
-            return None if radius is None else radius / universe.n_samples
-        self.box(universe)
-        public = reading.constants
-        if public is None or (not public.least > 0 and reading.curvature > 0):
+        form = self.form(universe)
+        if isinstance(form, str):
+            self.box(universe)
             return None
-        if not public.least > 0:
-            raise CalibrationError(f"{self.name}: {public.reason}: add a term such as sum_squares(w - 1)")
-        if public.radius is None:
-            return None if reading.kinks else math.inf
-        return public.radius / math.sqrt(universe.n_samples)
+        if form.hard:
+            return None  # V covers all weights of sum n
+        radius = self.form_in(universe).certified_radius(self.bound(universe).V)
+        return None if radius is None else radius / universe.n_samples
 
     def takes_blocks(self, universe: Universe) -> bool:
         """Whether the dual solves a resolved program, without the covariates of all records at once.
@@ -366,7 +328,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         Features of kernels need those.
         """
         form = self.form(universe)
-        if isinstance(form, str) or not self._solved_in_the_dual(universe):
+        if isinstance(form, str):
             return False
         return all(one.kernel is None for one in form.features)
 
@@ -375,21 +337,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         universe = Universe(records.domain, n, records.n_features)
         program = self.at(universe)
         reading = program._at(universe)
-        if isinstance(reading.form, WeightingForm) and program._solved_in_the_dual(universe):
+        if isinstance(reading.form, WeightingForm):
             V = program.bound(universe).V
             convexity = program.strong_convexity(universe)
             model = program.form_in(universe).model(records, V, convexity)
             return Instance(program, lambda: program.data(records), model)
         floor, cap = program.box(universe)
         data = program.data(records)
-        public, declared = reading.constants, reading.curvature
-        if public is not None and not public.least > 0:
-            public = replace(public, strong_convexity=np.full(n, declared)) if declared > 0 else None
-        if public is None:
-            smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
-            kinked = partial(reading.kinked, data, smooth.feasible, declared)
-            return Instance(program, lambda: data, smooth, declared, kinked)
-        return Instance(program, lambda: data, DirectModel(reading.at(data), public, floor, cap))
+        declared = reading.curvature
+        smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
+        kinked = partial(reading.kinked, data, smooth.feasible, declared)
+        return Instance(program, lambda: data, smooth, declared, kinked)
 
     def model(self, records: Records) -> Composite:
         model = self.instance(records).model
@@ -398,91 +356,26 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return model
 
     def has_weights_of_kinds(self, universe: Universe) -> bool:
-        """Whether :meth:`weights_of_kinds` knows a resolved program: its form, or the tree of its objective.
+        """Whether :meth:`weights_of_kinds` knows a resolved program: its form, without constraints.
 
-        Constraints of the imbalance have no certificate. A smoothed objective is not that of the tree.
+        Constraints of the imbalance have no certificate.
         """
-        reading = self._at(universe)
-        form = reading.form
-        if self._form_of_kinds(universe) is not None:
-            return True
-        if isinstance(form, WeightingForm) and (form.smoothed or form.sums.kind is not SumKind.ALL):
-            return False
-        return isinstance(reading.read, ReadObjective)
-
-    def _form_of_kinds(self, universe: Universe) -> WeightingForm | None:
-        """The form of a resolved program whose dual is solved and certified for kinds of records."""
-        form = self._at(universe).form
-        if isinstance(form, WeightingForm) and not form.hard:
-            return form
-        return None
+        form = self.form(universe)
+        return isinstance(form, WeightingForm) and not form.hard
 
     def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
         """Weights per record (b, m) of b datasets of a resolved program, NaN where not certified.
 
-        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. Of a form these are
-        released weights of the exact problem. By a tree, certified are weights that are equal where records
-        are, which an objective may not respect: for searching.
+        Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. They are released
+        weights of the exact problem of the form, which has no constraints of the imbalance.
         """
-        form = self._form_of_kinds(universe)
-        if form is not None:
-            # at a kink a claim is the root of what is missed
-            tolerance = 0.1 * _SEARCHED if form.kinked else 1e-10
-            found = weights_of_kinds(form, kinds, count, tolerance)
-            certified = found.claims <= _SEARCHED * universe.n_samples
-            return np.where(certified[:, None], found.factor[:, None] * found.weights, np.nan)
-        b, m = count.shape
-        step = max(1, _TREE_ENTRIES // (universe.n_samples * universe.n_columns))
-        weights = []
-        for begin in range(0, b, step):
-            end = min(begin + step, b)
-            some = kinds.at(np.arange(begin * m, end * m))
-            weights.append(self._weights_by_tree(universe, some, count[begin:end]))
-        return np.concatenate(weights)
-
-    def _weights_by_tree(self, universe: Universe, kinds: Records, count: Array) -> Array:
-        """Weights of kinds by the tree of the objective."""
-        (b, m), n = count.shape, universe.n_samples
-        floor, cap = self.box(universe)
-        data, reading = self.data(kinds), self._at(universe)
-        read = reading.checked(data)
-        kind = np.sum(np.arange(n)[:, None] >= np.cumsum(count, axis=1)[:, None, :], axis=2)
-        columns = [np.ones((b, 1))]
-        for name in read.params:
-            table = np.reshape(data[name], (b, m, -1))
-            columns.append(np.take_along_axis(table, kind[:, :, None], axis=1).swapaxes(1, 2).reshape(b, -1))
-        objective, v = read.at(np.concatenate(columns, axis=1)).grouped(kind, count), count
-        ends = floor * count, cap * count
-        for turn in range(_TURNS if read.kinks else 1):
-            smoothing, begun = max(0.1**turn, 1e-3) if read.kinks else 0.0, v
-            for _ in range(_STEPS):
-                before, v = v, newton_step(objective, v, *ends, smoothing)
-                if np.all(np.abs(v - before) <= 1e-9 * n):  # what it leaves is of the order of the square
-                    break
-            moved = np.max(np.abs(v - (begun if read.kinks else before)), axis=1)
-            if np.all(moved <= 1e-9 * n):
-                break
-            if read.kinks:
-                objective = objective.shifted(v, smoothing)
-        claims = judge_groups(objective, self.strong_convexity(universe), *ends, v, smoothing)
-        return np.where((claims <= _SEARCHED * n)[:, None], v / np.maximum(count, 1.0), np.nan)
-
-    def _solved_in_the_dual(self, universe: Universe) -> bool:
-        """Whether the dual solves and certifies a resolved program, and not the gradient of its tree.
-
-        The tree does where the dual has no public radius and Theorem C has one, as of powers of weights.
-        No tree of features of a kernel is read: they are as many as there are records.
-        """
-        reading = self._at(universe)
-        if isinstance(reading.form, str):
-            return False
-        if any(features.kernel is not None for features in reading.form.features):
-            return True
-        if reading.form.sums.kind is not SumKind.ALL or reading.form.kinked or reading.form.hard:
-            return True
-        if self.form_in(universe).certified_radius(self.bound(universe).V) is not None:
-            return True
-        return reading.constants is None or reading.constants.radius is None
+        form = self.form(universe)
+        assert isinstance(form, WeightingForm)
+        # at a kink a claim is the root of what is missed
+        tolerance = 0.1 * _SEARCHED if form.kinked else 1e-10
+        found = weights_of_kinds(form, kinds, count, tolerance)
+        certified = found.claims <= _SEARCHED * universe.n_samples
+        return np.where(certified[:, None], found.factor[:, None] * found.weights, np.nan)
 
     def form_in(self, universe: Universe) -> FormInUniverse:
         """The form of a resolved program that has one, with what follows from it in a universe."""
@@ -493,12 +386,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return self._at(universe).form
 
     def unread(self, universe: Universe) -> str | None:
-        """Why the objective of a resolved program is not read, in one line; None where it is."""
+        """Why nothing certifies a resolved program, with what to write; None where something does."""
         reading = self._at(universe)
-        if self._solved_in_the_dual(universe):
+        if isinstance(reading.form, WeightingForm):
             return None
-        read = reading.read
-        return read if isinstance(read, str) else None
+        try:
+            reading.supported  # noqa: B018
+        except CertificateError as error:
+            return str(error)
+        return None
 
     def box(self, universe: Universe) -> tuple[float, float]:
         """Floor and cap of the weights in a universe; raises as its reading does."""
@@ -643,35 +539,6 @@ class WeightsReading:
             raise DeclarationError(f"{self.program.name}: {reason}")
 
     @cached_property
-    def read(self) -> ReadObjective | str:
-        """The objective, or why it is not read."""
-        program, n = self.program, self.universe.n_samples
-        parameters, w = self._declared_anew()
-        objective, _, beside = program._for_solver(parameters, w)
-        if beside:
-            return "it has constraints beside its cap and floor"
-        try:
-            read = ReadObjective(objective, w, parameters.made, program.eigenvalue_floor)
-        except ProgramError as error:
-            return str(error)
-        rng, loaded = np.random.default_rng(n), list[Any]()
-
-        def examples() -> Iterator[Array]:
-            for records in self.universe.examples():
-                data = self.data(records)
-                for name, datum in parameters.made.items():
-                    datum.value = data[name]
-                loaded.append(read.at(read.vector(data)))
-                yield rng.uniform(0.5, 1.5, n)
-
-        def own(point: Array) -> tuple[Any, Any]:  # at a kink a derivative need not be one and the same
-            return loaded[-1].value(point), None if read.kinks else loaded[-1].slope(point)
-
-        if not refuse_misread(objective, w, own, examples()):
-            return "its values on public data could not be compared with those of CVXPY"
-        return read
-
-    @cached_property
     def supported(self) -> tuple[SupportedFunction, SupportedFunction | None]:
         """The objective and the constraints beside the box as a duality gap reads them.
 
@@ -684,14 +551,15 @@ class WeightsReading:
         for constraint in beside.values():
             if not isinstance(constraint, cp.constraints.Inequality):
                 reason = "state it by inequalities, each of them slack at weights 1"
-                raise CertificateError(f"a duality gap does not read {printed(constraint)}: {reason}")
+                unread = f"a duality gap does not read {printed(constraint)}: {reason}"
+                raise CertificateError(f"{self.form}; {unread}")
             left, right = constraint.args
             parts.append(cp.vec(left - right, order="F"))
         try:
             function = SupportedFunction(objective, w, parameters.made)
             limits = SupportedFunction(cp.hstack(parts), w, parameters.made) if parts else None
         except ProgramError as error:
-            raise CertificateError(str(error)) from None
+            raise CertificateError(f"{self.form}; {error}") from None
         rng = np.random.default_rng(self.universe.n_samples)
         for records in self.universe.examples():
             data = self.data(records)
@@ -719,31 +587,6 @@ class WeightsReading:
         shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {"ones": (n,)}
         parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
         return parameters, cp.Variable(n, name="weights", nonneg=True)
-
-    @property
-    def kinks(self) -> bool:
-        """True if a read objective has a kink."""
-        return isinstance(self.read, ReadObjective) and self.read.kinks
-
-    @cached_property
-    def constants(self) -> PublicConstants | None:
-        """Constants of every dataset within the bounds; None where the objective is not read."""
-        if isinstance(self.read, str):
-            return None
-        bounds = {datum.name(): datum.within.largest for datum in self.problem.parameters()}
-        bound = self.read.bound_vector({"ones": 1.0, **bounds})
-        return PublicConstants.of(self.read, bound, *self.box())
-
-    def checked(self, data: dict[str, Value]) -> ReadObjective:
-        """The objective, where it is known to be read; data that are declared nonnegative are clipped."""
-        assert isinstance(self.read, ReadObjective)
-        _clip(data, self.read.params)
-        return self.read
-
-    def at(self, data: dict[str, Value]) -> ReadObjective:
-        """A read objective at data."""
-        read = self.checked(data)
-        return read.at(read.vector(data))
 
 
 def _form_by_default(scheme: Scheme) -> WeightingForm | None:

@@ -100,4 +100,4 @@ def moment_scheme(function: Function, norm_bound: float, ridge: float | None, al
         "ridge": setting("constant**2 + G_x**2" if ridge is None else ridge, public_size),
     }
     settings, formulas = scheme_settings(MomentWeights, declared, hidden=("smoothing",))
-    return Scheme(function, MomentWeights, settings, formulas, {"eigenvalue_floor": None})
+    return Scheme(function, MomentWeights, settings, formulas, {})

@@ -414,7 +414,7 @@ class Instance:
 
     @property
     def half_digits(self) -> bool:
-        """True if a certificate loses half of the digits: by a duality gap, or at a kink (Theorem D)."""
+        """True if a certificate loses half of the digits: by a duality gap, or at a kink."""
         return self.model is None or (isinstance(self.model, JudgedModel) and self.model.half_digits)
 
     def __repr__(self) -> str:

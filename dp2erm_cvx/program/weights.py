@@ -23,7 +23,7 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
-from dp2erm_cvx.public import public_number, setting
+from dp2erm_cvx.public import setting
 from dp2erm_cvx.weighting.form import WeightingForm
 
 
@@ -99,7 +99,6 @@ class Decorators:
         function: Function | None = None,
         /,
         *,
-        eigenvalue_floor: float | None = None,
         smoothing: float | None = None,
         kinks: bool = True,
         **settings: Any,
@@ -109,16 +108,15 @@ class Decorators:
         The library adds ``w >= 0`` and, where no sums are written, ``sum(w) = n``. The objective holds a
         strictly convex dispersion such as ``cp.sum_squares(w - 1)``, and prices of imbalances: of sums of
         the weights times data of single records, less targets. Its V, certificate and public radius are
-        derived (page on weights as the variable). Of other convex problems V is 2n. An author may state a
-        smaller bound: ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
+        derived (page on weights as the variable). Of other convex problems V is 2n, and only those whose
+        weights a duality gap certifies are taken (page on solving). An author may state a smaller bound:
+        ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
         :class:`~dp2erm_cvx.stability.Bound`.
 
         Parameters
         ----------
         function
             The function, where the decorator has no settings.
-        eigenvalue_floor
-            A public floor of the eigenvalues of every argument of log_det.
         smoothing
             Public parameter of the Moreau envelopes that stand in the place of kinks of an imbalance, over n
             and in units of the largest norm of its rows: a sum and a mean are smoothed alike.
@@ -134,16 +132,11 @@ class Decorators:
 
         Raises DeclarationError, in one line.
         """
-        if eigenvalue_floor is not None:
-            eigenvalue_floor = public_number("eigenvalue_floor", eigenvalue_floor, above=0.0)
 
         def decorate(function: Function) -> Any:
             known = {} if smoothing is None else {"smoothing": smoothing}
             hidden = () if kinks else ("smoothing",)
-            floor = eigenvalue_floor
-            return Scheme.declared(
-                function, WeightsProgram, known, settings, hidden=hidden, eigenvalue_floor=floor
-            )
+            return Scheme.declared(function, WeightsProgram, known, settings, hidden=hidden)
 
         return decorate if function is None else decorate(function)
 
@@ -305,7 +298,8 @@ def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
     if form.hard:
         return "none is needed: V covers all weights of sum n"
     if form.kinked:
-        return "by the dual (Theorem D), on every solve: a norm, absolute value or maximum has a kink"
+        kink = "a norm, absolute value or maximum has a kink"
+        return f"by the dual, with half of the digits, on every solve: {kink}"
     if error is None:
         return "by the dual, on every solve: no radius is public that is small beside V"
     return f"by the dual: weights within {error:.2g} n of the minimizer on every dataset"
@@ -345,22 +339,14 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "", f"mean weight of the others at least {moved.least_mean:.4g}, C of Theorem 22 {C}"
     elif isinstance(program, WeightsProgram):
         form, error = program.form(universe), program.certified_error(universe)
-        unread = program.unread(universe)
         if isinstance(form, WeightingForm):
             yield from program.form_in(universe).in_words()
+            yield "certificate", _certified_by_dual(form, error)
         else:
+            unread = program.unread(universe)
+            by = "duality gap, on every solve" if unread is None else f"none, so that it is refused: {unread}"
             yield "not read", form
-        if isinstance(form, WeightingForm) and unread is None:
-            by = _certified_by_dual(form, error)
-        elif unread is not None:
-            by = f"duality gap, on every solve: {unread}"
-        elif error is None:
-            by = "Theorem D, on every solve: a norm, absolute value or maximum has a kink"
-        elif math.isinf(error):
-            by = "Theorem A, on every solve: no radius is public"
-        else:
-            by = f"Theorems A and C: weights within {error:.2g} n of the minimizer on every dataset"
-        yield "certificate", by
+            yield "certificate", by
     if not isinstance(program, FirstStage):
         yield "theorem", program.theorem
         return

@@ -23,9 +23,10 @@ class Certificate:
 
     ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius`` ``||w_hat -
     w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or over the norm of theta (a
-    gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (Theorem A
-    or D) or "duality gap" (Theorem E). ``strong_convexity`` is the declared coefficient, or the curvature
-    proved around the point; ``dual_residual`` the norm of the prox-gradient residual.
+    gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (the dual
+    of weights that are the variable) or "duality gap" (Theorem E). ``strong_convexity`` is the declared
+    coefficient, or the curvature proved around the point; ``dual_residual`` the norm of the prox-gradient
+    residual.
     """
 
     radius: float
@@ -201,7 +202,7 @@ def _local_error(
 
 
 def _by_multiplier(model: JudgedModel, point: Array) -> Certificate:
-    """Theorem A or D; the distance of the point to the box, which is judged in its place, is added."""
+    """By the model; the distance of the point to the box, which is judged in its place, is added."""
     claim = model.judged(point)
     outside = np.abs(point - model.clipped(point))
     violation = float(np.sum(outside)) * (1 + 1e-9)

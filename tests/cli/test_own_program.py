@@ -150,7 +150,7 @@ def test_the_commands_write_and_check(monkeypatch):
     assert shown("check-program", "mine.py", "--solves", "20").count("all checks passed") == 1
     # a declaration has nothing to state wrong but a bound
     text = program_template("mine", "direct").replace("import scheme", "import Bound, scheme")
-    text = text.replace("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) + 1e-6 * cp.sum(cp.exp(-w))")
+    text = text.replace("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) + 1e-6 * cp.norm(w - 1)")
     text += "\n\n@mine.bound\ndef _(n):\n    return Bound.from_l2(0.01, w_max=1.001)\n"
     Path("mine.py").write_text(text, encoding="utf-8")
     result = run("check-program", "mine.py", "--solves", "20", "--json")

@@ -105,7 +105,7 @@ def stated(*changes: tuple[str, str]) -> str:
         ("import scheme", "import Bound, scheme"),
         ("ridge=0.5, cap=10.0", "ridge=0.3, cap=1.5"),
         # a dispersion that the form does not know, so that nothing is derived
-        ("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) / 2 + 1e-6 * cp.sum(cp.exp(-w))"),
+        ("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) / 2 + 1e-6 * cp.norm(w - 1)"),
     )
     for old, new in (*changed, *changes):
         assert text.count(old) == 1, old
@@ -122,16 +122,6 @@ def test_a_wrong_bound_is_refuted(largest, refuted, tmp_path):
     (report,) = reports_of(tmp_path / "mine.py", stated(("w_max=cap", f"w_max={largest}")))
     assert report.passed is (refuted is None), str(report)
     assert refuted in [None, *(failure.check for failure in report.of(CheckStatus.FAILED))]
-
-
-@pytest.mark.parametrize(("floor", "status"), [(0.5, CheckStatus.PASSED), (0.6, CheckStatus.FAILED)])
-def test_a_stated_floor_of_eigenvalues_is_searched(floor, status, tmp_path):
-    text = stated(
-        ("ridge=0.3,", f"eigenvalue_floor={floor}, ridge=0.3,"),
-        ("cp.sum_squares(w - 1) / 2 +", "cp.sum_squares(w - 1) / 2 - cp.log_det(cp.diag(0.5 + w[:2])) +"),
-    )
-    cls = program_of(tmp_path / "mine.py", text)
-    assert outcome_of("", checks.eigenvalue_floor, Subject(cls(), LEAST)).status is status
 
 
 def test_an_item_fails_where_its_check_does(tmp_path):

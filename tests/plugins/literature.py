@@ -56,21 +56,6 @@ def _(n, M, rho, cap):
     return Bound.from_gradient(4 * rho / n * M**2 * (n + cap * n**0.5), w_max=cap)
 
 
-@scheme(rho=0.1, cap=3.0, size="M**2", eigenvalue_floor=1.0)
-def determinant(w, records, rho, cap, size):
-    """Weights near 1 whose two last weighted covariates fill all directions (Wald 1943, penalized)."""
-    G = records.rows("products", lambda x, a, y: np.outer(x[-2:], x[-2:]), Ball(size), 4)
-    information = cp.reshape(G.T @ w / records.n, (2, 2), order="F")
-    objective = cp.sum_squares(w - 1) - rho * cp.log_det(np.eye(2) + information)
-    return cp.Problem(cp.Minimize(objective), [w <= cap])
-
-
-@determinant.bound
-def _(n, M, rho, cap):
-    """The slope in w_i is <x_i, S^-1 x_i> / n, S >= I; one record moves S by 2 cap M^2 / n."""
-    return Bound.from_gradient(rho * M**2 / n * (n**0.5 * 2 * cap * M**2 / n + 2), w_max=cap)
-
-
 @second_stage(radius="outcome_bound / M", level=0.8, width=0.5)
 def pinball(theta, records, radius, level, width):
     """A conditional quantile of the outcome by a smoothed pinball loss (Koenker & Bassett 1978)."""

@@ -287,7 +287,7 @@ RECORDS = make_records(40, 2, seed=3)
 
 @scheme(rho=1.0)
 def kinked(w, records, rho):
-    """A kink that Theorem D judges."""
+    """A kink that is judged in the dual."""
     return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho * cp.norm(records.signed.T @ w)))
 
 

@@ -112,7 +112,7 @@ def instance_of(n: int) -> Any:
 
 
 def test_more_records_than_pairs_serve_are_solved_by_features() -> None:
-    """No radius is public there, and no tree of such a problem is read in the place of the dual."""
+    """No radius is public there, and every solve is certified all the same."""
     n = MOST_PAIRS + 200
     solution = solve(instance_of(n))
     assert solution.certified

@@ -1,13 +1,13 @@
-"""The walk over a CVXPY objective of the weights: its terms, their gradients, and bounds of their rounding.
+"""Affine functions of variables and data as CVXPY's tree holds them, with bounds of their rounding (Lemma B).
 
-An objective is read as ``sum_k <s_k, T_k(A_k w + b_k)> + <c, w>`` with ``A_k, b_k, s_k, c`` affine in the
-data, entry by entry. Every coefficient carries a majorant, the same products of absolute values, and a count
-K of operations: a computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and
-Stability of Numerical Algorithms, 3.1 and 3.5).
+Every coefficient carries a majorant, the same products of absolute values, and a count K of operations: a
+computed one is within ``gamma_K`` majorants of the exact one (Higham, Accuracy and Stability of Numerical
+Algorithms, 3.1 and 3.5; page on solving).
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,19 +19,23 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.model.sums import UNIT
 
 Index = NDArray[np.int64]
 
-#: Kinds of terms that work on every number by itself, by the atoms of CVXPY that are vectors or sums of them.
-SINGLE = {kind: kind for kind in ("entr", "log", "exp", "logistic", "power", "abs")}
-SINGLE |= {"quad_over_lin": "square", "norm1": "abs"}
-#: Kinds of terms that are one number.
-GROUPS = ("Pnorm", "max", "QuadForm", "log_det")
+#: Covers about 1e6 roundings of sums of numbers that are not negative.
+UP = 1.0 + 1e-9
+#: Kinds of nodes that CVXPY has two classes for: exact and approximated ones.
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})
 
 #: What to do about data times data, which no parameter of a program may be.
 _PRODUCT = "make the product by records.rows or records.numbers"
+
+
+def gamma(k: float) -> float:
+    """``k u / (1 - k u)`` for k operations, u the unit roundoff (Higham, section 3.1)."""
+    return k * UNIT / (1.0 - k * UNIT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,33 +100,32 @@ class Sums:
         return self.at(center, self.value), self.at(bound, self.major)
 
 
-#: The kind of a term, its argument (rows, n), the number of its first output, and what is its own: the power,
-#: the matrix of a quadratic form, or the floor of the eigenvalues in ``log_det``. A term that works on every
-#: number by itself has as many outputs as rows, any other has one.
-Read = tuple[str, Affine, int, Any]
+class AffineWalk(abc.ABC):
+    """A walk over an expression of a variable (d,): affine functions of it, of data and of outputs of terms.
 
-
-class Walk:
-    """One walk over a convex objective of ``weights``, a Variable (n,).
-
-    ``terms`` are those that it met, ``outer`` is the affine function of their outputs. Arguments and errors
-    are those of :class:`~dp2erm_cvx.model.terms.ReadObjective`.
+    Parameters
+    ----------
+    variable
+        The Variable (d,). Outputs of terms are numbered after its entries.
+    parameters
+        Parameters by name, in the order of the data.
     """
 
-    def __init__(
-        self, objective: Any, weights: Any, parameters: Mapping[str, Any], floor: float | None = None
-    ) -> None:
-        objective = cp.Constant(0) + objective
-        if not objective.is_scalar() or not objective.is_convex():
-            raise ProgramError("the objective is not a convex number by the rules of CVXPY")
-        self.weights, self.floor, self.outputs = weights, floor or 0.0, weights.size
+    def __init__(self, variable: Any, parameters: Mapping[str, Any]) -> None:
+        self.variable = variable
+        self.outputs = variable.size
         begins = np.cumsum([1, *(datum.size for datum in parameters.values())])
         self.begin = {datum.id: at for datum, at in zip(parameters.values(), begins, strict=False)}
-        self.terms: list[Read] = []
-        self.outer = self.read(objective, inside=False)
 
-    def read(self, e: Any, *, inside: bool) -> Affine:
-        """The affine function of weights, data and outputs of terms that an expression is."""
+    @abc.abstractmethod
+    def term(self, e: Any) -> Affine:
+        """The outputs of an atom that is not affine. Raises ProgramError for what is not read."""
+
+    def read(self, e: Any) -> Affine:
+        """The affine function of the variable, data and outputs of terms that an expression is.
+
+        Raises ProgramError, with the reason, for what is not read.
+        """
         rows = np.arange(e.size)
         if not e.parameters() and e.is_constant():
             # its double is the definition
@@ -132,39 +135,13 @@ class Walk:
             if e.id not in self.begin:
                 raise ProgramError(f"the parameter {e.name()!r} is none of the data")
             return merged(e.size, rows, -1, self.begin[e.id] + rows, 1.0, 1.0, 0)
-        if e is self.weights:
+        if e is self.variable:
             return merged(e.size, rows, rows, 0, 1.0, 1.0, 0)
         if isinstance(e, cp.atoms.affine.affine_atom.AffAtom):
-            return _combined(e, [self.read(argument, inside=inside) for argument in e.args])
+            return _combined(e, [self.read(argument) for argument in e.args])
         if e.is_constant():
             raise ProgramError(f"{kind_of(e)} of data inside the objective: compute it in data()")
-        if inside:
-            raise ProgramError(f"{kind_of(e)} inside of another atom is not read")
-        return self._term(e)
-
-    def _term(self, e: Any) -> Affine:
-        name = kind_of(e)
-        if name not in (known := {**SINGLE, **dict.fromkeys(GROUPS)}):
-            raise ProgramError(f"the atom {name} is not read: known are {', '.join(sorted(known))}")
-        if getattr(e, "axis", None) is not None:
-            raise ProgramError(f"{name} along an axis is not read: write one term for each row")
-        own: Any = float(np.ravel(getattr(e.p, "value", e.p))[0]) if hasattr(e, "p") else 1.0
-        if name == "Pnorm" and own != 2.0:
-            raise ProgramError(f"the norm of order {own:g} is not read")
-        share, count = 1.0, 0
-        if name in ("quad_over_lin", "QuadForm"):
-            if e.args[1].parameters() or not e.args[1].is_constant():
-                raise ProgramError(f"the second argument of {name} holds data: {_PRODUCT}")
-            value = _dense(e.args[1].value)
-            own, share, count = (value, 1.0, 0) if name == "QuadForm" else (1.0, 1.0 / float(value), 2)
-        if name == "log_det":
-            own = self.floor
-        inner = self.read(e.args[0], inside=True)
-        number = inner.size if name in SINGLE else 1
-        self.terms.append((SINGLE.get(name, name), inner, self.outputs, own))
-        columns = self.outputs + np.arange(number)
-        self.outputs += number
-        return merged(e.size, np.arange(number) % e.size, columns, 0, share, share, count)
+        return self.term(e)
 
 
 def kind_of(e: Any) -> str:
