@@ -1,4 +1,4 @@
-"""Calibration of survey sampling as balancing weights of two arms: logit distance, empirical likelihood.
+"""Calibration of survey sampling as weights of two arms: logit distance, empirical likelihood, raking.
 
 minimize    sum_i d(w_i) + ||m||^2 / (2 n ridge)
 subject to  sum_i w_i = n,  low <= w_i <= cap of the arm of i
@@ -12,8 +12,9 @@ U the larger cap, scaled to the curvature 1 at 1:
 
 d(w) = (1 - L)(U - 1)/(U - L) [ (w - L) log((w - L)/(1 - L)) + (U - w) log((U - w)/(U - 1)) ]
 
-``empirical_likelihood`` has d(w) = -log(w). Both are calibration with exact constraints as the ridge goes to
-0, in which an imbalance costs ||m||^2 / (2 n ridge).
+``empirical_likelihood`` has d(w) = -log(w). ``raking`` has d(w) = w log(w) - w + 1, and public margins in the
+place of the records' own: m_a = sum over arm a of w_i g(x_i), g functions less their public margins. All are
+calibration with exact constraints as the ridge goes to 0.
 """
 
 from typing import Any
@@ -112,3 +113,41 @@ def empirical_likelihood(
     price = cp.sum_squares(imbalance) / (2 * ridge * n)
     constraints = [cp.sum(w) == n, w >= low, *capped_by_arm(w, records, cap, treated)]
     return cp.Problem(cp.Minimize(price - cp.sum(cp.log(w))), constraints)
+
+
+@scheme(**ARM_SETTINGS, kinks=False)
+def raking(
+    w: cp.Variable,
+    records: Any,
+    balance: Balance,
+    constant: float,
+    ridge: float,
+    cap: float,
+    treated: float,
+) -> cp.Problem:
+    """Raking of both arms to public margins, those of a population (Deming & Stephan 1940).
+
+    Parameters
+    ----------
+    balance
+        Functions of the scaled covariates, less their margins: in both arms they are to have the mean 0.
+        ``BalanceFunctions(lambda x: x - margins, ...)`` with public margins; by default the margins are the
+        middles of the declared ranges.
+    constant
+        Value of a constant beside the functions, which holds the arm masses near n/2; default: the norm bound
+        of ``balance``.
+    ridge
+        Above 0: a difference of margins costs its square over 2 n times this; default: the squared norm bound
+        of the functions and the constant.
+    cap
+        No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
+        none.
+    treated
+        Public share of the treated, for the caps alone.
+    """
+    n = records.n
+    masses = constant * (records.arms.T @ w - n / 2)
+    margins = records.features(balance, "by_arm").T @ w
+    price = cp.sum_squares(cp.hstack([masses, margins])) / (2 * ridge * n)
+    constraints = [cp.sum(w) == n, w >= 0, *capped_by_arm(w, records, cap, treated)]
+    return cp.Problem(cp.Minimize(cp.sum(cp.kl_div(w, 1)) + price), constraints)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program import Gaussian, Moments, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import Gaussian, Landmarks, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
@@ -85,6 +85,12 @@ def first_stage(rng, name, domain, columns, least=-6):
             "balance": balance,
             "constant": constant,
             "ridge": share * G**2,
+        },
+        "raking": arms | {"cap": cap},
+        "landmark_balancing": {
+            "balance": Landmarks(int(rng.integers(1, 9)), float(rng.choice([0.3, 1.0]))),
+            "ridge": share,
+            "cap": cap,
         },
         "logit_calibration": arms | {"cap": float(rng.choice([2.0, 4.0]))},
         "empirical_likelihood": arms | {"low": float(rng.choice([0.0, 0.3]))},

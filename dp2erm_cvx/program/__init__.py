@@ -5,7 +5,7 @@ from dp2erm_cvx.model.atoms import bounded_influence
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.arms import ARM_SETTINGS, capped_by_arm, caps_of_arms, imbalance_of_arms
-from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Landmarks, Moments
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
@@ -37,6 +37,7 @@ __all__ = [
     "Kind",
     "L1Ball",
     "L2Ball",
+    "Landmarks",
     "LogWeight",
     "MarginRows",
     "Moments",

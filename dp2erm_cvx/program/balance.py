@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, spatial
 
 from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
@@ -68,6 +68,69 @@ class Moments:
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"moments": self.degree}
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Gaussian kernels at public points, drawn by a public seed: ``(k(x, l_j) - 1/2) / sqrt(count)``.
+
+    Less a half their norm is at most 1/2, while differences of records are those of the kernels themselves.
+
+    Parameters
+    ----------
+    count
+        The number of points, 1 to 10,000.
+    bandwidth
+        That of the kernels ``exp(-||x - l||^2 / (2 bandwidth^2))``, in units of the scaled covariates.
+    reach
+        Every coordinate of a point is uniform between minus this and this.
+    seed
+        Public seed of the points.
+    """
+
+    count: int = setting(20, whole_number, at_least=1, at_most=10_000)
+    bandwidth: float = setting(1.0, public_size)
+    reach: float = setting(1.0, public_size)
+    seed: int = setting(0, whole_number, at_least=0)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @classmethod
+    def from_text(cls, text: str) -> Landmarks:
+        """``landmarks:COUNT:BANDWIDTH:REACH:SEED``, of which the last may be left out.
+
+        Raises DeclarationError.
+        """
+        numbers = text.strip().lower().split(":")[1:]
+        names = ("count", "bandwidth", "reach", "seed")
+        if len(numbers) > len(names):
+            raise DeclarationError(f"balance = {text!r}: must be landmarks:COUNT:BANDWIDTH:REACH:SEED")
+        settings: dict[str, Any] = dict(zip(names, map(number_or_text, numbers), strict=False))
+        return cls(**settings)
+
+    def bound(self, features_bound: float) -> float:
+        """Norm bound 1/2: every entry is at most half of ``1/sqrt(count)`` in size."""
+        return 0.5
+
+    def size(self, n_features: int) -> int:
+        """The number of points."""
+        return self.count
+
+    def points(self, n_features: int) -> Array:
+        """The points (count, p), public."""
+        rng = np.random.default_rng([self.seed, self.count, n_features])
+        return np.asarray(rng.uniform(-self.reach, self.reach, (self.count, n_features)))
+
+    def __call__(self, X: Array) -> Array:
+        """(n, p) -> (n, count), each row by itself."""
+        squares = spatial.distance.cdist(X, self.points(X.shape[1]), "sqeuclidean")
+        kernels = np.exp(-squares / (2.0 * self.bandwidth**2))
+        return np.asarray((kernels - 0.5) / math.sqrt(self.count))
+
+    def names(self, records: Records) -> tuple[str, ...]:
+        """A name for every point."""
+        return tuple(f"landmark {j + 1}" for j in range(self.count))
 
 
 def one_by_one(name: str, make: Callable[..., Any], table: Sequence[tuple[Any, ...]], k: int) -> Array:
@@ -150,7 +213,19 @@ class BalanceFunctions:
 
 
 #: What a program balances.
-Balance = Moments | BalanceFunctions
+Balance = Moments | Landmarks | BalanceFunctions
+#: The classes of these: the bound of one of another class would be taken on trust.
+BALANCES = (Moments, Landmarks, BalanceFunctions)
+
+
+def balance_from_text(text: str) -> Balance:
+    """Moments or landmarks as a study writes them: ``2``, ``moments:2``, ``landmarks:20:1.0``.
+
+    Raises DeclarationError.
+    """
+    if text.strip().lower().startswith("landmarks"):
+        return Landmarks.from_text(text)
+    return Moments.from_text(text)
 
 
 @dataclass(frozen=True, eq=False)

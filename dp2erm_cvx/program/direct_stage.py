@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.paper.printed import Statement, printed_statement
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.declaration import (
     SIZES,
     Declaration,
@@ -153,7 +153,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         for name, value in self.own.items():
             if isinstance(value, Kernel):
                 numbers["C"] = value.bound(bound)
-            elif isinstance(value, Moments | BalanceFunctions):
+            elif isinstance(value, BALANCES):
                 numbers["G_x"] = value.bound(bound)
             elif isinstance(value, int | float):
                 numbers[name] = float(value)

@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets
+from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments, MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
 from dp2erm_cvx.public import declared_choice, public_size, setting
@@ -122,9 +122,7 @@ class BalancedStage(FirstStage):
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
-    balance: Moments | BalanceFunctions = setting(
-        Moments(), declared_choice, kinds=(Moments, BalanceFunctions)
-    )
+    balance: Balance = setting(Moments(), declared_choice, kinds=BALANCES)
 
     def own_data(self) -> tuple[str, ...] | None:
         return (self.balance.name,) if isinstance(self.balance, BalanceFunctions) else ()

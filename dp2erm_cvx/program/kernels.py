@@ -21,7 +21,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import SimplexModel
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import Balance
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import Written
 
@@ -188,7 +188,7 @@ class Energy(Kernel):
 class BalanceKernel(Kernel):
     """``c^2 + <g(x), g(x')>``, g balance functions and c a constant; signed unless c is at least G_x."""
 
-    balance: Moments | BalanceFunctions
+    balance: Balance
     constant: float
 
     def bound(self, features_bound: float) -> float:

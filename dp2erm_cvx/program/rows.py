@@ -18,7 +18,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, one_by_one
+from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
@@ -248,7 +248,7 @@ class DeclaredRecords:
             )
         return problem
 
-    def features(self, source: Kernel | Moments | BalanceFunctions, of: str = "all") -> Datum:
+    def features(self, source: Kernel | Balance, of: str = "all") -> Datum:
         """Features of a kernel, in a number of entries that stands for any; or values of balance functions.
 
         Parameters
@@ -269,7 +269,7 @@ class DeclaredRecords:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _FEATURES_OF)}")
         factors = _FEATURES_OF[of]
         bound = self.domain.features_bound
-        if isinstance(source, Moments | BalanceFunctions):
+        if isinstance(source, BALANCES):
             return self._of_balance(source, of, factors)
         if type(source) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
             raise DeclarationError(
@@ -282,9 +282,7 @@ class DeclaredRecords:
         k = _KERNEL_WIDTH * len(factors)
         return self._datum(name, within, make, k, name, kernel=source, arm_factors=factors)
 
-    def _of_balance(
-        self, functions: Moments | BalanceFunctions, of: str, factors: tuple[tuple[float, float], ...]
-    ) -> Datum:
+    def _of_balance(self, functions: Balance, of: str, factors: tuple[tuple[float, float], ...]) -> Datum:
         """Values of balance functions, times factors by arm.
 
         How many an author's own functions are is known of the covariates that they are tried at; elsewhere
@@ -300,7 +298,7 @@ class DeclaredRecords:
             self.called[label] = functions.called
             if label not in self.own:
                 self.own = (*self.own, label)
-        if self.parameter is None and (self.tried or isinstance(functions, Moments)):
+        if self.parameter is None and (self.tried or not isinstance(functions, BalanceFunctions)):
             width = functions.size(self.n_columns - bool(self.domain.intercept))
         within = Ball(functions.bound(self.domain.features_bound) * (1 + 1e-12))
         make = partial(_features_of, functions, factors)

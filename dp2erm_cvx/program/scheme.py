@@ -19,7 +19,7 @@ import cvxpy as cp
 
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.stated import refuse_unused
@@ -301,8 +301,8 @@ def _setting_of(default: Any) -> Any:
     """
     if isinstance(default, Kernel):
         return setting(default, declared_choice, kinds=(*CHOICES, Energy))
-    if isinstance(default, Moments | BalanceFunctions):
-        return setting(default, declared_choice, kinds=(Moments, BalanceFunctions))
+    if isinstance(default, BALANCES):
+        return setting(default, declared_choice, kinds=BALANCES)
     return setting(default, public_number, infinite=True)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.rows import Ball, Datum, DeclaredRecords, Range, Vertices
 from dp2erm_cvx.weighting.features import (
     BallSet,
@@ -285,7 +285,7 @@ def _in_blocks(features: Features, factors: tuple[tuple[float, float], ...]) -> 
     return {features.name: np.array(blocks)}
 
 
-def _values_of(functions: Moments | BalanceFunctions) -> Callable[[Records], Array]:
+def _values_of(functions: Balance) -> Callable[[Records], Array]:
     """The map from records to values of functions of their covariates."""
 
     def values(records: Records) -> Array:

@@ -21,7 +21,7 @@ from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RangesStudy, RuleStudy,
 from dp2erm_cvx.plan.predict import residual_imbalance
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import OpenDomain
-from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program import Landmarks, Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
@@ -43,7 +43,7 @@ GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study] | type[Ranges
     "weighted": Study,
     "ranges": RangesStudy,
 }
-_KINDS: tuple[type[Any], ...] = (ElasticNet, *written_members(ConvexSet), *written_members(Kernel))
+_KINDS: tuple[type[Any], ...] = (ElasticNet, Landmarks, *written_members(ConvexSet), *written_members(Kernel))
 #: Settings of programs that are more than numbers and texts.
 _PARTS = {kind.__name__: kind for kind in _KINDS}
 

@@ -19,7 +19,7 @@ from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.files import CsvLayout, read_table
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.private_ranges import OpenDomain, Within
-from dp2erm_cvx.program import Moments
+from dp2erm_cvx.program.balance import balance_from_text
 from dp2erm_cvx.program.kernels import Kernel, PublicSample
 from dp2erm_cvx.program.stage import Registered
 from dp2erm_cvx.program_files import file_of, program_of_file
@@ -284,7 +284,7 @@ def stage_settings(written: Mapping[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for key, value in written.items():
         if key == "balance" and isinstance(value, str | int):
-            value = Moments.from_text(str(value))
+            value = balance_from_text(str(value))
         elif key in families and isinstance(value, str):
             value = families[key].from_text(value, key)
         settings[key] = tuple(value) if isinstance(value, list) else value

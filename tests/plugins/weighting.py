@@ -40,37 +40,6 @@ def stable_weights(w, records, ridge, cap, treated):
     return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
 
 
-@scheme(ridge=0.01, cap=3.0, treated=0.5, tolerance=0.02)
-def minimal_dispersion(w, records, ridge, cap, tolerance, treated):
-    """Minimal dispersion, where imbalance within a tolerance costs nothing (Wang & Zubizarreta 2020)."""
-    beyond = cp.pos(cp.abs(to_all(w, records)) - records.n * tolerance)
-    price = cp.sum_squares(beyond) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
-
-
-@scheme(ridge=0.1, low=0.1, cap=4.0)
-def logit_calibration(w, records, ridge, low, cap):
-    """Logit distance on an interval (Deville & Sarndal 1992)."""
-    distance = -cp.sum(cp.entr(w - low)) - cp.sum(cp.entr(cap - w))
-    price = cp.sum_squares(to_all(w, records)) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price + distance), [low <= w, w <= cap])
-
-
-@scheme(ridge=0.1, low=0.1, cap=3.0, treated=0.5)
-def empirical_likelihood(w, records, ridge, low, cap, treated):
-    """Empirical likelihood of calibrated weights (Qin & Lawless 1994; Han & Wang 2013)."""
-    price = cp.sum_squares(to_all(w, records)) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(price - cp.sum(cp.log(w))), [low <= w, *capped(w, records, cap, treated)])
-
-
-@scheme(ridge=0.05, cap=4.0, margin=0.1)
-def raking(w, records, ridge, cap, margin):
-    """Exponential tilting to public margins (Deming & Stephan 1940): every mean is the same public number."""
-    missed = records.x.T @ w - records.n * margin
-    price = cp.sum_squares(missed) / (2 * ridge * records.n)
-    return cp.Problem(cp.Minimize(cp.sum(cp.kl_div(w, 1)) + price), [w <= cap])
-
-
 def three_ways(w, records, kernel, alpha):
     """Squared distances of both arms to half of all records, and of the arms to each other."""
     half = cp.sum(records.features(kernel), axis=0) / 2
@@ -95,7 +64,7 @@ def kernel_balancing(w, records, ridge, cap, bandwidth, treated):
 
 
 @scheme(ridge=0.1, cap=3.0, treated=0.5)
-def landmark_balancing(w, records, ridge, cap, treated):
+def bump_balancing(w, records, ridge, cap, treated):
     """Entropy balance of kernels at public landmarks (Hazlett 2020, at public points)."""
 
     def bumps(x, a, y):
@@ -132,13 +101,9 @@ def sparse_imbalance(w, records, cap, rho, treated):
 SCHEMES = (
     entropy_balancing_capped,
     stable_weights,
-    minimal_dispersion,
-    logit_calibration,
-    empirical_likelihood,
-    raking,
     energy_weights,
     kernel_balancing,
-    landmark_balancing,
+    bump_balancing,
     treated_balancing,
     robust_weights,
     sparse_imbalance,

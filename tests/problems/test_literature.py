@@ -15,8 +15,11 @@ import pytest
 
 from dp2erm_cvx import Universe
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import Moments
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import BalanceFunctions, Landmarks, Moments
+from dp2erm_cvx.program.balance import balance_from_text
 from dp2erm_cvx.registry import programs
+from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve import solve
 
 #: Number of records, of covariates, and of records of the pairs.
@@ -124,6 +127,22 @@ def largest(arms: Arms, ridge: float, cap: float, treated: float, smoothing: flo
     return minimized(w, cp.sum_squares(w - 1.0) / 2.0 + price, box)
 
 
+def raked(arms: Arms, ridge: float, cap: float, treated: float) -> Array:
+    w = cp.Variable(N)
+    missed: list[Any] = []
+    for arm in (1.0 - arms.a, arms.a):
+        missed.append(arms.constant * (arm @ w / N - 0.5))
+        missed += [(arm * column) @ w / N for column in arms.g.T]
+    price = N / (2.0 * ridge) * sum(cp.square(one) for one in missed)
+    return minimized(w, price - cp.sum(cp.entr(w)), [cp.sum(w) == N, w <= arms.caps(cap, treated)])
+
+
+def entropy(arms: Arms, ridge: float, cap: float, treated: float) -> Array:
+    w = cp.Variable(N)
+    box = [cp.sum(w) == N, w <= arms.caps(cap, treated)]
+    return minimized(w, squares(arms, w, ridge) - cp.sum(cp.entr(w)), box)
+
+
 #: Statements by program, with settings at which both are solved; the default ridge is 2.
 STATED: dict[str, tuple[Callable[..., Array], list[dict[str, float]]]] = {
     "logit_calibration": (
@@ -142,6 +161,7 @@ STATED: dict[str, tuple[Callable[..., Array], list[dict[str, float]]]] = {
         largest,
         [{}, {"ridge": 0.01, "smoothing": 0.05}, {"ridge": 0.02, "treated": 0.3, "smoothing": 0.02}],
     ),
+    "raking": (raked, [{}, {"ridge": 0.02, "cap": 1.6}, {"ridge": 0.01, "treated": 0.3}]),
 }
 DEFAULTS = {
     "ridge": 2.0,
@@ -223,3 +243,47 @@ def test_a_rare_treatment_has_caps_of_its_own(name):
     plain = {key: value for key, value in settings.items() if key not in ("treated", "cap")}
     free = solve(programs()[name](**plain).instance(records)).value
     assert np.max(free[records.a == 0]) > 1.3
+
+
+def test_landmarks_are_public_points_whose_kernels_are_balanced():
+    """Kernels at the points, without the half that is taken off and the root of their number."""
+    landmarks = Landmarks(count=7, bandwidth=0.8, reach=0.6, seed=4)
+    records = records_of(4)
+    points = landmarks.points(P)
+    assert points.shape == (7, P)
+    assert np.max(np.abs(points)) <= 0.6
+    apart = np.linalg.norm(records.covariates[:, None] - points[None], axis=2)
+    kernels = np.exp(-(apart**2) / (2.0 * 0.8**2))
+    values = landmarks(records.covariates)
+    np.testing.assert_allclose(values * math.sqrt(7.0), kernels - 0.5, atol=1e-15)
+    assert np.max(np.linalg.norm(values, axis=1)) <= landmarks.bound(1.0)
+    program = programs()["landmark_balancing"](balance=landmarks, ridge=0.005, constant=0.5)
+    stated = entropy(Arms((kernels - 0.5) / math.sqrt(7.0), records.a, 0.5), 0.005, 3.0, 0.5)
+    np.testing.assert_allclose(solve(program.instance(records)).value, stated, atol=AGREE)
+    # a point alone says nothing of other records
+    np.testing.assert_array_equal(landmarks(records.covariates[5:6]), values[5:6])
+
+
+def test_landmarks_are_written_in_a_study_and_read_from_a_release():
+    landmarks = Landmarks(count=7, bandwidth=0.8)
+    assert balance_from_text("landmarks:7:0.8") == landmarks
+    assert balance_from_text(" Landmarks ") == Landmarks()
+    assert balance_from_text("moments:2") == Moments(2)
+    with pytest.raises(DeclarationError, match="COUNT:BANDWIDTH"):
+        balance_from_text("landmarks:7:0.8:1:0:3")
+    with pytest.raises(DeclarationError, match="whole number"):
+        Landmarks(count=2.5)
+    stated = programs()["landmark_balancing"](balance=landmarks).settings()["balance"]
+    assert rebuilt(stated) == landmarks
+
+
+def test_margins_of_raking_are_public():
+    """Functions less their margins: both arms have the margins of the population, whatever the records."""
+    margins = (0.1, -0.05, 0.2)
+    centered = BalanceFunctions(lambda x: x - margins, 2.0, "margins")
+    program = programs()["raking"](balance=centered, ridge=1e-5, cap=math.inf)
+    records = records_of(6)
+    weights = solve(program.instance(records)).value
+    for arm in (0, 1):
+        own = weights * (records.a == arm)
+        np.testing.assert_allclose(own @ records.covariates / np.sum(own), margins, atol=1e-3)

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Landmarks, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from tests.unchanged import adapter
 
@@ -86,6 +86,8 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
     "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
     "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
+    "raking": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "constant": 0.5}],
+    "landmark_balancing": [{}, {"ridge": 0.01, "balance": Landmarks(5, 0.5)}],
     "logit_calibration": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
     "empirical_likelihood": [{}, {"ridge": 0.02, "cap": 2.0}, {"ridge": 0.05, "treated": 0.2, "low": 0.3}],
     "minimal_dispersion": [{}, {"ridge": 0.02, "tolerance": 0.01}, {"ridge": 0.1, "balance": Moments(2)}],
