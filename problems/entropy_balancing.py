@@ -1,28 +1,22 @@
-"""Entropy balancing weights from the regularized dual.
+"""Entropy balancing: weights near 1 whose means in both arms are those of all records.
+
+``entropy_balancing`` has a price of what imbalance is left:
+
+minimize    sum_i w_i log(w_i) + n/(2 ridge) huber(||m||, ridge * radius)
+subject to  sum_i w_i = n,  0 <= w_i <= cap of the arm
+
+with m = (m_0, m_1), m_a = sum over arm a of w_i g(x_i) / n - gbar / 2, g = (constant, balance(x)); without a
+radius the price is n/(2 ridge) ||m||^2. Without a cap it is the Fenchel dual of
 
 minimize    n ( log mean_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base measure (uniform: the mean is
-that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant, balance(x)), and t = (gbar, gbar)/2 (equal
-arm mass) or (n_0 gbar, n_1 gbar)/n (proportional), it is equation entropy_dual of the paper with its sign
-reversed. It has the 2-norm ball of its stability theorem, and a scaling that does not depend on the data.
+with b_i = e_{a_i} (x) g(x_i), t = (gbar, gbar)/2 and weights proportional to exp(<b_i, lam>): equation
+entropy_dual of the paper but for the scaling of its rows, which is that of ``paper_entropy_balancing``.
 
-``entropy_balancing_primal`` is its exact primal, with the same weights:
-
-minimize    sum_i w_i log(w_i) + n/(2 ridge) ||near||^2 + n radius ||far||_2
-subject to  sum_i w_i = n
-            B'w/n - t = near + far
-
-where far is absent if the radius is infinite. Minimized over the split of the residual r = near + far,
-the penalty is n huber(||r||, ridge * radius) / (2 ridge): the Fenchel dual of "ridge and ball" in
-``entropy_balancing``, whose multiplier is lam = (t - B'w/n) / ridge, put into the ball. The weights of
-the two programs are the same.
-
-``entropy_balancing_hard`` has exact balance, ``B'w/n = t`` in place of the penalties (equation
-entropy_weight_primal of the paper, n times, with a uniform base measure). Its dual is ``entropy_balancing``
-at ridge 0 and infinite radius, flat in at least one direction (the two constants), so that lam is not unique;
-the weights are. It is not private: no stability bound exists for hard constraints that depend on the data.
+``entropy_balancing_hard`` has exact balance, ``m = 0`` in place of the price (equation entropy_weight_primal
+of the paper, n times, with a uniform base measure). It is not private: no stability bound exists for hard
+constraints that depend on the data.
 """
 
 import math
@@ -34,105 +28,87 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
-from dp2erm_cvx.program import Array, Declaration, Instance, Kind, Params, Records, setting
+from dp2erm_cvx.program import (
+    Array,
+    BalanceFunctions,
+    Declaration,
+    Instance,
+    Kind,
+    Moments,
+    Params,
+    Records,
+    scheme,
+    setting,
+)
 from dp2erm_cvx.program.balance import MomentTargets
-from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel, RidgedEntropyFirstStage
-from dp2erm_cvx.public import numbers
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
+from dp2erm_cvx.public import public_size
 
 
-@dataclass(frozen=True)
-class EntropyBalancing(RidgedEntropyFirstStage):
-    """The default choice for observational data: no overlap assumption, and an arm may be empty.
-
-    Parameters
-    ----------
-    trim
-        Public cap on exp(<b_i, lam>) before the weights are normalized. It does not go together with a base
-        measure.
-    base_measure
-        q, one public positive number per record; None: uniform.
-    """
-
-    trim: float = setting(math.inf, above=0, infinite=True)
-    base_measure: tuple[float, ...] | None = setting(None, numbers, each="record", above=0)
-
-    name = "entropy_balancing"
-    formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
-    citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
-    theorem = "Theorem 4"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base_measure is not None and math.isfinite(self.trim):
-            raise DeclarationError("trim and base_measure: declare one of them")
-
-    def data(self, records: Records) -> dict[str, Value]:
-        data = super().data(records) | {"curvature": records.n_samples * self.mu}
-        if self.base_measure is not None:
-            data["log_base"] = self.log_base(records.n_samples)
-        return data if math.isinf(self.radius) else data | {"radius": self.radius}
-
-    def declare(self, data: Params) -> Declaration:
-        B = data("B")
-        n, dimension = B.shape
-        lam = cp.Variable(dimension, name="dual")
-        scores = B @ lam
-        if self.base_measure is not None:
-            scores = scores + data("log_base")
-        log_mean = cp.log_sum_exp(scores) - math.log(n)
-        ridge = data("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
-        objective = n * (log_mean - data("target") @ lam) + ridge
-        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
-        return Declaration(objective, {"dual": lam}, ball)
-
-
-@dataclass(frozen=True)
-class EntropyBalancingPrimal(RidgedEntropyFirstStage):
-    """The weights of ``entropy_balancing``, as an independent check of its dual.
+@scheme(
+    balance=Moments(),
+    constant=setting("G_x", public_size),
+    ridge=setting("constant**2 + G_x**2", public_size, zero=True),
+    radius=setting(math.inf, public_size, infinite=True),
+    cap=setting(3.0, above=0, infinite=True),
+    treated=setting(0.5, above=0, below=1),
+    kinks=False,
+)
+def entropy_balancing(
+    w: cp.Variable,
+    records: Any,
+    balance: Moments | BalanceFunctions,
+    constant: float,
+    ridge: float,
+    radius: float,
+    cap: float,
+    treated: float,
+) -> cp.Problem:
+    """The default choice for observational data: an arm may be empty (Hainmueller 2012, relaxed).
 
     Parameters
     ----------
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        Value of a constant among the functions, which holds the arm masses near n/2; default: the norm bound
+        of ``balance``.
     ridge
-        As in the dual, but above 0: for ridge 0 see ``entropy_balancing_hard``.
+        Above 0: the price of imbalance is its inverse; default: the squared norm bound of the functions and
+        the constant, so that the stability bound does not depend on how covariates are scaled.
+    radius
+        Bound on the slope of the price, in units of its argument; ``inf`` for none.
+    cap
+        No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
+        none.
+    treated
+        Public share of the treated, for the cap alone; a wrong one costs balance and no privacy.
+
+    Raises
+    ------
+    DeclarationError
+        For a ridge of 0.
     """
-
-    name = "entropy_balancing_primal"
-    formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"
-    citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
-    theorem = "Theorem 4"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ridge == 0:
-            raise DeclarationError(
-                "ridge = 0: must be greater than 0; for exact balance use entropy_balancing_hard"
-            )
-
-    def data(self, records: Records) -> dict[str, Value]:
-        n = records.n_samples
-        data = super().data(records) | {"penalty": n / self.mu}
-        return data if math.isinf(self.radius) else data | {"price": n * self.radius}
-
-    def declare(self, data: Params) -> Declaration:
-        B = data("B")
-        n, dimension = B.shape
-        weights = cp.Variable(n, name="weights")
-        near = cp.Variable(dimension, name="near")
-        objective = -cp.sum(cp.entr(weights)) + data("penalty", nonneg=True) / 2 * cp.sum_squares(near)
-        variables, split = {"weights": weights, "near": near}, near
-        if not math.isinf(self.radius):
-            far = variables["far"] = cp.Variable(dimension, name="far")
-            objective += data("price", nonneg=True) * cp.norm(far, 2)
-            split = near + far
-        balance = B.T @ weights / n - data("target") == split
-        return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model: Any = instance.composite
-        # the centered rows, because a solver meets sum(w) = n only approximately
-        far = (model.target - model.Z.T @ values["weights"] / model.n) / self.mu
-        return np.asarray(model.penalty.prox(far, 1.0))
+    if ridge == 0.0:
+        raise DeclarationError(
+            "ridge = 0: must be greater than 0. Within a radius alone the price is radius times the norm of "
+            "the imbalance, which a small ridge smooths: declare one, or write n * radius * "
+            "cp.norm(imbalance) in a scheme of your own"
+        )
+    n = records.n
+    half = cp.sum(records.features(balance), axis=0) / 2
+    mass = constant * (records.arms.T @ w - n / 2)
+    of_controls = records.features(balance, "controls").T @ w - half
+    of_treated = records.features(balance, "treated").T @ w - half
+    imbalance = cp.hstack([mass, of_controls, of_treated]) / n
+    squares = cp.sum_squares(imbalance)
+    if math.isfinite(radius):
+        squares = cp.huber(cp.norm(imbalance), ridge * radius)
+    constraints = [cp.sum(w) == n, w >= 0]
+    if math.isfinite(cap):
+        caps = cap / 2 * np.array([1 / (1 - treated), 1 / treated])
+        constraints.append(w <= records.arms @ caps)
+    return cp.Problem(cp.Minimize(n / (2 * ridge) * squares - cp.sum(cp.entr(w))), constraints)
 
 
 @dataclass(frozen=True)

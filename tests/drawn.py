@@ -59,6 +59,8 @@ def first_stage(rng, name, domain, columns, least=-6):
     G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
     public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
     entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
+    trimmed = {"trim": 1.05} if rng.uniform() < 0.3 else {"balance": balance}
+    cap = float(rng.choice([math.inf, 1.3, 3.0]))
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
     constant = float(rng.choice([0.1, 1.0])) * G
     arms = {"balance": balance, "constant": constant, "ridge": share * G**2}
@@ -68,8 +70,8 @@ def first_stage(rng, name, domain, columns, least=-6):
         "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
         "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
         "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
-        "entropy_balancing": entropy | ({"trim": 1.05} if rng.uniform() < 0.3 else {"balance": balance}),
-        "entropy_balancing_primal": entropy,
+        "paper_entropy_balancing": entropy | trimmed,
+        "entropy_balancing": {"ridge": share * M2, "radius": radius, "balance": balance, "cap": cap},
         "entropy_balancing_hard": {"arm_mass": mass},
         "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},
         "mmd_pooled": mmd,

@@ -66,7 +66,7 @@ EXTREMES: Mapping[str, list[dict[str, Any]]] = {
     "entropy_balancing": [
         {"ridge": 1e-4, "balance": Moments(2)}, *_FAR, {"ridge": 0.1, "constant": 1e-3},
     ],
-    "entropy_balancing_primal": _FAR,
+    "paper_entropy_balancing": _FAR,
     "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
     "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],

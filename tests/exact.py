@@ -182,10 +182,31 @@ def entropy(program, records, ridge, radius, start):
     """(lambda, weights) of the entropy-balancing dual."""
     rows, target = entropy_rows(program, records)
     lam, weights = entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
-    trim = getattr(program, "trim", mp.inf)
-    if mp.isinf(trim):
+    if mp.isinf(program.trim):
         return lam, weights
-    return lam, _normalized([min(mp.exp(_dot(b, lam)), mp.mpf(trim)) for b in rows])
+    return lam, _normalized([min(mp.exp(_dot(b, lam)), mp.mpf(program.trim)) for b in rows])
+
+
+def capped_entropy(program, records, near):
+    """Weights of entropy balancing with caps by arm; ``near`` are weights that tell which caps are active."""
+    constant = mp.mpf(program.constant)
+    g = [[constant, *row] for row in to_mp(program.balance(records.covariates))]
+    rows, n = _by_arm(g, records.a), len(g)
+    target = [mp.fsum(column) / n / 2 for column in zip(*g, strict=True)] * 2
+    caps = to_mp(program.cap / 2 / np.where(records.a == 1, program.treated, 1 - program.treated))
+    held = {i: cap for i, cap in enumerate(caps) if near[i] >= cap * (1 - mp.mpf(10) ** -9)}
+    means = [_dot(to_mp(near), column) / n for column in zip(*rows, strict=True)]
+    start = [(t - m) / mp.mpf(program.ridge) for t, m in zip(target, means, strict=True)]
+    size = mp.norm(start)
+    if size > program.radius:
+        start = [value * program.radius / size for value in start]
+    lam, weights = entropy_dual(rows, target, mp.mpf(program.ridge), program.radius, start, held)
+    # weights below their caps are the tilts times a common factor, of which those at their caps have more
+    factor = next(weights[i] / mp.exp(_dot(rows[i], lam)) for i in range(n) if i not in held)
+    for i, cap in enumerate(caps):
+        assert weights[i] <= cap
+        assert i not in held or factor * mp.exp(_dot(rows[i], lam)) >= cap
+    return weights
 
 
 def hard_entropy(program, records, near):
@@ -206,26 +227,32 @@ def _normalized(factors):
     return [len(factors) * f / total for f in factors]
 
 
-def entropy_dual(rows, target, ridge, radius, start):
-    """Entropy balancing by its dual for given rows and target."""
-    n = len(rows)
+def entropy_dual(rows, target, ridge, radius, start, held=None):
+    """Entropy balancing by its dual for given rows and target; ``held`` are weights that are at a cap."""
+    held = held or {}
+    n, left = len(rows), len(rows) - mp.fsum(held.values())
+    free = [row for i, row in enumerate(rows) if i not in held]
+    fixed = [mp.fsum(cap * rows[i][k] for i, cap in held.items()) for k in range(len(target))]
 
     def law(v):
-        tilts = [mp.exp(_dot(b, v)) for b in rows]
+        tilts = [mp.exp(_dot(b, v)) for b in free]
         total = mp.fsum(tilts)
         return [tilt / total for tilt in tilts]
 
     def derivatives(v):
         p = law(v)
-        mean = [mp.fsum(q * b[k] for q, b in zip(p, rows, strict=True)) for k in range(len(v))]
-        second = _second_moment(rows, p, ridge)
+        mean = [mp.fsum(q * b[k] for q, b in zip(p, free, strict=True)) for k in range(len(v))]
+        second = _second_moment(free, p, 0)
         for i in range(len(v)):
             for j in range(len(v)):
-                second[i, j] -= mean[i] * mean[j]
-        return [n * (mean[k] - target[k] + ridge * v[k]) for k in range(len(v))], n * second
+                second[i, j] = left * (second[i, j] - mean[i] * mean[j])
+            second[i, i] += n * ridge
+        gradient = [left * mean[k] + fixed[k] + n * (ridge * v[k] - target[k]) for k in range(len(v))]
+        return gradient, second
 
     lam = _minimize(derivatives, start, _ball(radius))
-    return lam, [n * q for q in law(lam)]
+    shares = iter(law(lam))
+    return lam, [held[i] if i in held else left * next(shares) for i in range(n)]
 
 
 def second_stage(program, records, weights, gamma, noise, near):

@@ -66,9 +66,9 @@ def schemes() -> tuple[Scheme, ...]:
             f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance functions",
         ),
         Scheme(
-            "entropy, ridge/4",
-            registry.build(first, "entropy_balancing", ridge=balance / 4),
-            f"ridge {balance / 4:g}: a quarter, for better balance",
+            "entropy, ridge/100",
+            registry.build(first, "entropy_balancing", ridge=balance / 100),
+            f"ridge {balance / 100:g}: a hundredth, for better balance",
         ),
         Scheme(
             "IPW",
@@ -183,7 +183,7 @@ _LINES = {CLIPPED: "-", "textbook, no bounds": "--", "difference of means": ":"}
 _TITLES = {
     "uniform": "weights of 1",
     "entropy": "entropy balancing",
-    "entropy, ridge/4": "entropy balancing, a quarter of the ridge",
+    "entropy, ridge/100": "entropy balancing, ridge/100",
     "IPW": "IPW",
     "IPW, ridge/10": "IPW, a tenth of the ridge",
     "private IPW": "IPW, a tenth of the ridge, private propensity",

@@ -98,14 +98,16 @@ def first_stage(scheme: Scheme, domain: Domain, paper: bool = False, private: bo
 
     Raises DeclarationError.
     """
-    program = "ipw_private" if private else scheme["program"]
     chosen = ({"share": 0.3} if private else {}) | scheme.get("settings", {})
     chosen |= scheme.get("paper", {}) if paper else scheme.get("composition", {}) if private else {}
+    # the paper's settings may be those of a program of its own
+    named = chosen.pop("program", scheme["program"])
+    program = "ipw_private" if private else named
     if "kernel" in chosen:
         chosen["kernel"] = Kernel.from_text(chosen["kernel"], "kernel")
     if "ridge" in chosen and program.startswith("ipw"):
         chosen["ridge"] *= domain.covariate_bound**2
-    elif "ridge" in chosen and program == "entropy_balancing" and chosen.get("scaling") != "paper":
+    elif "ridge" in chosen and program == "entropy_balancing":
         chosen["ridge"] *= 2 * domain.features_bound**2  # the constant function is as large as the covariates
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain)
 

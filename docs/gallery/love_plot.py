@@ -8,9 +8,9 @@ import sys
 from dp2erm_cvx import TwoStageERM
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.plotting import love_plot
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 
 data = load_nhefs()
 domain = nhefs_domain(covariate_bound=2.7, intercept=1.0)
-model = TwoStageERM(domain, EntropyBalancing(ridge=0.1), "arm_means").fit(data.X, data.a, data.y)
+model = TwoStageERM(domain, entropy_balancing(ridge=0.1), "arm_means").fit(data.X, data.a, data.y)
 love_plot(model.workings_.balance(), sys.argv[1])

@@ -213,7 +213,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         constants = stability.EntropyConstants(
             *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim
         )
-        return stability.entropy_balancing(n, constants)
+        return stability.ridged_entropy_balancing(n, constants)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         arguments, q = self._paper_arguments(universe.domain, "the paper's theorem"), self.base_measure

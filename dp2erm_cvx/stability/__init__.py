@@ -9,11 +9,11 @@ corollaries are printed results: they bound W1 >= V and W2.
 from dp2erm_cvx.stability.balancing import (
     EntropyConstants,
     KernelConstants,
-    entropy_balancing,
     entropy_balancing_paper_scaling,
     kernel_balancing,
     kernel_mean_matching,
     pooled_kernel_balancing,
+    ridged_entropy_balancing,
 )
 from dp2erm_cvx.stability.base import (
     Bound,
@@ -46,7 +46,6 @@ __all__ = [
     "KernelConstants",
     "MarginMovement",
     "any_weights",
-    "entropy_balancing",
     "entropy_balancing_paper_scaling",
     "fixed_up_to_scale",
     "fixed_weights",
@@ -63,6 +62,7 @@ __all__ = [
     "paper_randomized_trial",
     "pooled_kernel_balancing",
     "record_diameter",
+    "ridged_entropy_balancing",
     "separable",
     "tilt_lemma",
     "uniform_weights",

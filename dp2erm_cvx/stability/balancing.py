@@ -118,7 +118,7 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     return math.inf if excess == certain else excess
 
 
-def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
+def ridged_entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     """Bound for entropy balancing in its dual form (Theorem 4); treatment flips and empty arms are covered.
 
     With ``b_i = e_a (x) (c_0, g~(x_i))`` lam minimizes ``log mean exp(<lam, b_i>) - <lam, t> + (ridge / 2)

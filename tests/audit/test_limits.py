@@ -116,7 +116,7 @@ def test_a_search_of_sums_keeps_it(monkeypatch, seconds) -> None:
 
 
 def test_a_check_of_a_program_keeps_it(monkeypatch) -> None:
-    program = type(build(first_stages(), "entropy_balancing"))
+    program = type(build(first_stages(), "paper_entropy_balancing"))
     solves = WorkClock(monkeypatch, checks.Subject, "certified")
     plans = SearchPlan(40), SearchPlan(40, seconds=1.0, clock=solves)
     details = []

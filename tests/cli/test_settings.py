@@ -67,7 +67,7 @@ def test_unknown_names_are_refused_in_one_line(folder):
     assert "residual_scale" in refused("settings", "effect", "residual_scal")
     assert "known: effect, rule" in refused("settings", "nothing")
     assert "base_measure = 3: must have one entry per record" in refused(
-        *("bounds", "--program", "entropy_balancing", *sets("covariate_bound=1", "base_measure=3"))
+        *("bounds", "--program", "paper_entropy_balancing", *sets("covariate_bound=1", "base_measure=3"))
     )
 
 

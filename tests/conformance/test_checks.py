@@ -21,8 +21,8 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.known_weights import Uniform
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
@@ -158,7 +158,7 @@ def test_a_note_is_no_pass(judged, conclusion):
 
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
-    result = outcome_of("", other_settings, Subject(EntropyBalancing(ridge=2.0, constant=1.0), LEAST))
+    result = outcome_of("", other_settings, Subject(PaperEntropyBalancing(ridge=2.0, constant=1.0), LEAST))
     expected = "constant = 0.5, 2; ridge = 1, 4; radius = 1.5; trim = 1.5: nothing found"
     assert result.detail.startswith(expected), result
     result = outcome_of("", other_settings, Subject(Uniform(), LEAST))
@@ -170,7 +170,7 @@ def test_an_audit_reports_v_and_not_the_largest_weight(monkeypatch):
     monkeypatch.setattr(
         checks, "audit_stability", lambda *a, **k: worst.append(audit_stability(*a, **k)) or worst[0]
     )
-    result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), FEW)).detail
+    result = outcome_of("", short_audit, Subject(PaperEntropyBalancing(ridge=0.5), FEW)).detail
     shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
     assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]
     assert f": V at most {shares[Quantity.V]:.0%} of its bound " in result
@@ -187,6 +187,6 @@ def test_solvers_that_disagree_beyond_their_certificates_are_a_failure(off, monk
         return SimpleNamespace(value=moved, certificate=solution.certificate, substituted=False)
 
     monkeypatch.setattr(weighing, "solve", wrong)
-    result = outcome_of("", short_audit, Subject(EntropyBalancing(ridge=0.5), LEAST))
+    result = outcome_of("", short_audit, Subject(PaperEntropyBalancing(ridge=0.5), LEAST))
     assert result.status is CheckStatus.FAILED
     assert "a certificate of two solvers is wrong" in result.detail

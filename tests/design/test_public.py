@@ -13,7 +13,7 @@ from dp2erm_cvx.design.samples import treatment_probabilities, value_of_rule
 from dp2erm_cvx.design.simulation import design_candidates
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from tests.command_line import done, run
 
 DOMAIN = Domain(1.5, 1.0)
@@ -41,7 +41,7 @@ def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN
 
 def test_the_clear_winner_wins_and_a_design_is_repeatable():
     models = {"much noise": candidate(0.05), "little noise": candidate(200.0)}
-    models["balanced"] = candidate(200.0, EntropyBalancing(ridge=0.05))
+    models["balanced"] = candidate(200.0, entropy_balancing(ridge=0.05))
     result, again = (design(request(), models) for _ in range(2))
     assert result.rows == again.rows != design(request(seed=5), models).rows
     noisy, calm = result.row("much noise"), result.row("little noise")

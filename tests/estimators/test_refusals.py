@@ -20,10 +20,11 @@ from dp2erm_cvx import (
     TwoStageERM,
 )
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import WholeSpace
 from tests.every_release import ARMS, DOMAIN, RELEASES, RISKS, SURVEY, of_registry, table_of
 from tests.helpers import planted
@@ -140,7 +141,7 @@ REFUSED = {
     CalibrationError: [
         ("weights", {"first_stage": ipw_logistic(ridge=0.0)}, "ridge"),
         ("weights", {"first_stage": EntropyBalancingHard()}, "hard"),
-        ("weights", {"first_stage": EntropyBalancing(scaling="paper")}, "scaling"),
+        ("weights", {"first_stage": PaperEntropyBalancing(scaling="paper")}, "scaling"),
         ("weights", {"first_stage": Careless()}, "at least 2"),
         ("weights", {"second_stage": itr(theta_set=WholeSpace())}, "unbounded"),
         ("ranges", {"budget": Budget(0.1)}, "ranges of 3 columns need an epsilon"),

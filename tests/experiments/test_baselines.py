@@ -23,10 +23,11 @@ from dp2erm_cvx.diagnostics import augmented
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from tests.helpers import known_coefficient
 from tests.stability.movement import Pair, solved
 
@@ -34,7 +35,7 @@ N, P, INF = 400, 3, math.inf
 DOMAIN = Domain(2.0, 1.5)
 BUDGET = Budget(2.0, 1e-3)
 RULE = itr()
-DUAL = EntropyBalancing(ridge=1.0, radius=3.0)
+DUAL = PaperEntropyBalancing(ridge=1.0, radius=3.0)
 
 
 def study(first, domain=DOMAIN, **chosen):
@@ -123,7 +124,7 @@ def W2_of(largest):
     return pytest.approx(math.sqrt(2 * N * largest * (1 + N)))
 
 
-@pytest.mark.parametrize("first", [MMD(), PooledMMD(), ipw_logistic(radius=1.0), EntropyBalancing()])
+@pytest.mark.parametrize("first", [MMD(), PooledMMD(), ipw_logistic(radius=1.0), PaperEntropyBalancing()])
 def test_universal_baseline_covers_all_weights(first):
     baseline = universal(study(first, noise="gaussian"))
     bound = baseline.bound
@@ -139,7 +140,7 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     assert universal(study(DUAL), printed=True).bound.W2 == W2_of(3.0)
     # the dual radius is no bound on weights: one record against all others exceeds it
     alone = Pair.of([((0, 1.0), 399)], (1, -1.0), (1, -1.0))
-    assert solved(EntropyBalancing(ridge=1e-4, radius=3.0, constant=1.0), alone)[1][-1] > 3.0
+    assert solved(PaperEntropyBalancing(ridge=1e-4, radius=3.0, constant=1.0), alone)[1][-1] > 3.0
 
 
 @pytest.mark.parametrize(
@@ -149,9 +150,9 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
         (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
         (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
-        (lambda: universal(study(EntropyBalancing()), printed=True), CalibrationError, "mean 1"),
+        (lambda: universal(study(PaperEntropyBalancing()), printed=True), CalibrationError, "mean 1"),
         (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
-        (lambda: universal(study(EntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
+        (lambda: universal(study(PaperEntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
         (lambda: universal(study(MMD(cap=2.5))), CalibrationError, "half the weight"),
         (lambda: make_plan(study(ipw_private(radius=INF, trim=INF))), CalibrationError, "radius or trim"),
     ],

@@ -15,10 +15,10 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_huber, itr_saturating
 from dp2erm_cvx.problems.known_weights import Uniform
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import L1Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
 
@@ -37,7 +37,7 @@ def quarter_treated(n, seed, mean):
 def accuracy_by_mass(arm_mass, mean):
     test = simulate("linear", 4000, rng=99)
     domain = Domain(np.sqrt(11.0), 60.0, intercept=1.0)
-    first = EntropyBalancing(ridge=0.1, arm_mass=arm_mass)
+    first = PaperEntropyBalancing(ridge=0.1, arm_mass=arm_mass)
     result = []
     for seed in range(5):
         X, a, y = quarter_treated(2000, seed, mean)

@@ -12,9 +12,9 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import paper_ipw_logistic, paper_kernel_balancing, usable
@@ -79,7 +79,7 @@ def test_growth(name):
 
 def test_those_the_paper_does_not_have_stay_put_too():
     for bound in (
-        lambda n: stability.entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V,
+        lambda n: stability.ridged_entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V,
         lambda n: stability.pooled_kernel_balancing(n, stability.KernelConstants(1.0, float(n))).V,
     ):
         assert bound(100) == pytest.approx(bound(100_000), rel=0.06)
@@ -139,7 +139,7 @@ def test_dual_is_flat_along_the_arm_constants():
     a = (np.arange(n) < 21).astype(np.int64)
     X, y = rng.uniform(-0.5, 0.5, (n, 2)), np.zeros(n)
     domain = Domain(1.0, 1.0, arm_floor=10)
-    program = EntropyBalancing(scaling="paper", arm_mass="proportional", ridge=0.0).resolve(domain)
+    program = PaperEntropyBalancing(scaling="paper", arm_mass="proportional", ridge=0.0).resolve(domain)
     B, target = program.moments(domain.records(X, a, y))
     constant = B[a == 0][0, 0] * np.mean(a == 0)  # the constant function in the scaled rows
     k = B.shape[1] // 2
@@ -165,9 +165,9 @@ PRINTED = {"scaling": "paper", "arm_mass": "proportional", "ridge": 1.0, "radius
     ("program", "domain", "reason"),
     [
         (MMD(cap=5.0), FLOOR, "false under replace-one"),
-        (EntropyBalancing(**PRINTED), DOMAIN, "declare a public floor"),
-        (EntropyBalancing(ridge=1.0), FLOOR, "scaling='paper' and arm_mass='proportional'"),
-        (EntropyBalancing(**PRINTED | {"arm_mass": "equal"}), FLOOR, "arm_mass='proportional'"),
+        (PaperEntropyBalancing(**PRINTED), DOMAIN, "declare a public floor"),
+        (PaperEntropyBalancing(ridge=1.0), FLOOR, "scaling='paper' and arm_mass='proportional'"),
+        (PaperEntropyBalancing(**PRINTED | {"arm_mass": "equal"}), FLOOR, "arm_mass='proportional'"),
         (ipw_logistic(ridge=1.0, trim=5.0), DOMAIN, "untrimmed"),
         (ipw_logistic(ridge=0.0, radius=1.0), DOMAIN, "declare a positive ridge"),
         (ipw_private(), DOMAIN, "no stability bound"),
@@ -183,7 +183,7 @@ def test_and_what_it_grants():
     keep = Domain(1.0, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     for program, domain in (
         (MMD(ridge=1.0, cap=5.0), keep),
-        (EntropyBalancing(**PRINTED), FLOOR),
+        (PaperEntropyBalancing(**PRINTED), FLOOR),
         (ipw_logistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
         bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)

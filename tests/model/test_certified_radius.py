@@ -12,10 +12,11 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty, Sizes
 from dp2erm_cvx.model.sets import Box, UserRegularizer, WholeSpace
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.overlap import overlap
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import BalanceFunctions, Moments, PrivateFirstStage, memory
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -208,7 +209,7 @@ def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
         assert result.certified
 
 
-CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "entropy_balancing", "paper"]
+CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "paper_entropy_balancing", "paper"]
 CERTIFIED += ["mmd_pooled", "energy_balancing", "kernel_mean_matching"]
 
 
@@ -219,7 +220,9 @@ def certified_stage(rng, name, records):
     base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, records.n_samples))
     settings = {"ridge": 10.0 ** rng.uniform(-7, 1), "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf]))}
     base_measure = (None, base)[rng.integers(2)]
-    return EntropyBalancing(scaling="paper", base_measure=base_measure, **settings).resolve(records.domain)
+    return PaperEntropyBalancing(scaling="paper", base_measure=base_measure, **settings).resolve(
+        records.domain
+    )
 
 
 @pytest.mark.parametrize("name", [*CERTIFIED, *DUAL])
@@ -286,7 +289,9 @@ def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkey
         n, p = int(rng.integers(5, 60)), int(rng.integers(1, 5))
         records = hostile_records(rng, n, p, orders=0, arm_floor=1)
         domain = records.domain
-        program = EntropyBalancing(ridge=0.01, radius=float(rng.choice([0.3, 2.0])), trim=1.5).resolve(domain)
+        program = PaperEntropyBalancing(ridge=0.01, radius=float(rng.choice([0.3, 2.0])), trim=1.5).resolve(
+            domain
+        )
         sizes = sizes_of(program, domain, n, p, monkeypatch)
         model = program.model(records)
         v = rng.normal(size=model.dimension)
@@ -309,8 +314,8 @@ def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
             assert program.certified_error(Universe(domain, n, 10)) < 1e-8, name
 
 
-UNSURE = [EntropyBalancing(ridge=ridge, radius=R, trim=5.0) for ridge, R in ((1e-7, 3.0), (1e-8, 0.1))]
-UNSURE.append(EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1))
+UNSURE = [PaperEntropyBalancing(ridge=ridge, radius=R, trim=5.0) for ridge, R in ((1e-7, 3.0), (1e-8, 0.1))]
+UNSURE.append(PaperEntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1))
 
 
 @pytest.mark.parametrize("first", [*UNSURE, ipw_logistic(ridge=1e-12, radius=1.0)])
@@ -325,7 +330,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
         assert model.fit(drawn.covariates, drawn.a, drawn.y).release_.private
 
 
-@pytest.mark.parametrize("first", [EntropyBalancing, ipw_logistic, overlap])
+@pytest.mark.parametrize("first", [PaperEntropyBalancing, ipw_logistic, overlap])
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first):
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
@@ -352,8 +357,8 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius):
 def test_what_is_not_known_is_said_to_be_so():
     domain = Domain(1.0, 1.0)
     universe = Universe(domain, 50, 3)
-    own = EntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)
+    own = PaperEntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)
     assert 0.0 < (own.certified_error(universe) or 0.0) < 1e-8
     assert EntropyBalancingHard().resolve(domain).certified_error(universe) is None
-    unridged = EntropyBalancing(ridge=0.0, radius=1.0).resolve(domain)
+    unridged = PaperEntropyBalancing(ridge=0.0, radius=1.0).resolve(domain)
     assert unridged.certified_error(universe) == math.inf

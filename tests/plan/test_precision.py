@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration.numbers import calibrate_grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
@@ -92,8 +92,8 @@ def planned(first=None, second=None, budget=None, **changes):
 @pytest.mark.parametrize(
     ("first", "second", "changes"),
     [
-        (EntropyBalancing(), arm_means(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
-        (EntropyBalancing(), itr(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
+        (entropy_balancing(), arm_means(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
+        (entropy_balancing(), itr(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
         (ipw_private(), arm_means(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
         (ipw_private(), itr(), {}),
     ],
@@ -117,7 +117,7 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
 
 
 def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
-    plan = planned(EntropyBalancing(), plug_in_ate(), calibration="output")
+    plan = planned(entropy_balancing(), plug_in_ate(), calibration="output")
     calibration, covered = plan.main.calibration, plan.main.precision
     assert calibration.epsilon == covered.grid.epsilon == 1.0
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
@@ -136,7 +136,7 @@ def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> 
 
 def test_the_curve_of_a_release_counts_its_propensity() -> None:
     budget = Budget(2.0, 1e-3)
-    plain = planned(EntropyBalancing(), itr(), budget=budget, calibration="renyi")
+    plain = planned(entropy_balancing(), itr(), budget=budget, calibration="renyi")
     composed = planned(ipw_private(), itr(), budget=budget, calibration="renyi")
     for plan, pure in ((plain, 0.0), (composed, 0.3 * 2.0)):
         alone = plan.main.calibration.curve().shifted(plan.main.precision.grid.epsilon)

@@ -17,7 +17,7 @@ from dp2erm_cvx.plan.predict import (
     residual_imbalance,
 )
 from dp2erm_cvx.problems.arm_means import arm_means
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.program import Box
@@ -68,7 +68,7 @@ def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
 
 
 def test_a_ridge_and_noise_in_a_propensity_decide_how_much_stays():
-    for scheme in (EntropyBalancing, ipw_logistic):
+    for scheme in (entropy_balancing, ipw_logistic):
         shares = [kept(scheme(ridge=ridge)) for ridge in (1e-6, 0.1, 1e5)]
         assert shares == sorted(shares)
         assert shares[0] < 0.25

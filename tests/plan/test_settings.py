@@ -11,11 +11,11 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, Study, make_plan, rule_of_use
 from dp2erm_cvx.problems.arm_means import arm_means
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.steps.record_map import Balance
 
@@ -103,7 +103,7 @@ def test_the_public_rule_of_use():
 
 PUBLIC = (0.1, 0.2, 0.3, 0.4)
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
-PAPER = EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
+PAPER = PaperEntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
 OWN = itr(theta_set=L1Ball(1.0), regularizer=UserRegularizer(lambda theta: cp.norm(theta, 1)))
 COUNTED, PURE, FREE = {"arithmetic": "counted"}, Budget(1.0), {"domain": Domain(2.0, 1.0)}
 #: Settings of a study and part of what is said of them.

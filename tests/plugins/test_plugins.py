@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.overlap import overlap, overlap_private
 from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, FirstStage, form, scheme, second_stage
 from dp2erm_cvx.program.declaration import with_n
@@ -393,7 +393,7 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
 
     long = BalanceFunctions(lambda x: 9.0 * x, 0.5)(np.ones((3, 2)))
     assert np.linalg.norm(long, axis=1) == pytest.approx(np.full(3, 0.5))
-    sines = EntropyBalancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))
+    sines = entropy_balancing(balance=BalanceFunctions(np.sin, 2.0, "sines"))
     for program, name in ((of_curves(), "curves"), (sines, "sines")):
         assert program.own_data() == (name,)
         assert f"{name} is made record by record" in dict(describe(program, UNIVERSE))["assumed"]

@@ -17,9 +17,9 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.privacy import BoundFamily
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, kernel_stage, memory
 from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.registry import programs
@@ -104,7 +104,9 @@ def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
 def test_hard_primal_and_flat_dual_have_the_same_weights(arm_mass):
     instance = PROGRAMS["entropy_balancing_hard"](arm_mass=arm_mass).instance(RECORDS)
     hard = solve(instance).value
-    flat, soft = (EntropyBalancing(ridge=one, arm_mass=arm_mass).instance(RECORDS) for one in (0.0, 1e-7))
+    flat, soft = (
+        PaperEntropyBalancing(ridge=one, arm_mass=arm_mass).instance(RECORDS) for one in (0.0, 1e-7)
+    )
     dual = solve(flat, throw=False)
     # the multipliers are not unique, and no strong convexity can be claimed along the flat direction
     assert not dual.certified
@@ -128,7 +130,7 @@ def test_hard_weights_balance_every_mean_exactly(arm_mass, balance):
 
 def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> None:
     q, p = np.random.default_rng(1).uniform(0.2, 3.0, 200), cp.Variable(200)
-    program = EntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(RECORDS.domain)
+    program = PaperEntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(RECORDS.domain)
     B, target = program.moments(RECORDS)
     penalty = cp.sum_squares(B.T @ p - target) / (2 * 0.3)
     cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(p, q / q.sum())) + penalty), [cp.sum(p) == 1]).solve(
@@ -139,7 +141,10 @@ def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> Non
         weights = solve(program.instance(RECORDS), solver=solver).value
         np.testing.assert_allclose(weights, newton, atol=1e-8)
         np.testing.assert_allclose(weights / 200, p.value, atol=1e-6)
-    even, plain = EntropyBalancing(ridge=0.3, base_measure=(2.0,) * 200), EntropyBalancing(ridge=0.3)
+    even, plain = (
+        PaperEntropyBalancing(ridge=0.3, base_measure=(2.0,) * 200),
+        PaperEntropyBalancing(ridge=0.3),
+    )
     weights = [solve(one.instance(RECORDS)).value for one in (even, plain)]
     np.testing.assert_allclose(*weights, atol=1e-9)
 
@@ -153,7 +158,7 @@ def test_trimmed_weights_move_within_their_bound(seed) -> None:
     for _ in range(15):
         n, ridge = int(rng.integers(4, 40)), float(rng.choice([0.1, 0.5, 2.0]))
         radius, trim = float(rng.choice([0.3, 1.0, 2.0])), float(rng.choice([0.1, 0.5, 1.0, 1.5]))
-        program = EntropyBalancing(ridge=ridge, radius=radius, trim=trim)
+        program = PaperEntropyBalancing(ridge=ridge, radius=radius, trim=trim)
         x = np.sign(rng.normal(size=n)) * rng.choice([1.0, 0.5], size=n)
         rows = np.column_stack([rng.integers(0, 2, n), x])
         pair = Pair(rows[1:], np.ones(n - 1), rows[0], np.array([rng.integers(0, 2), -x[0]]))
@@ -164,7 +169,7 @@ def test_trimmed_weights_move_within_their_bound(seed) -> None:
 
 def test_the_trimmed_bound_is_not_the_untrimmed_one_with_a_smaller_weight() -> None:
     def V(n, **changes):
-        return stability.entropy_balancing(n, stability.EntropyConstants(1.0, 1.0, 0.5, **changes)).V
+        return stability.ridged_entropy_balancing(n, stability.EntropyConstants(1.0, 1.0, 0.5, **changes)).V
 
     # a movement of 57.3 is known here; a bound with the trimmed weight inside the KL identity says 11.2
     assert V(1000, radius=2.0, trim=3 * math.exp(-2 * math.sqrt(2))) >= 57.3
@@ -185,18 +190,18 @@ def test_what_no_theorem_covers_is_refused() -> None:
         (PAPER | {"trim": 2.0}, BoundFamily.PAPER, "trim"),
     ):
         with pytest.raises(CalibrationError, match=told):
-            EntropyBalancing(**settings).stability(UNIVERSE, family)
+            PaperEntropyBalancing(**settings).stability(UNIVERSE, family)
     for settings, told in (
         ({"trim": 0.0}, "trim"),
         ({"trim": 2.0, "base_measure": (1.0, 2.0)}, "one of them"),
         ({"base_measure": (1.0, 2.0, 1.0)}, "3 entries for 200"),
     ):
         with pytest.raises(DeclarationError, match=told):
-            EntropyBalancing(**settings).instance(RECORDS)
+            PaperEntropyBalancing(**settings).instance(RECORDS)
 
 
 def test_a_base_measure_widens_the_printed_bound() -> None:
-    even, uneven = EntropyBalancing(**PAPER), EntropyBalancing(**PAPER, base_measure=UNEVEN)
+    even, uneven = PaperEntropyBalancing(**PAPER), PaperEntropyBalancing(**PAPER, base_measure=UNEVEN)
     printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
     assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5).W1
     bounds = [one.stability(UNIVERSE, BoundFamily.PAPER).V for one in (uneven, even)]

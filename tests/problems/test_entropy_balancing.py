@@ -14,51 +14,10 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
-from dp2erm_cvx.program import BalanceFunctions, Moments, scheme, setting
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
+from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
+from dp2erm_cvx.program import Moments, scheme
 from dp2erm_cvx.solve import solve
-
-
-@scheme(
-    balance=Moments(),
-    constant=setting("G_x", public_size),
-    ridge=setting("constant**2 + G_x**2", public_size),
-    radius=setting(math.inf, public_size, infinite=True),
-    cap=setting(3.0, above=0, infinite=True),
-    treated=setting(0.5, above=0, below=1),
-    kinks=False,
-)
-def entropy_in_weights(
-    w: cp.Variable,
-    records: Any,
-    balance: Moments | BalanceFunctions,
-    constant: float,
-    ridge: float,
-    radius: float,
-    cap: float,
-    treated: float,
-) -> cp.Problem:
-    """Entropy balancing, relaxed by a ridge (Hainmueller 2012).
-
-    No weight is above ``cap`` times the mean weight of its arm, if both arms weigh half and a public share of
-    the records is ``treated``.
-    """
-    n = records.n
-    half = cp.sum(records.features(balance), axis=0) / 2
-    mass = constant * (records.arms.T @ w - n / 2)
-    of_controls = records.features(balance, "controls").T @ w - half
-    of_treated = records.features(balance, "treated").T @ w - half
-    imbalance = cp.hstack([mass, of_controls, of_treated]) / n
-    squares = cp.sum_squares(imbalance)
-    if math.isfinite(radius):
-        squares = cp.huber(cp.norm(imbalance), ridge * radius)
-    constraints = [cp.sum(w) == n, w >= 0]
-    if math.isfinite(cap):
-        caps = cap / 2 * np.array([1 / (1 - treated), 1 / treated])
-        constraints.append(w <= records.arms @ caps)
-    return cp.Problem(cp.Minimize(n / (2 * ridge) * squares - cp.sum(cp.entr(w))), constraints)
-
 
 #: Number of records, and of covariates.
 N, P = 80, 3
@@ -106,22 +65,28 @@ def clarabel(problem: cp.Problem) -> None:
         problem.solve(solver="CLARABEL", **tight)
 
 
-def dual_weights(records: Records, ridge: float = 2.0, radius: float = math.inf, **functions: Any) -> Array:
+def dual_weights(
+    records: Records, ridge: float = 2.0, radius: float = math.inf, order: float = 2, **functions: Any
+) -> Array:
     """Weights of the regularized dual, which are proportional to ``exp(<b_i, lam>)``.
 
     A solver of cones finds the coefficient to half of its digits; projected gradient steps find the others.
+    The ball is that of the norm of this order, 2 or infinity.
     """
     B, target = rows_of(records, **functions)
     lam = cp.Variable(B.shape[1])
     log_mean = cp.log_sum_exp(B @ lam) - math.log(len(B))
-    ball = [cp.norm(lam) <= radius] if math.isfinite(radius) else []
+    ball = [cp.norm(lam, order) <= radius] if math.isfinite(radius) else []
     clarabel(cp.Problem(cp.Minimize(log_mean - target @ lam + ridge / 2 * cp.sum_squares(lam)), ball))
     point = np.asarray(lam.value)
     for _ in range(4000):
         weights = law(B, point)
         slope = B.T @ weights - target + ridge * point
         point = point - slope / (ridge + np.linalg.norm(B, axis=1).max() ** 2)
-        point = point * min(1.0, radius / float(np.linalg.norm(point)))
+        if order == 2:
+            point = point * min(1.0, radius / float(np.linalg.norm(point)))
+        else:
+            point = np.clip(point, -radius, radius)
     return len(B) * law(B, point)
 
 
@@ -148,24 +113,54 @@ def primal_weights(records: Records, ridge: float, cap: float, treated: float = 
 def test_weights_without_a_cap_are_those_of_the_dual(name: str, seed: int) -> None:
     records = records_of(seed)
     settings = {"constant": 1.0, **UNCAPPED[name]}
-    weights = solve(entropy_in_weights(cap=math.inf, **settings).instance(records)).value
-    by_class = solve(EntropyBalancing(**settings).instance(records)).value
+    weights = solve(entropy_balancing(cap=math.inf, **settings).instance(records)).value
+    by_class = solve(PaperEntropyBalancing(**settings).instance(records)).value
     assert np.sum(np.abs(weights - by_class)) <= 1e-9 * N
     assert np.sum(np.abs(weights - dual_weights(records, **settings))) <= 1e-9 * N
+
+
+@scheme(ridge=0.1, radius=0.1)
+def within_a_cube(w: cp.Variable, records: Any, ridge: float, radius: float) -> cp.Problem:
+    """Entropy balancing whose dual lies within a ball of the sup norm, as the paper displays it."""
+    n = records.n
+    half = cp.sum(records.features(MEANS), axis=0) / 2
+    mass = records.arms.T @ w - n / 2
+    of_controls = records.features(MEANS, "controls").T @ w - half
+    of_treated = records.features(MEANS, "treated").T @ w - half
+    imbalance = cp.hstack([mass, of_controls, of_treated]) / n
+    price = cp.sum(cp.huber(imbalance, ridge * radius))
+    return cp.Problem(cp.Minimize(n / (2 * ridge) * price - cp.sum(cp.entr(w))), [cp.sum(w) == n])
+
+
+@pytest.mark.parametrize("radius", [0.05, 0.3])
+def test_a_ball_of_the_sup_norm_is_a_huber_price_of_every_entry(radius: float) -> None:
+    records = records_of(1)
+    weights = solve(within_a_cube(radius=radius).instance(records)).value
+    dual = dual_weights(records, 0.1, radius, order=math.inf)
+    assert np.sum(np.abs(weights - dual)) <= 1e-9 * N
+    # the ball binds, and it is another one than that of the 2-norm
+    round_ball = dual_weights(records, 0.1, radius)
+    assert np.sum(np.abs(weights - round_ball)) > 1e-3
+    assert within_a_cube(radius=radius).stability(Universe(DOMAIN, N, P)).V < 2 * N
+
+
+def test_a_radius_alone_is_refused_and_said_how_to_write() -> None:
+    with pytest.raises(DeclarationError, match=r"ridge = 0: .* n \* radius \* cp.norm\(imbalance\)"):
+        entropy_balancing(ridge=0.0, radius=1.0)
 
 
 @pytest.mark.parametrize("name", CAPPED)
 @pytest.mark.parametrize("seed", range(2))
 def test_capped_weights_are_those_of_the_problem(name: str, seed: int) -> None:
     records = records_of(seed)
-    weights = solve(entropy_in_weights(**CAPPED[name]).instance(records)).value
+    weights = solve(entropy_balancing(**CAPPED[name]).instance(records)).value
     # a solver of cones leaves half of the digits of an entropy
     assert np.sum(np.abs(weights - primal_weights(records, **CAPPED[name]))) <= 1e-5 * N
     treated = CAPPED[name].get("treated", 0.5)
     caps = CAPPED[name]["cap"] / 2 / np.array([1 - treated, treated])
     assert np.all(weights <= caps[records.a])
     # the cap binds: without one the weights are other ones
-    free = solve(entropy_in_weights(ridge=0.01, cap=math.inf).instance(records)).value
+    free = solve(entropy_balancing(ridge=0.01, cap=math.inf).instance(records)).value
     assert np.max(np.abs(free - weights)) > 1e-3
 
 
@@ -173,8 +168,8 @@ def test_capped_weights_are_those_of_the_problem(name: str, seed: int) -> None:
 @pytest.mark.parametrize("n", [50, 400, 4000])
 def test_the_bound_is_below_that_of_theorem_4(settings: dict[str, float], n: int) -> None:
     universe = Universe(DOMAIN, n, P)
-    before = EntropyBalancing(**settings).stability(universe).V
-    assert entropy_in_weights(**settings).stability(universe).V < before
+    before = PaperEntropyBalancing(**settings).stability(universe).V
+    assert entropy_balancing(**settings).stability(universe).V < before
 
 
 def test_a_cap_holds_the_bound_where_the_ridge_is_small() -> None:
@@ -183,8 +178,8 @@ def test_a_cap_holds_the_bound_where_the_ridge_is_small() -> None:
     free = []
     for n in (400, 4000):
         universe = Universe(DOMAIN, n, P)
-        capped.append(entropy_in_weights(ridge=0.01).stability(universe).V)
-        free.append(entropy_in_weights(ridge=0.01, cap=math.inf).stability(universe).V)
+        capped.append(entropy_balancing(ridge=0.01).stability(universe).V)
+        free.append(entropy_balancing(ridge=0.01, cap=math.inf).stability(universe).V)
     assert capped[1] == pytest.approx(capped[0], rel=0.01)
     assert capped[1] < 40
     assert free == [800.0, 8000.0]
@@ -193,11 +188,11 @@ def test_a_cap_holds_the_bound_where_the_ridge_is_small() -> None:
 def test_the_share_of_the_treated_decides_the_caps_alone() -> None:
     """Where no cap binds the declared share changes no weight."""
     records = records_of(0)
-    weights = [solve(entropy_in_weights(treated=share).instance(records)).value for share in (0.2, 0.5)]
+    weights = [solve(entropy_balancing(treated=share).instance(records)).value for share in (0.2, 0.5)]
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-11)
 
 
 def test_caps_that_cannot_hold_the_sum_are_refused() -> None:
     """Controls of at most 0.94 cannot have the mean 1 where almost all records are controls."""
     with pytest.raises(DeclarationError, match="cap"):
-        entropy_in_weights(cap=1.5, treated=0.2).stability(Universe(DOMAIN, N, P))
+        entropy_balancing(cap=1.5, treated=0.2).stability(Universe(DOMAIN, N, P))

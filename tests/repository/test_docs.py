@@ -404,7 +404,7 @@ def test_every_field_is_explained():
 
 def entropy(n, ridge, radius, mass):
     size = math.sqrt(0.5)
-    return stability.entropy_balancing(n, stability.EntropyConstants(size, size, ridge, radius, mass))
+    return stability.ridged_entropy_balancing(n, stability.EntropyConstants(size, size, ridge, radius, mass))
 
 
 def kernel(ridge):

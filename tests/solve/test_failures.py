@@ -16,7 +16,7 @@ from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.program import Declaration, scheme
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import build, first_stages, programs
@@ -56,11 +56,15 @@ REFUSED = [
     (lambda: build(first_stages(), "entropy_balancing", **{"lambda": 1.0}), DeclarationError, "ridge"),
     (lambda: bound("ipw_known", **SHORT), DeclarationError, "2 entries for 4"),
     (lambda: Compiled(not_dpp, {"w": np.ones(5), "X": np.ones((5, 3))}), ProgramError, "not DPP"),
-    (lambda: solve(bound("entropy_balancing", ridge=0.01), solver=ONCE), CertificateError, "status limit"),
+    (
+        lambda: solve(bound("paper_entropy_balancing", ridge=0.01), solver=ONCE),
+        CertificateError,
+        "status limit",
+    ),
     # which no gap is measured for
     (lambda: solve(user(cp.log_sum_exp)), ProgramError, "does not read the atom log_sum_exp"),
 ]
-for name in ("ipw_logistic", "entropy_balancing", "entropy_balancing_primal", "entropy_balancing_hard"):
+for name in ("ipw_logistic", "entropy_balancing", "paper_entropy_balancing", "entropy_balancing_hard"):
     REFUSED.append((lambda name=name: solve(bound(name), solver=OSQP()), ProgramError, "quadratic"))
 for solver in (Newton(), ProjectedGradient()):
     REFUSED.append((lambda solver=solver: solve(user(norm), solver=solver), ProgramError, "clarabel"))
@@ -219,7 +223,7 @@ def test_a_curvature_without_a_bound_is_left_to_conic_solvers():
     assert result.certified
 
 
-WEIGHTS = bind(EntropyBalancing(ridge=1.0), RECORDS)
+WEIGHTS = bind(entropy_balancing(ridge=1.0), RECORDS)
 
 
 def honest(problem):

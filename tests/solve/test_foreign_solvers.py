@@ -13,7 +13,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.compare import certificates
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing, EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard, entropy_balancing
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.registry import build, first_stages
@@ -22,7 +22,7 @@ from dp2erm_cvx.solve.solvers import OSQP, SCS, Clarabel, OwnSolver
 from tests.helpers import bind, make_domain, make_records
 
 RECORDS = make_records(60, 3)
-WEIGHTS = bind(EntropyBalancing(ridge=1.0), RECORDS)
+WEIGHTS = bind(entropy_balancing(ridge=1.0), RECORDS)
 HARD = bind(EntropyBalancingHard(), RECORDS)
 
 
@@ -228,7 +228,7 @@ def test_a_process_of_its_own_ends_what_does_not_end_by_itself(capfd):
 
 
 def test_the_process_gives_what_the_solver_gives_here():
-    instances = [WEIGHTS, HARD, bind(EntropyBalancing(ridge=1.0), make_records(60, 3, seed=4))]
+    instances = [WEIGHTS, HARD, bind(entropy_balancing(ridge=1.0), make_records(60, 3, seed=4))]
     for settings in (Clarabel(), SCS(eps=1e-6)):
         for instance in instances:
             how: dict[str, Any] = {"solver": settings, "polish": False, "throw": False}
@@ -239,7 +239,7 @@ def test_the_process_gives_what_the_solver_gives_here():
 
 def test_more_problems_than_the_process_keeps_are_solved_all_the_same(monkeypatch):
     monkeypatch.setattr(apart, "_KEPT", 1)
-    bound = [bind(EntropyBalancing(ridge=ridge), RECORDS) for ridge in (1.0, 2.0)]
+    bound = [bind(entropy_balancing(ridge=ridge), RECORDS) for ridge in (1.0, 2.0)]
     for _ in range(2):
         for instance in bound:
             assert solve(instance, solver="clarabel", tolerance=1e-4, seconds=60.0).certified
@@ -273,7 +273,7 @@ def test_a_table_of_solvers_has_a_row_with_a_reason_for_each():
 
 
 def test_a_row_that_is_not_certified_says_what_was_claimed_and_proved():
-    stiff = bind(EntropyBalancing(ridge=1e-13), RECORDS)
+    stiff = bind(build(first_stages(), "ipw_logistic", ridge=1e-13), RECORDS)
     rows = certificates("stiff", stiff, [Newton(max_iterations=1)], None)
     assert rows[0].note.startswith(
         "newton reached its limit of iterations; its relative error is proved to be at most "

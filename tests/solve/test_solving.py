@@ -85,9 +85,7 @@ def cache(monkeypatch):
     ("name", "changes"),
     [
         ("ipw_logistic", {"ridge": 0.05, "radius": 0.3}),
-        ("entropy_balancing", {"ridge": 0.1}),
-        ("entropy_balancing_primal", {"ridge": 0.1}),
-        ("entropy_balancing_primal", {"ridge": 0.1, "radius": 0.1}),
+        ("paper_entropy_balancing", {"ridge": 0.1}),
         ("entropy_balancing_hard", {}),
     ],
 )
@@ -164,9 +162,8 @@ def test_the_smallest_tolerance_is_the_smallest(balance):
 
 
 CLOSED = ("uniform", "ipw_known", "ipw_randomized")
-MARGINS = ("ipw_logistic", "entropy_balancing", "entropy_balancing_primal", "overlap")
-MARGINS += ("inverse_probability_tilting",)
-KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing")
+MARGINS = ("ipw_logistic", "paper_entropy_balancing", "overlap", "inverse_probability_tilting")
+KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing", "entropy_balancing")
 
 
 def replacements(records, m):
@@ -234,7 +231,13 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("name", "ridge"),
-    [("ipw_logistic", 1e-5), ("entropy_balancing", 1e-3), ("mmd", 1e-6), ("mmd_pooled", 1e6)],
+    [
+        ("ipw_logistic", 1e-5),
+        ("paper_entropy_balancing", 1e-3),
+        ("entropy_balancing", 1e-3),
+        ("mmd", 1e-6),
+        ("mmd_pooled", 1e6),
+    ],
 )
 def test_extreme_ridges_and_datasets_give_sound_radii(name, ridge):
     made, certified = PROGRAMS[name](ridge=ridge), 0
@@ -308,7 +311,7 @@ def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):
 
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch):
     records = make_records(60, 3)
-    chosen, made = replacements(records, 12), PROGRAMS["entropy_balancing"](ridge=0.02)
+    chosen, made = replacements(records, 12), PROGRAMS["paper_entropy_balancing"](ridge=0.02)
     (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
     (result,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))

@@ -86,7 +86,7 @@ def ipw(ridge, radius=INF, trim=INF):
 def scaled_entropy(ridge, radius=INF):
     """Entropy balancing in the paper's scaling; of a constant next to none, the ball is left to x."""
     settings = {"scaling": "paper", "arm_mass": "proportional", "constant": 1e-9}
-    return program_of("entropy_balancing", ridge=ridge, radius=radius, **settings)
+    return program_of("paper_entropy_balancing", ridge=ridge, radius=radius, **settings)
 
 
 def four_clusters(n, shape):

@@ -10,10 +10,10 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import (
     EntropyConstants,
     KernelConstants,
-    entropy_balancing,
     entropy_balancing_paper_scaling,
     kernel_balancing,
     pooled_kernel_balancing,
+    ridged_entropy_balancing,
 )
 from dp2erm_cvx.stability import balancing as cells
 from tests.stability.movement import INF
@@ -88,7 +88,7 @@ def entropy_by_hand(n, balance, constant, mu, radius, mass, floor):
 )
 def test_entropy_balancing_against_an_independent_evaluation(mass, constant, n, mu, radius, floor):
     w_max, V = entropy_by_hand(n, 0.8, constant, mu, radius, mass, floor)
-    result = entropy_balancing(n, EntropyConstants(0.8, constant, mu, radius, mass, floor))
+    result = ridged_entropy_balancing(n, EntropyConstants(0.8, constant, mu, radius, mass, floor))
     assert w_max <= result.w_max <= w_max * (1 + 1e-3)
     assert V * (1 - 1e-9) <= result.V <= V * (1 + 1e-3)
 
@@ -98,7 +98,7 @@ G = math.sqrt(0.5)
 
 def test_bounds_of_large_samples_need_no_array_of_their_length():
     tracemalloc.start()
-    entropy = [entropy_balancing(n, EntropyConstants(G, G, 1.0)).V for n in (4000, 5000, 10**6, 10**7)]
+    entropy = [ridged_entropy_balancing(n, EntropyConstants(G, G, 1.0)).V for n in (4000, 5000, 10**6, 10**7)]
     per_arm = [kernel_balancing(n, KernelConstants(1.0, n), n // 4).V for n in (100, 10**4, 10**6, 10**7)]
     pooled = [pooled_kernel_balancing(n, KernelConstants(1.0, n)).V for n in (100, 10**4, 10**7)]
     assert tracemalloc.get_traced_memory()[1] < 10**7  # bytes: fewer than one per record

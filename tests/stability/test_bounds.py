@@ -17,7 +17,6 @@ from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, 
 from dp2erm_cvx.stability import (
     EntropyConstants,
     KernelConstants,
-    entropy_balancing,
     entropy_balancing_paper_scaling,
     fixed_weights,
     general_stability_theorem,
@@ -28,6 +27,7 @@ from dp2erm_cvx.stability import (
     paper_known_coefficient,
     paper_randomized_trial,
     pooled_kernel_balancing,
+    ridged_entropy_balancing,
     separable,
     tilt_lemma,
     uniform_weights,
@@ -213,7 +213,7 @@ PRINTED = {
     "ipw_randomized": lambda ridge, radius, share: {"propensity": share},
     "ipw_known": lambda ridge, radius, share: {"coefficient": (radius, -radius)},
     "ipw_logistic": lambda ridge, radius, share: {"ridge": ridge, "radius": radius},
-    "entropy_balancing": lambda ridge, radius, share: (
+    "paper_entropy_balancing": lambda ridge, radius, share: (
         {"ridge": ridge, "radius": radius, "scaling": "paper", "arm_mass": "proportional"}
     ),
     "mmd": lambda ridge, radius, share: {"ridge": ridge, "alpha": share},
@@ -254,10 +254,10 @@ def falls(bounds, rounding=2e-4):
 def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, radius, floor):
     schemes = (
         lambda mu, r, trim=INF: logistic_propensity(n, 1.0, mu, r, trim),
-        lambda mu, r: entropy_balancing(n, E(1.0, 1.0, mu, r)),
+        lambda mu, r: ridged_entropy_balancing(n, E(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: logistic_propensity(n, 1.0, mu, r, trim=3.0),
-        lambda mu, r: entropy_balancing(n, E(1.0, 1.0, mu, r, "proportional", floor)),
+        lambda mu, r: ridged_entropy_balancing(n, E(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: separable(n, mu, logistic_diameter(r), logistic_diameter(r), r, r),
         lambda mu, r: kernel_balancing(n, K(1.0, mu * n), floor),
         lambda mu, r: pooled_kernel_balancing(n, K(1.0, mu * n)),
@@ -270,11 +270,11 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     for scheme in trimmed:
         assert falls([scheme(ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     floors = (None, max(1, floor // 2), floor)
-    assert falls([entropy_balancing(n, E(1.0, 1.0, ridge, arm_floor=k)) for k in floors])
+    assert falls([ridged_entropy_balancing(n, E(1.0, 1.0, ridge, arm_floor=k)) for k in floors])
 
 
 def entropy(n=10, **changes):
-    return entropy_balancing(n, E(**({"balance_bound": 1.0, "constant": 1.0, "ridge": 1.0} | changes)))
+    return ridged_entropy_balancing(n, E(**({"balance_bound": 1.0, "constant": 1.0, "ridge": 1.0} | changes)))
 
 
 def kernel(n=200, kernel_bound=1.0, ridge=500.0, alpha=0.5, arm_floor=20, **changes):
@@ -344,8 +344,8 @@ def extreme_bounds(n, ridge, radius, bound):
     """Every bound at numbers near the ends of what doubles hold."""
     yield logistic_propensity(n, bound, ridge, radius)
     yield logistic_propensity(n, bound, ridge, radius, trim=5.0)
-    yield entropy_balancing(n, EntropyConstants(bound, bound, ridge, radius))
-    yield entropy_balancing(n, EntropyConstants(bound, bound / 1e3, ridge, radius, "proportional"))
+    yield ridged_entropy_balancing(n, EntropyConstants(bound, bound, ridge, radius))
+    yield ridged_entropy_balancing(n, EntropyConstants(bound, bound / 1e3, ridge, radius, "proportional"))
     for refined in (True, False):
         yield entropy_balancing_paper_scaling(n, ridge, n // 4, radius, refined=refined)
     for alpha in (0.0, 1e-300, 0.5, 1.0):

@@ -18,12 +18,12 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.stability import (
     EntropyConstants,
     KernelConstants,
-    entropy_balancing,
     entropy_balancing_paper_scaling,
     kernel_balancing,
     paper_ipw_logistic,
     paper_kernel_balancing,
     pooled_kernel_balancing,
+    ridged_entropy_balancing,
     separable,
     usable,
 )
@@ -59,11 +59,11 @@ def logistic(n, ridge, radius, pair, least, planted=(), trim=INF):
 
 
 def entropy(mass, ridge, radius, common, before, after, least, planted=()):
-    program = program_of("entropy_balancing", arm_mass=mass, ridge=ridge, radius=radius, constant=G)
+    program = program_of("paper_entropy_balancing", arm_mass=mass, ridge=ridge, radius=radius, constant=G)
     pair = Pair.of([((arm, G * x), count) for arm, x, count in common], before, after)
 
     def bound(factor=1.0):
-        return entropy_balancing(400, EntropyConstants(G, G, factor * ridge, radius, mass))
+        return ridged_entropy_balancing(400, EntropyConstants(G, G, factor * ridge, radius, mass))
 
     return lambda: solved(program, pair, Domain(G, 1.0)), bound, least, planted
 
@@ -221,8 +221,10 @@ def drawn_entropy(rng, mass):
     ridge, radius = 10 ** rng.uniform(-1.5, 0.7), float(rng.choice([INF, 10 ** rng.uniform(-0.5, 0.7)]))
     rows = np.column_stack([rng.integers(0, 2, n + 1), rng.choice([-1.0, 1.0], n + 1)])
     rows[:, 1] *= rng.uniform(size=n + 1) ** 0.3
-    program = program_of("entropy_balancing", arm_mass=mass, ridge=ridge, radius=radius, constant=constant)
-    bound = entropy_balancing(n, EntropyConstants(1.0, constant, ridge, radius, mass))
+    program = program_of(
+        "paper_entropy_balancing", arm_mass=mass, ridge=ridge, radius=radius, constant=constant
+    )
+    bound = ridged_entropy_balancing(n, EntropyConstants(1.0, constant, ridge, radius, mass))
     return Drawn(Pair.of_rows(rows), partial(solved, program), bound)
 
 

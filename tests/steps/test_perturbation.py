@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import plug_in_ate
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.program import WholeSpace, scheme, second_stage
@@ -33,7 +33,7 @@ def data(n=150, p=3, seed=0):
 
 
 def fitted(**changes):
-    settings = {"first_stage": EntropyBalancing(ridge=2.0), "second_stage": "itr", **changes}
+    settings = {"first_stage": entropy_balancing(ridge=2.0), "second_stage": "itr", **changes}
     return PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), **settings).fit(*data())
 
 
@@ -122,7 +122,7 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     # a single treated record certifies to 1e-6; one Newton step does not
     X, a, y = one_treated()
     domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
-    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=10.0), "arm_means")
+    model = PrivateTwoStageERM(domain, Budget(1.0), entropy_balancing(ridge=10.0), "arm_means")
     assert model.plan(400, 10).bound.V < 2 * 400
     assert model.fit(X, a, y).release_.private
     hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y).release_
@@ -183,7 +183,8 @@ def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch
     monkeypatch.setattr(solves, "minimize_by_gradient", lambda *args: by_gradient(*args[:2], 50))
     X, a, y = one_treated(60, 3)
     domain = Domain(covariate_bound=math.sqrt(3), outcome_bound=1.0)
-    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=1e-9), "arm_means", tolerance=1e-8)
+    balanced = entropy_balancing(ridge=1e-9, cap=math.inf)
+    model = PrivateTwoStageERM(domain, Budget(1.0), balanced, "arm_means", tolerance=1e-8)
     assert model.plan(60, 3).bound.V == 2 * 60
     release = model.fit(X, a, y).release_
     assert release.private
@@ -277,7 +278,7 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
 def test_theta_is_certified_only_where_its_weights_are() -> None:
     model, (X, a, y) = fitted(), data()
     step, records = model.plan(150, 3).main, DOMAIN.records(X, a, y)
-    weights = solve(EntropyBalancing(ridge=2.0).resolve(DOMAIN).instance(records))
+    weights = solve(entropy_balancing(ridge=2.0).resolve(DOMAIN).instance(records))
     wrong = replace(weights, tolerance=0.0)  # no certificate is as good as that
     dataset, execution = Dataset.from_arrays(X, a, y), module.Execution("newton", 1e-6, seed=1)
     results = [step.run(module.Inputs(dataset, records, one), {}, execution) for one in (weights, wrong)]

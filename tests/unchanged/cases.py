@@ -69,11 +69,18 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"trim": 3.0, "share": 0.5},
     ],
     "entropy_balancing": [
+        {},
+        {"ridge": 0.05, "radius": 0.1},
+        {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
+        {"ridge": 0.1, "radius": 0.3, "balance": _PRODUCTS},
+        {"ridge": 0.1, "cap": math.inf},
+        {"ridge": 0.02, "treated": 0.3},
+    ],
+    "paper_entropy_balancing": [
         *_ENTROPY,
         {"ridge": 0.05, "radius": 0.5, "trim": 1.05},
         {"ridge": 0.2, "radius": 0.2, "base_measure": tuple(1.0 + k / 50 for k in range(50))},
     ],
-    "entropy_balancing_primal": _ENTROPY,
     "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],
     "mmd": [*_KERNELS, {"alpha": 0.0}, {"alpha": 1.0, "ridge": 0.01, "cap": 1.5}, {"cap": 40.0}],
     "mmd_pooled": [*_KERNELS, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0}],
@@ -197,7 +204,7 @@ def plans() -> Iterator[tuple[Stage, Stage, str, int, dict[str, Any]]]:
     firsts = [stage for name in adapter.first_stage_names() for stage in stages(name)]
     seconds = [stage for name in adapter.second_stage_names() for stage in stages(name)]
     # the first two have a bound of either family here
-    scaled, propensity = stages("entropy_balancing")[3], stages("ipw_logistic")[1]
+    scaled, propensity = stages("paper_entropy_balancing")[3], stages("ipw_logistic")[1]
     balanced, private = stages("entropy_balancing")[1], stages("ipw_private")[2]
     uniform = stages("uniform")[0]
     default = [stages(name)[0] for name in adapter.second_stage_names()]

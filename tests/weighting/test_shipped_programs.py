@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.mmd import MMD, EnergyBalancing, PooledMMD
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel
@@ -82,13 +82,13 @@ def entropy_form(ridge: float, radius: float, constant: float) -> WeightingForm:
 
 
 PROGRAMS = {
-    "entropy": (EntropyBalancing(ridge=2.0, constant=1.0), lambda: entropy_form(2.0, math.inf, 1.0)),
+    "entropy": (entropy_balancing(ridge=2.0, constant=1.0), lambda: entropy_form(2.0, math.inf, 1.0)),
     "entropy, small ridge": (
-        EntropyBalancing(ridge=0.1, constant=1.0),
+        entropy_balancing(ridge=0.1, constant=1.0),
         lambda: entropy_form(0.1, math.inf, 1.0),
     ),
     "entropy, ball": (
-        EntropyBalancing(ridge=0.1, constant=1.0, radius=0.5),
+        entropy_balancing(ridge=0.1, constant=1.0, radius=0.5),
         lambda: entropy_form(0.1, 0.5, 1.0),
     ),
     "stable": (stable_balancing(ridge=2.0, constant=1.0), lambda: moments_form(2.0, 1.0)),

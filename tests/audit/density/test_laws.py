@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.laws import ObjectiveLaw, Place
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_huber, itr_logistic
@@ -26,7 +26,7 @@ from tests.audit.density.released import effect
 from tests.audit.pairs import KINDS, aligned, drawn, heavy, neighbors
 
 N = 6
-FIRST = (Uniform(), ipw_logistic(), EntropyBalancing())
+FIRST = (Uniform(), ipw_logistic(), entropy_balancing())
 #: Second stages of weighted least squares.
 SQUARED = (
     arm_means(),
@@ -139,7 +139,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("first", [Uniform(), EntropyBalancing()], ids=lambda stage: stage.name)
+@pytest.mark.parametrize("first", [Uniform(), entropy_balancing()], ids=lambda stage: stage.name)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
     second, rows, slope, curvature = LOSSES[loss]

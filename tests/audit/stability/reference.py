@@ -106,7 +106,7 @@ def ipw(n: int, ridge: float, radius: float, known: float = 0.0, trim: float = _
 def entropy(mass: str, n: int, ridge: float, radius: float, known: float = 0.0) -> ReferenceSetting:
     """Entropy balancing; one covariate."""
     name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _named(radius=radius)
-    program = reference_program("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
+    program = reference_program("paper_entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
     return ReferenceSetting(name, program, Universe(Domain(_HALF, 1), n, 1), known)
 
 
@@ -115,7 +115,7 @@ def entropy_paper(known: float) -> ReferenceSetting:
     settings = {"ridge": 1.0, "scaling": "paper", "arm_mass": "proportional", "constant": 1e-6}
     name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
     universe = Universe(Domain(1, 1, arm_floor=100), 400, 2)
-    return ReferenceSetting(name, reference_program("entropy_balancing", **settings), universe, known)
+    return ReferenceSetting(name, reference_program("paper_entropy_balancing", **settings), universe, known)
 
 
 def mmd(ridge: float, known: float, pooled: bool = False) -> ReferenceSetting:
@@ -188,7 +188,7 @@ def trim_inside_the_untrimmed_bound() -> ReferenceSetting:
     """Entropy balancing with a trim, and its largest weight put into the theorem for none."""
     n, mu, radius, size = 1000, 0.5, 2.0, 1.0
     trim = 3 * math.exp(-radius * math.sqrt(2))
-    program = reference_program("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
+    program = reference_program("paper_entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
     w_max = largest_weight(n, math.log(3))
     p, rows = w_max / n, ArmRows(size, size)
     pull = p * rows.diameter + rows.movement("equal") / n

@@ -149,7 +149,7 @@ def base_of(program, records):
 def test_proposals_are_neighbors(name):
     rng, domain = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5)
     records = records_at(domain, domain.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
-    program, keep = reference_program("entropy_balancing", ridge=0.5), replace(domain, relation=KEEP)
+    program, keep = reference_program("paper_entropy_balancing", ridge=0.5), replace(domain, relation=KEEP)
     base = base_of(program, records)
     changes = base.propose(name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
@@ -171,10 +171,13 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
     [
         (reference_program("ipw_logistic", ridge=0.01), PLAIN),
         (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
-        (reference_program("entropy_balancing", ridge=0.3), PLAIN),
-        (reference_program("entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
-        (reference_program("entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
-        (reference_program("entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"), FLOOR),
+        (reference_program("paper_entropy_balancing", ridge=0.3), PLAIN),
+        (reference_program("paper_entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
+        (reference_program("paper_entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
+        (
+            reference_program("paper_entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"),
+            FLOOR,
+        ),
         (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
         (reference_program("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
         (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
