@@ -381,18 +381,33 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     multiple=True,
     help="Only this solver; repeatable [all]. Any of CVXPY's, or FILE.py:NAME.",
 )
+@click.option(
+    "--weights",
+    "given",
+    metavar="FILE.csv",
+    help="Certify these weights of the records of DATA, one number in each row, in place of a solver.",
+)
 @_solver_seconds_option
 @opt.json_option
 def certify_command(
-    data: str | None, chosen: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
+    data: str | None,
+    chosen: Sequence[str],
+    solvers: Sequence[str],
+    given: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Solve every program with every solver and print what is proved about each solution.
 
     Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
     are for the data holder only. Settings apply where exactly one --program is named. What could not be
     solved or certified is a result and no error: the lines below the table say why. A solver that is reached
-    through CVXPY runs in a process of its own, which is ended after --solver-seconds.
+    through CVXPY runs in a process of its own, which is ended after --solver-seconds. With --weights it says
+    how far weights that were computed elsewhere, as by R, are from the exact weights of the one --program.
     """
+    if given is not None:
+        _certify_given(given, data, chosen, solvers, as_json, options)
+        return
     seconds = public_number("--solver-seconds", options["solver_seconds"], above=0)
     with screen.progress("building the programs") as bar:
         from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
@@ -424,6 +439,49 @@ def certify_command(
         "closed-form weights and entropy balancing); n/a: the solver does not apply."
     )
     screen.show([_certificate_table(rows), *reasons, legend])
+
+
+def _certify_given(
+    path: str,
+    data: str | None,
+    chosen: Sequence[str],
+    solvers: Sequence[str],
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    """Say how far weights of a file are from the exact weights of a program on the records of DATA."""
+    from dp2erm_cvx.files import PLAIN, read_table
+    from dp2erm_cvx.program import FirstStage
+    from dp2erm_cvx.solve import certify_weights
+
+    if data is None or len(chosen) != 1 or solvers:
+        raise DeclarationError("--weights: name DATA and one --program beside it, and no --solver")
+    dataset, domain, (program,) = _prepare(data, chosen, options)
+    if not isinstance(program, FirstStage):
+        raise DeclarationError(f"--weights: {program.name} is a second stage, which has no weights")
+    table = read_table(path, PLAIN)
+    if len(table.names) != 1:
+        raise DeclarationError(f"{path}: must have one column of weights, not {len(table.names)}")
+    records = domain.records(dataset.X, dataset.a, dataset.y)
+    found = certify_weights(program, records, table.numbers(table.names[0]))
+    click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
+    if as_json:
+        screen.print_json(dataclasses.asdict(found) | {"relative": found.relative})
+        return
+    rows = [
+        ("records, sum of the weights", f"{found.n:,}, {found.total:.6g}"),
+        ("least and largest weight", f"{found.least:.4g}, {found.largest:.4g}"),
+        ("to the weights found here, in all", f"{found.distance:.3g}"),
+        (f"to the exact weights of {program.name}, proved", f"at most {found.radius:.3g}"),
+        ("which is, for each record, in the mean", f"at most {found.relative:.3g}"),
+    ]
+    blocks: list[Any] = [grid("weights", "", rows=rows)]
+    if found.other_total:
+        blocks.append(
+            f"The weights of {program.name} have the sum {found.n:,}: multiply those of the file so that "
+            "they have it too, if they are on another scale."
+        )
+    screen.show(blocks)
 
 
 def _certificate_table(rows: Sequence[CertificateRow]) -> Table:

@@ -11,6 +11,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from scipy import sparse
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
@@ -271,12 +272,17 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
 
     Arrays of different sizes are compared where all entries are equal, or those of the diagonal alone.
     """
-    pairs = _representatives(one), _representatives(other)
-    if pairs[0] is None or pairs[1] is None:
-        same_shape = np.shape(one) == np.shape(other)
-        return same_shape and bool(np.all(np.asarray(one != other) == 0))
-    scaled = [np.multiply(pairs[1], (n / m) ** power) for power in _POWERS]
-    return any(np.allclose(pairs[0], numbers, rtol=1e-12, atol=0.0) for numbers in scaled)
+    own: Any = _representatives(one)
+    theirs: Any = _representatives(other)
+    if own is None or theirs is None:
+        if np.shape(one) != np.shape(other):
+            return False
+        if sparse.issparse(one) or sparse.issparse(other):
+            return bool(np.all(np.asarray(one != other) == 0))
+        own = one
+        theirs = other
+    scaled = [np.multiply(theirs, (n / m) ** power) for power in _POWERS]
+    return any(np.allclose(own, numbers, rtol=1e-12, atol=0.0) for numbers in scaled)
 
 
 def _representatives(value: Any) -> tuple[float, float] | None:

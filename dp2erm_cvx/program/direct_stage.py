@@ -94,10 +94,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         form = _form_by_default(scheme)
         return "none: universal corollary" if form is None else theorem_of_form(form)
 
+    def called(self, *arguments: Any) -> Any:
+        """The problem at its settings, which is minimized: a function that is maximized is negated."""
+        problem = super().called(*arguments)
+        if isinstance(problem, cp.Problem) and isinstance(problem.objective, cp.Maximize):
+            return cp.Problem(cp.Minimize(-problem.objective.args[0]), problem.constraints)
+        return problem
+
     def first_reading(self) -> WeightsReading:
         numbers = self.resolve(STANDARD)
         read: WeightsReading = (
-            numbers.reading if numbers is not self else WeightsReading(self, Universe(STANDARD, 6, 3))
+            numbers.reading if numbers is not self else WeightsReading(self, self.scheme.example())
         )
         return read
 
@@ -121,8 +128,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return self.reading_at(universe.domain, universe.n_samples, universe.n_columns)
 
     def refuse_misread(self) -> None:
-        reading = self._at(Universe(STANDARD, 6, 3))
-        self.reading_at(STANDARD, 1009, 7)
+        reading = self._at(self.scheme.example())
+        other = self.scheme.example(1009, 7)
+        self.reading_at(STANDARD, other.n_samples, other.n_columns)
         if not isinstance(reading.form, WeightingForm) and not reading.curvature > 0.0:
             raise DeclarationError(
                 f"{printed(reading.objective)}: no strong convexity in the weights is known; {reading.form}"
@@ -196,7 +204,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         """The program in one line."""
         texts = []
         for n in SIZES:
-            reading = WeightsReading(self, Universe(STANDARD, n, 3))
+            reading = WeightsReading(self, self.scheme.example(n))
             sets = [printed(constraint) for constraint in reading.problem.constraints]
             # what is added where it is not written
             if "0 <= w" not in sets:
@@ -213,8 +221,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         read.refuse_other_problem(problem, w.size)
         beside: dict[str, Any] = {}
         for place, constraint in enumerate(problem.constraints):
+            # what the library adds is not written twice
             is_total = not constraint.parameters() and states_sum(constraint, w, float(w.size))
-            if not is_total and _end(constraint, w) is None:
+            if not (is_total and read.has_total_of_library) and _end(constraint, w) is None:
                 beside[f"constraint_{place}"] = constraint
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
@@ -591,7 +600,7 @@ class WeightsReading:
 
 def _form_by_default(scheme: Scheme) -> WeightingForm | None:
     """The form of the programs of a scheme at its defaults; None where they have none."""
-    form = scheme().resolve(STANDARD).form(Universe(STANDARD, 6, 3))
+    form = scheme().resolve(STANDARD).form(scheme.example())
     return form if isinstance(form, WeightingForm) else None
 
 
@@ -607,9 +616,15 @@ def _clip(data: dict[str, Value], parameters: Mapping[str, Any]) -> None:
             data[name] = np.maximum(data[name], 0.0)
 
 
+def bounds_of_all(constraints: Sequence[Any], w: cp.Variable) -> list[tuple[float, bool]]:
+    """Public numbers that bound all weights, each with whether it does so from above."""
+    ends = [_end(constraint, w) for constraint in constraints]
+    return [end for end in ends if end is not None]
+
+
 def _ends(constraints: Sequence[Any], w: cp.Variable) -> tuple[float, float]:
     """Largest floor and least cap of the weights; 0 and ``inf`` without any."""
-    ends = [end for end in (_end(constraint, w) for constraint in constraints) if end]
+    ends = bounds_of_all(constraints, w)
     return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
 
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments, MomentTargets
-from dp2erm_cvx.program.declaration import Declaration, Params, Value
+from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
 from dp2erm_cvx.public import declared_choice, public_size, setting
 
@@ -45,6 +45,29 @@ class FirstStage(Program):
     @abc.abstractmethod
     def model(self, records: Records) -> Composite:
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
+
+    def problem(self, records: Records) -> cp.Problem:
+        """The declared problem with the data of records in it, for another solver, its options or its duals.
+
+        It is private: it holds the records. Data are parameters with values, or constants where they would be
+        too large to compile; variables are named as in the declaration, ``weights`` where those are one.
+
+        Parameters
+        ----------
+        records
+            The records.
+
+        Returns
+        -------
+        cvxpy.Problem
+        """
+        program = self.at(Universe(records.domain, records.n_samples, records.n_features))
+        data = program.data(records)
+        embed = Compiled.cost(data) > PARAMETER_LIMIT
+        compiled = Compiled(program.declare, data, embed=embed)
+        if not embed:
+            compiled.load(data)
+        return compiled.problem
 
     def bound(self, universe: Universe) -> StabilityBound:
         """The bound of a resolved program: by default what any weights of sum n obey.

@@ -155,7 +155,7 @@ class Scheme:
         if not _in_library(function):  # whose programs are read where they are made
             program = scheme().resolve(STANDARD)
             program.refuse_misread()
-            refuse_unused(program, tuple(own), Universe(STANDARD, 6, 3))
+            refuse_unused(program, tuple(own), scheme.example())
         return scheme
 
     def __call__(self, *values: Any, **settings: Any) -> Any:
@@ -173,6 +173,19 @@ class Scheme:
             raise DeclarationError(f"{self.name}: its bound is derived: leave out what states one")
         vars(self)["statement"] = Called.of(f"the bound of {self.name}", function)
         return function
+
+    def example(self, n: int = 6, columns: int = 3) -> Universe:
+        """Where programs are read before they are used: public sizes, and a domain of unit bounds.
+
+        Parameters
+        ----------
+        n
+            Number of records.
+        columns
+            Number of columns, where the declaration is read at any.
+        """
+        stated: int | None = self.options.get("columns")
+        return Universe(STANDARD, n, columns if stated is None else stated)
 
     @property
     def of_library(self) -> bool:

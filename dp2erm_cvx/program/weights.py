@@ -15,6 +15,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.given_problem import scheme_of_problem
 from dp2erm_cvx.program.moment_weights import moment_scheme
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
@@ -91,7 +92,8 @@ class Decorators:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins.
 
     ``scheme.known`` is for weights that are a public function of one record, ``scheme.moments`` for a ridged
-    balance of functions of the covariates.
+    balance of functions of the covariates. ``scheme.from_problem`` takes a problem of CVXPY that stands
+    already.
     """
 
     def __call__(
@@ -139,6 +141,8 @@ class Decorators:
             return Scheme.declared(function, WeightsProgram, known, settings, hidden=hidden)
 
         return decorate if function is None else decorate(function)
+
+    from_problem = staticmethod(scheme_of_problem)
 
     @staticmethod
     def separable(

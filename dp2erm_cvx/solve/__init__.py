@@ -1,6 +1,7 @@
 """Solvers, certificates and the one function that joins them."""
 
 from dp2erm_cvx.solve.certificate import Certificate, certify
+from dp2erm_cvx.solve.given_weights import GivenWeights, certify_weights
 from dp2erm_cvx.solve.solvers import (
     OSQP,
     SCS,
@@ -27,6 +28,7 @@ __all__ = [
     "Certificate",
     "Clarabel",
     "FirstCertified",
+    "GivenWeights",
     "Newton",
     "OwnSolver",
     "ProjectedGradient",
@@ -35,6 +37,7 @@ __all__ = [
     "Status",
     "by_design",
     "certify",
+    "certify_weights",
     "private_solver",
     "solve",
     "solver_by_name",

@@ -175,6 +175,36 @@ def test_certify_covers_solvers_and_programs():
             assert row["distance"] <= 2e-9
 
 
+def test_weights_of_another_solver_are_certified(folder):
+    frame = pd.read_csv("data.csv")
+    pd.DataFrame({"w": np.ones(len(frame))}).to_csv("weights.csv", index=False)
+    words = ["certify", "data.csv", "--study", "domain.toml", "--program", "stable_balancing"]
+    result = done(*words, "--weights", "weights.csv")
+    assert "NOT PRIVATE" in result.stderr
+    told = " ".join(result.stdout.split())
+    assert "to the exact weights of stable_balancing, proved at most" in told
+    found = facts(*words, "--weights", "weights.csv")
+    assert found["total"] == len(frame)
+    assert 0.0 < found["distance"] < found["radius"] <= found["distance"] + 1e-6
+    pd.DataFrame({"w": np.ones(len(frame)) / 7}).to_csv("weights.csv", index=False)
+    assert "multiply those of the file" in " ".join(shown(*words, "--weights", "weights.csv").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--program", "uniform"], "name DATA"),
+        (["data.csv", "--study", "domain.toml"], "one --program"),
+        (["data.csv", "--study", "domain.toml", "--program", "itr"], "second stage"),
+        (["data.csv", "--study", "domain.toml", "--program", "uniform"], "one column of weights"),
+    ],
+)
+def test_weights_of_another_solver_need_their_program_and_data(folder, words, says):
+    result = run("certify", *words, "--weights", "data.csv")
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
 @pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
 def test_certify_says_why_no_weights_exist(folder, name):
     words = ["certify", "arms.csv", "--study", "domain.toml", "--program", name]

@@ -156,7 +156,7 @@ FRAME = pd.DataFrame(np.zeros((400, 5)), columns=list("abcde"))
 #: By what a newcomer writes: what the refusal says to write.
 MISTAKES = {
     "no problem": (lambda w, r: cp.sum_squares(w), "return cp.Problem(cp.Minimize(objective), constraints)"),
-    "no dispersion": (lambda w, r: cp.Problem(cp.Minimize(balance(w, r))), "add c * sum_squares(w - 1)"),
+    "no dispersion": (lambda w, r: cp.Problem(cp.Minimize(balance(w, r))), "add cp.sum_squares(w - 1)"),
     "sum of 1": (priced(balance, lambda w, r: cp.sum(w) == 1), "write cp.sum(w) == records.n"),
     "sum of an arm": (
         priced(balance, lambda w, r: r.treatment @ w == r.n, lambda w, r: (1 - r.treatment) @ w == r.n),

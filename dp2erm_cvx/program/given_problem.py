@@ -1,0 +1,282 @@
+"""Problems of CVXPY that stand already, as schemes of weights: their variable, data and settings are named.
+
+A function of the number of records makes the problem, with named parameters in the place of data. Its leaves
+are exchanged for the weights, the data of records and the numbers of the settings; what comes out is read as
+a declaration that was written for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.program.direct_stage import WeightsProgram, bounds_of_all
+from dp2erm_cvx.program.form import states_sum
+from dp2erm_cvx.program.rows import DeclaredRecords
+from dp2erm_cvx.program.scheme import STANDARD, Scheme
+from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.weighting.form import SumKind
+
+#: Makes a problem of a number of records.
+Maker = Callable[[int], cp.Problem]
+#: What a parameter stands for: the name of data of records, or a function of them.
+Source = str | Callable[[DeclaredRecords], Any]
+
+#: Data of records that a parameter may be, with one column for every covariate.
+_COVARIATES = ("x", "signed", "favored")
+#: Other data of records, by what a record has of them.
+_OTHERS = ("treatment", "arms", "ones", "y", "response", "outcome_size")
+#: Targets, which have one number for every covariate.
+_TARGETS: Mapping[str, Callable[[DeclaredRecords], Any]] = {
+    "target": lambda records: cp.sum(records.x, axis=0) / records.n,
+    "target of treated": lambda records: records.mean_of(records.x, "treated"),
+    "target of controls": lambda records: records.mean_of(records.x, "controls"),
+}
+#: Numbers of records at which a problem is looked at first.
+_SIZES = (6, 9)
+
+
+def scheme_of_problem(
+    make: Maker,
+    *,
+    weights: str = "w",
+    data: Mapping[str, Source],
+    settings: Mapping[str, float] | Iterable[str] = (),
+    columns: int | None = None,
+    smoothing: float | None = None,
+) -> Scheme:
+    """A scheme whose programs are the problem that a function makes.
+
+    Parameters
+    ----------
+    make
+        Function of the number n of records that returns the problem. It is asked at several numbers: a
+        single problem does not tell what depends on n.
+    weights
+        Name of the variable of shape (n,), the weights.
+    data
+        What every parameter of data stands for, by its name: ``x``, ``signed``, ``favored`` (n, p);
+        ``treatment``, ``y``, ``response``, ``outcome_size`` (n,); ``arms`` (n, 2); ``ones`` (n, 1);
+        ``target``, the mean (p,) of the covariates of all records; ``target of treated`` and ``target of
+        controls``; or a function of records that returns data of theirs, or an expression in them.
+    settings
+        Names of parameters that are numbers, with their defaults, or names alone of parameters with a value.
+    columns
+        Number p of covariates, where no parameter of data has one column for each.
+    smoothing
+        As of the decorator ``scheme``.
+
+    Returns
+    -------
+    Scheme
+
+    Raises
+    ------
+    DeclarationError
+        In one line: for a single problem, other variables than the weights, parameters that are neither data
+        nor settings, names that are no parameters, other shapes than those of the data, a problem that is not
+        DPP, and whatever a declaration of these weights is refused for.
+    """
+    if isinstance(make, cp.Problem):
+        raise DeclarationError(
+            "a single problem does not tell what depends on the number of records: pass the function of n "
+            "that makes it"
+        )
+    if not callable(make) or not hasattr(make, "__code__"):
+        raise DeclarationError(f"{brief(make)}: must be a function of the number of records")
+    given = _GivenProblem(make, weights, dict(data))
+    problems = [given.made(n) for n in _SIZES]
+    defaults = _defaults(settings, problems[0], make.__name__)
+    given.refuse_other_parameters(problems[0], defaults)
+    found = columns if columns is not None else given.columns(problems[0])
+    if found is not None:
+        whole_number("columns", found, at_least=1)
+    known = {} if smoothing is None else {"smoothing": smoothing}
+    function = given.declaration(tuple(defaults))
+    scheme = Scheme.declared(function, WeightsProgram, known, defaults, columns=found)
+    given.refuse_what_is_added(problems[0], scheme)
+    return scheme
+
+
+@dataclass(frozen=True)
+class _GivenProblem:
+    """A problem that stands already, with the names of its parts.
+
+    Parameters
+    ----------
+    make
+        Makes it for a number of records.
+    weights
+        Name of the variable.
+    data
+        What every parameter of data stands for.
+    """
+
+    make: Maker
+    weights: str
+    data: dict[str, Source]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.make.__name__
+
+    def made(self, n: int) -> cp.Problem:
+        """The problem of n records, with the weights as its only variable.
+
+        Raises
+        ------
+        DeclarationError
+            For anything else.
+        """
+        problem = self.make(n)
+        if not isinstance(problem, cp.Problem):
+            raise DeclarationError(f"{self.name}({n}): returns {brief(problem)}: return a cp.Problem")
+        self._variable(problem, n)
+        return problem
+
+    def _variable(self, problem: cp.Problem, n: int) -> cp.Variable:
+        """The variable of the weights. Raises DeclarationError for others, and for another shape."""
+        variables = problem.variables()
+        others = [one.name() for one in variables if one.name() != self.weights]
+        if others:
+            raise DeclarationError(
+                f"{self.name}: {others[0]} is a variable beside the weights {self.weights}: write the "
+                "expression that it stands for in its place, such as cp.norm1(m) for a bound of sizes"
+            )
+        if len(variables) != 1 or variables[0].shape != (n,):
+            raise DeclarationError(f"{self.name}({n}): must have one variable {self.weights} of shape ({n},)")
+        return variables[0]
+
+    def refuse_other_parameters(self, problem: cp.Problem, settings: Mapping[str, float]) -> None:
+        """Raise DeclarationError for parameters that nothing is said of, and for names that are none."""
+        parameters = [one.name() for one in problem.parameters()]
+        for name in parameters:
+            if name in self.data and name in settings:
+                raise DeclarationError(f"{self.name}: {name} is among the data and among the settings")
+            if name not in self.data and name not in settings:
+                raise DeclarationError(f"{self.name}: say what {name} is: data=..., or a setting")
+        for name in (*self.data, *settings):
+            if name not in parameters:
+                raise DeclarationError(
+                    f"{self.name}: no parameter is called {name}; {known_names(name, parameters)}"
+                )
+
+    def refuse_what_is_added(self, problem: cp.Problem, scheme: Scheme) -> None:
+        """Raise DeclarationError where the weights of a scheme have a sum or a sign that the problem has not.
+
+        Parameters
+        ----------
+        problem
+            The problem as it stands.
+        scheme
+            The scheme that was made of it, whose weights have the sum n and are at least 0.
+        """
+        w = self._variable(problem, int(np.prod(problem.variables()[0].shape)))
+        form = scheme().resolve(STANDARD).reading.form
+        sums = [states_sum(one, w, float(w.size)) for one in problem.constraints]
+        of_all = isinstance(form, str) or form.sums.kind is SumKind.ALL
+        if of_all and not any(sums):
+            raise DeclarationError(
+                f"{self.name}: states no sum of its weights: those of a scheme have the sum n, so add "
+                f"cp.sum({self.weights}) == n, or sums of the arms"
+            )
+        starts = -math.inf if isinstance(form, str) else form.dispersion.ends[0]
+        least = [end for end, above in bounds_of_all(problem.constraints, w) if not above]
+        if not (w.is_nonneg() or starts >= 0.0 or max(least, default=-1.0) >= 0.0):
+            raise DeclarationError(
+                f"{self.name}: its weights may be negative: those of a scheme are not, so add "
+                f"{self.weights} >= 0"
+            )
+
+    def columns(self, problem: cp.Problem) -> int | None:
+        """Number of columns of the parameters that have one for every covariate; None without any."""
+        for parameter in problem.parameters():
+            if self.data.get(parameter.name()) in _COVARIATES and len(parameter.shape) == 2:
+                return int(parameter.shape[1])
+        return None
+
+    def declaration(self, settings: tuple[str, ...]) -> Callable[..., cp.Problem]:
+        """The function of weights, records and settings that a scheme is made of."""
+
+        @functools.wraps(self.make)
+        def declared(w: cp.Variable, records: DeclaredRecords, **values: float) -> cp.Problem:
+            problem = self.made(records.n)
+            exchanged: dict[int, Any] = {id(self._variable(problem, records.n)): w}
+            for parameter in problem.parameters():
+                exchanged[id(parameter)] = self._stands_for(parameter, records, values)
+            objective = type(problem.objective)(problem.objective.args[0].tree_copy(exchanged))
+            found = cp.Problem(objective, [one.tree_copy(exchanged) for one in problem.constraints])
+            self._refuse_old_data(found)
+            return found
+
+        kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        names = ("w", "records", *settings)
+        signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        declared.__signature__ = signature  # type: ignore[attr-defined]
+        return declared
+
+    def _refuse_old_data(self, problem: cp.Problem) -> None:
+        """Raise DeclarationError for a problem that is not DPP in its data, of which old ones could stay."""
+        if problem.is_dcp(dpp=True):
+            return
+        if not problem.is_dcp():
+            raise DeclarationError(f"{self.name}: is not convex by the rules of CVXPY (DCP)")
+        raise DeclarationError(
+            f"{self.name}: is not DPP, so that CVXPY could solve it with old data: multiply no two "
+            "parameters of data, and none by a function of another one"
+        )
+
+    def _stands_for(
+        self, parameter: cp.Parameter, records: DeclaredRecords, values: Mapping[str, float]
+    ) -> Any:
+        """What a parameter is exchanged for. Raises DeclarationError for another shape."""
+        name = parameter.name()
+        if name in values:
+            return cp.Constant(np.full(parameter.shape, values[name]))
+        data = self._of_records(name, records)
+        if tuple(data.shape) != tuple(parameter.shape):
+            raise DeclarationError(
+                f"{self.name}: {name} has shape {parameter.shape}, and the data that it stands for "
+                f"{tuple(data.shape)}"
+            )
+        return data
+
+    def _of_records(self, name: str, records: DeclaredRecords) -> Any:
+        """Data of records, or an expression in them."""
+        source = self.data[name]
+        if callable(source):
+            return cp.Expression.cast_to_const(source(records))
+        if source in _TARGETS:
+            return _TARGETS[source](records)
+        known = (*_COVARIATES, *_OTHERS, *_TARGETS)
+        if source not in known:
+            raise DeclarationError(f"{self.name}: {name} is no {source!r}; {known_names(str(source), known)}")
+        return getattr(records, source)
+
+
+def _defaults(
+    settings: Mapping[str, float] | Iterable[str], problem: cp.Problem, name: str
+) -> dict[str, float]:
+    """Defaults of settings by name. Raises DeclarationError for a parameter without a value."""
+    if isinstance(settings, Mapping):
+        return dict(settings)
+    values = {parameter.name(): parameter.value for parameter in problem.parameters()}
+    found = {}
+    for one in settings:
+        value = values.get(one)
+        if one in values and (value is None or np.size(value) != 1):
+            raise DeclarationError(
+                f"{name}: {one} has no value: give the parameter one number, or state its default, "
+                f"settings={{{one!r}: 0.1}}"
+            )
+        found[one] = 0.0 if value is None else float(np.ravel(value)[0])
+    return found
