@@ -1,6 +1,6 @@
 """A proved distance of computed weights to the exact weights of a dataset.
 
-Theorems 1, 2 and 5 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
+Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
 exact ones of a problem with other targets and sums, and the stability of the weights bounds what that
 changes. What doubles round is one more change of prices, targets and sums.
 """
@@ -224,6 +224,44 @@ def claimed(data: WeightingData, found: Deviations) -> float:
         largest_weight = float(np.max(found.weights)) + claim
     if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data, found.missed):
         return _claimed_in_metric(data, found, found.missed, off, claim)
+    return claim if math.isfinite(claim) else math.inf
+
+
+def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Array, row: float) -> float:
+    """The bound of Theorem 6, of weights and the prices that they have themselves.
+
+    Parameters
+    ----------
+    data
+        The dataset; all its prices are squares.
+    weights
+        Weights (n,) within their boxes.
+    arguments_off
+        How far arguments at their own prices are from ones that ask for exactly these weights (n,), at most.
+    row
+        Bound of the norm of a row whose weight is free.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(weights)
+    still = np.zeros(n)
+    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    farthest = float(np.max(arguments_off, initial=0.0))
+    claim = (float(np.sum(weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    largest_weight = math.inf
+    for _ in range(_ROUNDS):
+        response = _summed_response(data, weights, total_off, largest_weight)
+        spread = (response * farthest + math.sqrt(response) * row * total_off / 2.0) ** 2
+        new = _moved(off, spread)
+        if not new < claim:
+            break
+        claim = new
+        largest_weight = float(np.max(weights)) + claim
     return claim if math.isfinite(claim) else math.inf
 
 

@@ -132,6 +132,39 @@ class InverseSlope:
         proved[open_rows] = widest[open_rows]
         return np.where(self.cap > self.low, proved, 0.0)
 
+    def arguments_off(self, weight: Array, price: Array, price_error: Array) -> Array:
+        """Proved distances of exact prices to prices that ask for exactly these weights.
+
+        Parameters
+        ----------
+        weight
+            Weights (n,) within their boxes.
+        price, price_error
+            As of :meth:`radii`.
+
+        Returns
+        -------
+        Array
+            Bounds (n,) of ``|xi_i|`` with ``weight_i = h_i(x_i + xi_i)``, for every x_i within the error of
+            the price. Infinite where a weight is too near an infinite slope, and at least the jump at a kink.
+        """
+        base = np.ones_like(weight) if self.base is None else self.base
+        slack = 2.0 * self._shift(weight / base) * base
+        first, last = self.dispersion.ends
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            # Slopes are computed at weights that are surely below and surely above these.
+            low_slope, low_error = self._slope(np.clip((weight - slack) / base, first, last))
+            high_slope, high_error = self._slope(np.clip((weight + slack) / base, first, last))
+            rounding = price_error + 4.0 * UNIT_ROUNDOFF * np.abs(price)
+            above = price - low_slope + low_error + 4.0 * UNIT_ROUNDOFF * np.abs(low_slope)
+            below = high_slope - price + high_error + 4.0 * UNIT_ROUNDOFF * np.abs(high_slope)
+        # At an end of its box a weight stays, however far beyond that end the price would have it.
+        above = np.where(weight >= self.cap, 0.0, above + rounding)
+        below = np.where(weight <= self.low, 0.0, below + rounding)
+        off = np.maximum(np.maximum(above, below), 0.0)
+        off = np.where(np.isnan(off), np.inf, off)
+        return np.where(self.cap > self.low, off, 0.0)
+
     def _encloses(
         self, weight: Array, price: Array, error: Array, radius: Array, rows: NDArray[np.intp]
     ) -> NDArray[np.bool_]:

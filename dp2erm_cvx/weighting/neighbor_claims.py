@@ -1,4 +1,4 @@
-"""Proved distances to the exact weights, for many datasets that are solved together (Theorems 1, 2 and 4).
+"""Proved distances to the exact weights, for many datasets that are solved together (Theorems 1, 2, 4 and 6).
 
 The page is ``docs/theory/weights_certificate.md``. Bounds that one number serves all datasets with (of the
 response) are the largest of the datasets that are solved together.
@@ -104,6 +104,46 @@ class NeighborClaims(Generic[Part]):
         claims[settled] = found
         return claims
 
+    def claims_at_own_prices(self, points: NeighborPoints, part: Part) -> Array:
+        """Bounds (m,) of ``|weights - exact weights|_1`` by Theorem 6; infinite where nothing is proved.
+
+        Parameters
+        ----------
+        points
+            Weights and the arguments at the prices that they have themselves; all prices are squares.
+        part
+            The datasets.
+        """
+        datasets = self.datasets
+        weights = points.weights
+        n = datasets.n
+        error = self._price_errors(points, np.zeros((len(part), 0)), part)
+        with np.errstate(all="ignore"):
+            curve = datasets.curve(part)
+            flat = curve.arguments_off(weights.ravel(), points.argument.ravel(), error.ravel())
+        farthest = np.max(flat.reshape(weights.shape), axis=1)
+        off = self._sums_off(weights, None, part)
+        total_off = np.sum(off, axis=1)
+        row, _ = datasets.row_sizes(part)
+        trivial = (datasets.total(weights, part) + n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+        claims = np.full(len(part), np.inf)
+        settled = part.feasible & (total_off <= _SETTLED * n) & np.isfinite(trivial)
+        if not np.any(settled):
+            return claims
+        chosen = part if np.all(settled) else part.take(settled)
+        here = weights if np.all(settled) else weights[settled]
+        found = trivial[settled]
+        largest_weight = math.inf
+        for _ in range(_ROUNDS):
+            response = self._response(here, chosen, total_off[settled], largest_weight)
+            spread = response * farthest[settled]
+            spread = spread + math.sqrt(response) * row[settled] * total_off[settled] / 2.0
+            new = _moved_by(off[settled], spread * spread)
+            found = np.where(new < found, new, found)
+            largest_weight = float(np.max(np.max(here, axis=1) + found))
+        claims[settled] = found
+        return claims
+
     def estimates(self, missed: Array, off: Array, response: float | Array, part: Part) -> Array:
         """Claims (m,) without rounding, by which steps are ended; nothing is proved by them.
 
@@ -146,11 +186,13 @@ class NeighborClaims(Generic[Part]):
         error += datasets.price_errors(points.weights, part)
         return np.asarray(error)
 
-    def _sums_off(self, weights: Array, radii: Array, part: Part) -> Array:
-        """Bounds (m, B) of the distance of the sums of exact weights at a point to those of the blocks."""
+    def _sums_off(self, weights: Array, radii: Array | None, part: Part) -> Array:
+        """Bounds (m, B) of the distance of the sums of weights within radii to those of the blocks."""
         datasets = self.datasets
         summed = datasets.sums(weights, part)
-        wide = datasets.sums(radii, part) * (1.0 + 4.0 * datasets.n * UNIT_ROUNDOFF)
+        wide = np.zeros_like(summed)
+        if radii is not None:
+            wide = datasets.sums(radii, part) * (1.0 + 4.0 * datasets.n * UNIT_ROUNDOFF)
         rounding = (datasets.summed_units + 2.0) * UNIT_ROUNDOFF * (summed + part.totals)
         return np.asarray((np.abs(summed - part.totals) + rounding + wide) * OUTWARD)
 
@@ -219,7 +261,11 @@ def _moved(off: Array, response: float, missed: tuple[Array, Array], diameter: A
         spread = response * largest / (1.0 + largest) ** 2 * smooth * smooth
         at_kinks = response * (smooth * smooth / 4.0 + kinks)
     spread = np.where(kinks > 0.0, at_kinks, spread)
-    spread = np.where(np.isnan(spread), np.inf, spread)
+    return _moved_by(off, np.where(np.isnan(spread), np.inf, spread))
+
+
+def _moved_by(off: Array, spread: Array) -> Array:
+    """What sums that are off (m, B), and imbalances of this spread (m,), move the weights by (m,)."""
     least = np.min(off, axis=1)
     if off.shape[1] == 1:
         return np.asarray(np.sqrt(least * least + spread) * OUTWARD)

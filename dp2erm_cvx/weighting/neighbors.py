@@ -26,7 +26,7 @@ _SHARED_STEPS, _MORE_SHARED_STEPS, _OWN_STEPS = 1, 8, 12
 #: Weights that are held in a chunk, and the least and the most neighbors of one.
 _CHUNK, _LEAST, _MOST = 2**17, 16, 512
 #: Records up to which neighbors are solved by pairs where few features of a kernel serve one dataset.
-_MOST_BESIDE_FEATURES = 2000
+_MOST_BESIDE_FEATURES = 5000
 #: Part of the goal that an estimate has to reach, as a claim counts rounding as well.
 _WITHIN = 0.1
 #: Part of the goal that the base dataset is solved to.

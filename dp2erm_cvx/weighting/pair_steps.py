@@ -19,6 +19,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.inverse_slope import InverseSlope
+from dp2erm_cvx.weighting.joint_steps import taken
 from dp2erm_cvx.weighting.many_datasets import OUTSIDE, Numbers
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
 from dp2erm_cvx.weighting.neighboring_pairs import NeighboringPairs, ReplacedPairs
@@ -133,8 +134,17 @@ class PairSteps:
             nothing = np.zeros((len(done), 0))
             points = NeighborPoints(nothing, nothing, multipliers[near], arguments, found[near])
             weights[done] = found[near]
-            claims[done] = self.judge.claims(points, chosen)
+            claims[done] = self._claims(points, chosen, goal)
         return weights, claims, steps
+
+    def _claims(self, points: NeighborPoints, part: ReplacedPairs, goal: float) -> Array:
+        """Claims (m,) at the prices that weights have themselves, or by the radii of these weights."""
+        claims = self.judge.claims_at_own_prices(points, part)
+        left = ~(claims <= goal)
+        if np.any(left):
+            others = self.judge.claims(taken(points, left), part.take(left))
+            claims[left] = np.minimum(claims[left], others)
+        return claims
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.certificate import Deviations, claimed
+from dp2erm_cvx.weighting.certificate import Deviations, claimed, claimed_at_own_prices
 from dp2erm_cvx.weighting.dataset import WeightingData
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import met_sums, weights_at
@@ -75,14 +75,11 @@ class PairsProblem:
         return -(self.Q @ omega - self.b) - self.data.linear
 
     def certified(self, omega: Array, multipliers: Array) -> tuple[Array, float]:
-        """Weights at a point and a bound of their distance to the exact weights (Theorem 4)."""
+        """Weights at a point and a bound of their distance to the exact weights (Theorems 4 and 6)."""
         data = self.data
         price = self.price(omega)
         weights, argument = weights_at(data, price, multipliers)
-        size = np.abs(price) + np.abs(data.linear) + np.abs(argument - price)
-        error = (
-            8.0 * UNIT_ROUNDOFF * size + self.entry_error * float(np.sum(np.abs(omega))) + self.target_error
-        )
+        error = self._price_errors(price, argument, omega)
         radii = data.curve.radii(weights, argument, error)
         rest = omega - weights
         square = float(rest @ (self.Q @ rest)) + 2.0 * self.entry_error * float(np.sum(np.abs(rest))) ** 2
@@ -91,7 +88,24 @@ class PairsProblem:
             np.sum(np.abs(omega) + weights)
         )
         found = Deviations(weights, radii, missed, 0.0, row, 2.0 * row)
-        return weights, claimed(data, found)
+        return weights, min(claimed(data, found), self._claimed_at_own_prices(weights, multipliers, row))
+
+    def _price_errors(self, price: Array, argument: Array, omega: Array) -> Array:
+        """Bounds (n,) of the distance of computed from exact arguments at a point."""
+        size = np.abs(price) + np.abs(self.data.linear) + np.abs(argument - price)
+        pulled = self.entry_error * float(np.sum(np.abs(omega))) + self.target_error
+        return np.asarray(8.0 * UNIT_ROUNDOFF * size + pulled)
+
+    def _claimed_at_own_prices(self, weights: Array, multipliers: Array, row: float) -> float:
+        """A bound of the distance of weights to the exact weights by the prices that they have themselves."""
+        data = self.data
+        price = self.price(weights)
+        argument = price.copy()
+        for number, block in enumerate(data.blocks):
+            argument[block.members] -= multipliers[number]
+        error = self._price_errors(price, argument, weights)
+        off = data.curve.arguments_off(weights, argument, error)
+        return claimed_at_own_prices(data, weights, off, row)
 
     def even(self) -> tuple[Array, Array]:
         """The weights that no imbalance pulls at, and their multipliers."""

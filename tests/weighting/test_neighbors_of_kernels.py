@@ -10,9 +10,12 @@ from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.weighting import neighbors as common
 from dp2erm_cvx.weighting import pair_steps
+from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.neighboring_pairs import NeighboringPairs, ReplacedPairs
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
+from dp2erm_cvx.weighting.pairs import PairsProblem
 from tests.weighting import examples
 from tests.weighting.exact_pairs import exact_weights
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of
@@ -199,13 +202,50 @@ def test_claims_hold_against_exact_weights(dispersion: str) -> None:
     assert np.median(claims) <= 1e-10
 
 
-@pytest.mark.parametrize("dispersion", ["square", "entropy"])
+@pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
 def test_claims_of_steps_that_end_early_hold_against_exact_weights(
     dispersion: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_steps, "_WITHIN", 1e6)
-    distances, claims = exactly(dispersion, range(25, 40))
+    """They are nearly reached there."""
+    monkeypatch.setattr(pair_steps, "_WITHIN", 1e5)
+    distances, claims = exactly(dispersion, range(40, 60))
+    assert len(claims) >= 10
     assert np.all(np.array(distances) <= np.array(claims))
+    assert np.max(np.array(distances) / np.array(claims)) >= 0.5
+
+
+@pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit"])
+def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> None:
+    """By the radii of weights and by the prices that they have themselves, of which the smaller counts."""
+    counted = 0
+    for seed in range(40, 80):
+        form, records, _, _ = drawn_case(np.random.default_rng(seed), dispersion)
+        problem = DualProblem(form, records)
+        if problem.pairs is None:
+            problem.pairs = PairsProblem(problem.data, records.covariates)
+        found = problem.newton()
+        exact = exact_weights(form, dispersion, records, found.weights)
+        if exact is None:
+            continue
+        counted += 1
+        apart = sum(abs(w - float(x)) for w, x in zip(exact, found.weights, strict=True))
+        assert float(apart) <= found.claim
+        assert found.claim <= 1e-7 * form.n
+    assert counted >= 15
+
+
+@pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
+def test_a_tenth_of_what_arguments_are_off_is_seen(dispersion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims by own prices fail where arguments are said to be nearer than they are."""
+    monkeypatch.setattr(pair_steps, "_WITHIN", 1e5)
+    proved = InverseSlope.arguments_off
+
+    def nearer(self: InverseSlope, *given: Array) -> Array:
+        return 0.1 * proved(self, *given)
+
+    monkeypatch.setattr(InverseSlope, "arguments_off", nearer)
+    distances, claims = exactly(dispersion, range(40, 60))
+    assert np.any(np.array(distances) > np.array(claims))
 
 
 @pytest.mark.parametrize("wrong", ["across", "own", "pulled"])
