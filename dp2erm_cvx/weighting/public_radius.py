@@ -520,6 +520,8 @@ def _steepest_slope(form: WeightingForm) -> float | None:
         # the mean weight of at most n controls, of the sum n or of at least one treated record
         mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
         weights = [max(mean, float(form.low[0])) / largest, min(float(form.cap[0]), float(form.n)) / least]
+    elif alike and form.base is None and form.sums.kind is SumKind.ALL:
+        weights = _bracketing_weights(form)
     else:
         low, high = _box(form)
         if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:
@@ -527,6 +529,25 @@ def _steepest_slope(form: WeightingForm) -> float | None:
         weights = [low / largest, high / least]
     sizes = [_slope_size(form.dispersion, weight) for weight in weights]
     return max(sizes) * (1.0 + 1e-9) if math.isfinite(max(sizes)) else None
+
+
+def _bracketing_weights(form: WeightingForm) -> list[float]:
+    """Least and largest weights, of each arm, that the multiplier of one sum is bracketed at.
+
+    These are ``low + theta (cap - low)`` with one theta for all records, so that they have mean 1. Of n
+    records theta is the mean of ``1 - low`` over that of ``cap - low``, which lies between the ratios of both
+    arms. It is computed with rounding.
+    """
+    cap = np.minimum(form.cap, float(form.n))
+    width = cap - form.low
+    if np.any(width <= 0.0):
+        return [float(np.min(form.low)), float(np.max(cap))]
+    shares = (1.0 - form.low) / width
+    rounded = 8.0 * form.n * UNIT_ROUNDOFF * (1.0 + 1.0 / float(np.min(width)))
+    weights: list[float] = []
+    for share in (np.min(shares) - rounded, np.max(shares) + rounded):
+        weights += list(form.low + np.clip(share, 0.0, 1.0) * width)
+    return weights
 
 
 def _slope_size(dispersion: Dispersion, weight: float) -> float:

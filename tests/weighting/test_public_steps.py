@@ -50,6 +50,12 @@ def drawn_form(generator: np.random.Generator, n: int) -> WeightingForm:
     if name in ("square", "entropy") and generator.integers(2):
         base = base_of()
     ends = (low, low), (cap, cap)
+    if base is None and sums.kind is SumKind.ALL:
+        # boxes by arm, of which some end where a slope is infinite
+        narrow = 1.0 + (min(cap, 10.0) - 1.0) * generator.uniform(0.01, 1.0)
+        caps = (cap, narrow) if generator.integers(2) else (narrow, cap)
+        floor = low + (1.0 - low) * float(generator.choice([0.0, 0.5]))
+        ends = (low, floor), caps
     return form_of(
         n, moments_by_arm(penalty), dispersion=name, low=ends[0], cap=ends[1], sums=sums, base=base
     )
@@ -93,6 +99,33 @@ def test_the_public_radius_holds() -> None:
     found = solves(1, 120)
     assert max(ratio for ratio, _ in found) <= 1.0
     assert np.median([radius for _, radius in found]) <= 1e-8
+
+
+@pytest.mark.parametrize("name", ["entropy", "log", "logit"])
+def test_multipliers_of_boxes_by_arm_are_within_their_public_bound(name: str) -> None:
+    """At the ends of the share of an arm, where the bracket is as near to an infinite slope as it comes."""
+    n = 40
+    low, cap = BOXES.get(name, (0.0, 2.5))
+    form = form_of(
+        n,
+        moments_by_arm(ImbalancePenalty(1.0 / n)),
+        dispersion=name,
+        low=(low, low),
+        cap=(1.0 + 1e-3, cap),
+    )
+    steepest = public_radius._steepest_slope(form)
+    assert steepest is not None
+    largest = 0.0
+    for n_treated in (0, 1, 20, n - 1, n):
+        arms = (np.arange(n) < n_treated).astype(np.int64)
+        caps = form.cap[arms]
+        share = n * (1.0 - low) / float(np.sum(caps - low))
+        bracket = low + share * (caps - low)
+        assert np.mean(bracket) == pytest.approx(1.0)
+        inside = bracket[(bracket > low) & (bracket < form.dispersion.ends[1])]
+        largest = max(largest, float(np.max(np.abs(form.dispersion.slope(inside)))))
+    assert largest <= steepest
+    assert largest > 0.3 * steepest
 
 
 @pytest.mark.slow
@@ -164,10 +197,21 @@ def test_every_curve_reaches_its_public_radius(name: str, kind: SumKind) -> None
 
 
 def test_powers_have_a_radius_where_their_slope_is_finite() -> None:
-    """Under unequal caps a multiplier is bounded by slopes at weights of 0, which roots do not have."""
+    """Under public sums and unequal caps a multiplier is bounded by slopes at 0, which roots do not have."""
     n = 40
-    for exponent, stated in ((1.5, True), (0.5, False)):
-        form = form_of(n, moments_by_arm(ImbalancePenalty(1 / n)), dispersion=power(exponent), cap=(6.0, 3.0))
+    by_arm = WeightSums(SumKind.PUBLIC, (20.0, 20.0))
+    for sums, exponent, stated in (
+        (by_arm, 1.5, True),
+        (by_arm, 0.5, False),
+        (WeightSums(SumKind.ALL), 0.5, True),
+    ):
+        form = form_of(
+            n,
+            moments_by_arm(ImbalancePenalty(1 / n)),
+            dispersion=power(exponent),
+            cap=(6.0, 3.0),
+            sums=sums,
+        )
         radius = public_radius.public_radius(form, StepConstants.of(form))
         assert (radius is not None) is stated
 
