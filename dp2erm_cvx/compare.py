@@ -27,9 +27,10 @@ from dp2erm_cvx.errors import (
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, Status, solve
 from dp2erm_cvx.solve.apart import SECONDS
+from dp2erm_cvx.weighting.form import SumKind
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
@@ -72,8 +73,18 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
         yield UNIVERSAL, str(sharp)
         return
     known = [bound.w_max for bound in (printed, sharp) if not isinstance(bound, str)]
-    largest = (known or [resolved.cap if isinstance(resolved, KernelFirstStage) else math.inf])[0]
+    largest = known[0] if known else _declared_cap(resolved, universe)
     yield UNIVERSAL, stability.universal_corollary(universe.n_samples, largest)
+
+
+def _declared_cap(resolved: FirstStage, universe: Universe) -> float:
+    """The largest weight that the box of a resolved program admits; infinite where that is not known."""
+    if not isinstance(resolved, WeightsProgram):
+        return math.inf
+    form = resolved.form(universe)
+    if isinstance(form, str) or form.sums.kind is SumKind.TREATED:
+        return math.inf
+    return float(np.max(form.cap))
 
 
 def bound_rows(

@@ -31,8 +31,7 @@ from dp2erm_cvx.program import (
     setting,
 )
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.kernel_stage import refuse_matrix
-from dp2erm_cvx.program.kernels import CHOICES, Kernel, MatchingModel, PublicSample
+from dp2erm_cvx.program.kernels import CHOICES, Kernel, MatchingModel, PublicSample, refuse_matrix
 from dp2erm_cvx.public import declared_choice, public_size
 
 

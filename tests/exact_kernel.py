@@ -7,10 +7,22 @@ import mpmath as mp
 import numpy as np
 
 from dp2erm_cvx.program import Gaussian, Moments
-from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
 from tests.exact import Vector, to_mp
 
 _TINY = mp.mpf(10) ** -40
+
+
+#: Programs of squared imbalances of features, by arm or under one sum.
+BALANCING = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing")
+
+
+@dataclass(frozen=True)
+class BalanceKernel:
+    """``c^2 + <g(x), g(x')>``, g moments and c a constant."""
+
+    balance: Moments
+    constant: float
 
 
 @dataclass(frozen=True)
@@ -28,13 +40,23 @@ class Quadratic:
 
 
 def kernel(program, records, near):
-    """(v, weights) of a kernel program; ``near`` tells which of v (n,) are at 0 and at the cap."""
-    v = _minimizer(balancing(program, records), near)
-    return v, [value if _pooled(program) else value / 2 for value in v]
+    """Weights of a kernel program; ``near`` tells which of them (n,) are at 0 and at the cap."""
+    scale = 1 if _pooled(program) else 2
+    v = _minimizer(balancing(program, records), scale * near)
+    return [value / scale for value in v]
+
+
+def kernel_of(program):
+    """The kernel of the features that a program balances."""
+    if program.name == "energy_balancing":
+        return Energy()
+    if program.name == "stable_balancing":
+        return BalanceKernel(program.balance, program.constant)
+    return program.kernel
 
 
 def balancing(program, records):
-    """Objective of the v of a kernel program."""
+    """Objective of the v of a kernel program: its weights, or twice of them where each arm has half."""
     K, a = gram(kernel_of(program), records.covariates), records.a
     n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
     groups = [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
@@ -45,13 +67,6 @@ def balancing(program, records):
     for i in range(n):
         Q[i][i] += 2 * n * mp.mpf(program.ridge)
     return Quadratic(Q, linear, groups, total, 2 * mp.mpf(getattr(program, "cap", mp.inf)))
-
-
-def kernel_of(program):
-    """The kernel of the features that a program balances."""
-    if program.name == "stable_balancing":
-        return BalanceKernel(program.balance, program.constant)
-    return program.kernel
 
 
 def _pooled(program):

@@ -17,10 +17,12 @@ from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
-from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, trust
+from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, rows, trust
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
+from dp2erm_cvx.public import declared_choice, setting
 from dp2erm_cvx.stability import margin_movement
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
@@ -50,6 +52,15 @@ def planted(kind: Any, scheme: Any = None, name: str = "") -> Any:
         return kind
     made = scheme.settings, scheme.formulas, scheme.options
     return Scheme(scheme.function, kind, *made, name or scheme.name)
+
+
+def with_kernel(made: Scheme, kernel: Kernel) -> Scheme:
+    """The like of a scheme at a kernel of the tests' own, which is trusted for tests."""
+    if type(kernel) not in rows.CHOICES:
+        rows.CHOICES = (*rows.CHOICES, type(kernel))
+    own = setting(kernel, declared_choice, kinds=(type(kernel),))
+    settings = {**made.settings, "kernel": own}
+    return Scheme(made.function, made.family, settings, made.formulas, made.options, made.name)
 
 
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:

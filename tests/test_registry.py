@@ -28,7 +28,8 @@ BUILT_IN = first_stages()
             "two programs are named 'overlap': in .* and in other_weights",
         ),
         (
-            "from dp2erm_cvx.problems.mmd import MMD\nclass Mine(MMD):\n    name = 'mine'\n",
+            "from dp2erm_cvx.problems.known_weights import Uniform\n"
+            "class Mine(Uniform):\n    name = 'mine'\n",
             "other_weights: Mine: classes of programs",
         ),
     ],

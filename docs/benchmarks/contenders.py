@@ -14,10 +14,10 @@ from scipy.special import expit, logsumexp
 from work import DECLARED, NAIVE
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.entropy import ExponentialModel
-from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 
@@ -40,17 +40,16 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
         v = cp.Variable(model.dimension)
         loss = model.n * (cp.log_sum_exp(model.Z @ v) - model.target @ v)
         loss += 0.5 * model.ridge * cp.sum_squares(v)
-    elif isinstance(model, KernelModel):
-        v = cp.Variable(model.n, nonneg=True)
-        loss = cp.quad_form(v, cp.psd_wrap(model.Q)) - 2 * model.c @ v + model.half_ridge * cp.sum_squares(v)
-        arms = model.penalty.set
-        constraints = [cp.sum(v[members]) == arms.total for members in arms.members()]
-        constraints += [v <= arms.cap] if np.isfinite(arms.cap) else []
-    elif isinstance(model, FactoredKernelModel):
-        v = cp.Variable(model.n, nonneg=True)
-        loss = cp.sum_squares(model.G.T @ v) - 2 * model.c @ v + model.half_ridge * cp.sum_squares(v)
-        arms = model.feasible
-        constraints = [cp.sum(v[members]) == arms.total for members in arms.members()]
+    elif isinstance(model, WeightsModel) and model.dual is not None:
+        data, pairs = model.dual.data, model.dual.pairs
+        v = cp.Variable(model.dimension, nonneg=True)
+        loss = 0.5 * model.ridge * cp.sum_squares(v)
+        if pairs is None:
+            loss += 0.5 * cp.sum_squares(data.rows.T @ v - data.targets)
+        else:
+            loss += 0.5 * cp.quad_form(v, cp.psd_wrap(pairs.Q)) - pairs.b @ v
+        constraints = [cp.sum(v[block.members]) == block.total for block in data.blocks]
+        constraints.append(v <= data.curve.cap)
     else:
         raise TypeError(type(model).__name__)
     cp.Problem(cp.Minimize(loss), constraints).solve(solver=cp.CLARABEL)

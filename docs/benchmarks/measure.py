@@ -16,7 +16,7 @@ from contenders import EVERYWHERE, FURTHER, Contender
 from machine import memory_rate, multiply_rate
 from work import NAIVE, Loaded, Work, load
 
-from dp2erm_cvx.program.kernels import FactoredKernelModel
+from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.solve import certify
 from dp2erm_cvx.solve.batch import Neighborhood
 
@@ -151,8 +151,9 @@ def _least_time(loaded: Loaded, sweeps: float) -> float:
     read or written; a kernel program takes at least one product with its factor.
     """
     n, work = loaded.work.n_samples, loaded.work
-    if isinstance(model := loaded.instance(0).model, FactoredKernelModel):
-        k = model.G.shape[1]
+    model = loaded.instance(0).model
+    if isinstance(model, WeightsModel) and model.dual is not None and model.dual.pairs is None:
+        k = model.dual.data.rows.shape[1]
         # one product for the system of the features, four for gradients
         return (2.0 * n * k * k + 16.0 * n * k) / multiply_rate(k, n, k) + 8.0 * n * k / memory_rate()
     if work.program == "mmd":

@@ -18,7 +18,7 @@ import numpy as np
 from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
-from dp2erm_cvx.problems.mmd import MMD, EnergyBalancing, PooledMMD
+from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import FirstStage, scheme
@@ -111,9 +111,9 @@ def matching(ridge: float, cap: float) -> FirstStage:
 SCHEMES: tuple[tuple[str, Shipped, Declared, float, int], ...] = (
     ("entropy balancing", lambda r: PaperEntropyBalancing(ridge=r, constant=1.0), entropy, 2.0, 10_000),
     ("stable balancing", lambda r: stable_balancing(ridge=r, constant=1.0), stable, 2.0, 10_000),
-    ("mmd", lambda r: MMD(ridge=r or 1.0), three_ways(Gaussian(), False), 1.0, 400),
-    ("mmd pooled", lambda r: PooledMMD(ridge=r or 1.0), three_ways(Gaussian(), True), 1.0, 400),
-    ("energy balancing", lambda r: EnergyBalancing(ridge=r), three_ways(Energy(), False), 2.0, 400),
+    ("mmd", lambda r: mmd(ridge=r or 1.0), three_ways(Gaussian(), False), 1.0, 400),
+    ("mmd pooled", lambda r: mmd_pooled(ridge=r or 1.0), three_ways(Gaussian(), True), 1.0, 400),
+    ("energy balancing", lambda r: energy_balancing(ridge=r), three_ways(Energy(), False), 2.0, 400),
     (
         "kernel mean matching, means of a public target",
         lambda r: KernelMeanMatching(

@@ -26,8 +26,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import FactoredKernelModel, KernelModel, MatchingModel
+from dp2erm_cvx.program.kernels import MatchingModel
 from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
@@ -272,22 +271,6 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
     return _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
 
 
-def _kernel(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
-    """Weights of a kernel balance."""
-    pooled, n, alpha = model.scale == 1.0, universe.n_samples, program.alpha
-    cap = math.inf if pooled else getattr(model.penalty.set, "cap", math.inf)
-    arm, K = records.a.reshape(count.shape), _grams(program, records, count)
-    Q = np.where(arm[:, :, None] == arm[:, None, :], 1.0, alpha - 1.0) * K
-    c = (0.5 if pooled else 1.0) * alpha * np.einsum("bij,bj->bi", K, count / n)
-    sizes = np.stack([np.sum(count * (arm == side), axis=1) for side in (0, 1)], axis=1)
-    # an arm that is alone has twice the total of masses
-    total = np.where(pooled | (sizes > 0).all(axis=1, keepdims=True), 1.0, 2.0)
-    # no mass exceeds 1, so that twice as much never binds
-    room = cap / n * count / total if math.isfinite(cap) else np.full(arm.shape, 2.0)
-    u = _mass(Q, c / total, n * program.mu, count, np.where(count > 0, room, 0.0), 0 * arm if pooled else arm)
-    return total * (n if pooled else 0.5 * n) * u
-
-
 def _matching(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
     """Weights of kernel mean matching: to a public target, or to the treated records."""
     arm, source, K = records.a.reshape(count.shape), count > 0, _grams(program, records, count)
@@ -319,8 +302,6 @@ def _mass(Q: Array, c: Array, ridge: float, count: Array, upper: Array, block: A
 _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
     MarginModel: (SeparableFirstStage, _separable),
     ExponentialModel: (RidgedEntropyFirstStage, _entropy),
-    KernelModel: (KernelFirstStage, _kernel),
-    FactoredKernelModel: (KernelFirstStage, _kernel),
     MatchingModel: (FirstStage, _matching),
 }
 

@@ -16,6 +16,7 @@ from dp2erm_cvx.model.judged import JudgedModel, PointClaim
 from dp2erm_cvx.weighting.dataset import arms_of_records
 from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.multipliers import nearest_weights
 from dp2erm_cvx.weighting.public_radius import StepConstants
 
 
@@ -74,7 +75,14 @@ class WeightsModel(JudgedModel):
         return not self.anchor.fallback
 
     def clipped(self, point: Array) -> Array:
-        return np.clip(point, self.low, self.cap)
+        """The nearest weights in their boxes, which have the sums of their blocks.
+
+        A point of a solver misses both by its own tolerance. Weights that meet their sums stay as they are.
+        """
+        inside = np.clip(point, self.low, self.cap)
+        if self.dual is None or not np.all(np.isfinite(inside)):
+            return inside
+        return nearest_weights(self.dual.data, inside)
 
     def value(self, v: Array) -> float:
         return math.inf if self.dual is None else self.dual.value(v)

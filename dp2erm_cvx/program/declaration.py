@@ -46,6 +46,10 @@ class Params:
         """True if the data hold a parameter of this name."""
         return name in self._data
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of the data of a name, of which no parameter is made."""
+        return np.shape(self._data[name])
+
     def __call__(self, name: str, *, nonneg: bool = False) -> Any:
         """The parameter called ``name``, shaped like its data."""
         if name not in self._data:

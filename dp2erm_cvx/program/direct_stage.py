@@ -34,7 +34,7 @@ from dp2erm_cvx.program.declaration import (
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.form import states_sum, weights_curvature
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.program.memory import refuse_size
+from dp2erm_cvx.program.memory import COPIES, refuse_size
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, data_of, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
@@ -44,14 +44,20 @@ from dp2erm_cvx.program.weighting_data import n_entries
 from dp2erm_cvx.program.weighting_reader import read_weighting
 from dp2erm_cvx.program.weighting_stage import (
     FormInUniverse,
+    few_of_kernel,
+    kernels_of,
+    refuse_kernel,
     strong_convexity_of_form,
     theorem_of_form,
 )
 from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.stability import Bound
+from dp2erm_cvx.weighting.dataset import MOST_PAIRS
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
 
+#: Seconds of a solve by pairs of records over n^3, measured at 2,000 records, and those of a long solve.
+_SECONDS, _LONG = 2e-10, 10.0
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
 
@@ -113,6 +119,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         declared: WeightsReading = self.reading
         columns = sum(n_entries(datum) for datum in declared.problem.parameters())
         refuse_size(n, max(columns, 1), f"{columns} columns of data")
+        if isinstance(declared.form, WeightingForm):
+            for kernel in kernels_of(declared.form):
+                refuse_kernel(kernel, universe)
         read = WeightsReading(self, universe)
         if not self.scheme.of_library:
             # a function may remember
@@ -228,7 +237,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, data: Params) -> Declaration:
-        n = data("ones").shape[0]
+        n = data.shape("ones")[0]
         w = cp.Variable(n, name="weights", nonneg=True)
         objective, (floor, cap), beside = self._for_solver(data, w)
         box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
@@ -332,14 +341,29 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return None if radius is None else radius / universe.n_samples
 
     def takes_blocks(self, universe: Universe) -> bool:
-        """Whether the dual solves a resolved program, without the covariates of all records at once.
+        """Whether the dual solves a resolved program, by features that are few beside the records.
 
-        Features of kernels need those.
+        Of kernels the covariates of all records are in memory as well.
         """
         form = self.form(universe)
         if isinstance(form, str):
             return False
-        return all(one.kernel is None for one in form.features)
+        return all(few_of_kernel(kernel, universe) for kernel in kernels_of(form))
+
+    def cost(self, universe: Universe) -> str | None:
+        n = universe.n_samples
+        form = self.form(universe)
+        if isinstance(form, str) or all(few_of_kernel(kernel, universe) for kernel in kernels_of(form)):
+            return None
+        pairs = min(n, MOST_PAIRS)
+        seconds = _SECONDS * pairs**3
+        if seconds < _LONG:
+            return None
+        return (
+            f"{self.name} at n = {n:,}: where the kernel has many features on the records, a Gram matrix "
+            f"with its working copies takes {COPIES * 8.0 * pairs**2 / 1e9:,.1f} GB (as n^2), and a solve "
+            f"some {seconds:,.0f} seconds (as n^3), more at a smaller ridge"
+        )
 
     def instance(self, records: Records) -> Instance:
         n = records.n_samples
@@ -347,7 +371,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         program = self.at(universe)
         reading = program._at(universe)
         if isinstance(reading.form, WeightingForm):
-            V = program.bound(universe).V
+            V = program._movement(universe)
             convexity = program.strong_convexity(universe)
             model = program.form_in(universe).model(records, V, convexity)
             return Instance(program, lambda: program.data(records), model)
@@ -357,6 +381,14 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         smooth = SimplexModel(Simplices(np.zeros(n, dtype=np.int64), float(n), cap, floor))
         kinked = partial(reading.kinked, data, smooth.feasible, declared)
         return Instance(program, lambda: data, smooth, declared, kinked)
+
+    def _movement(self, universe: Universe) -> float:
+        """V of a resolved program; 0 where none is derived, so that no radius is small beside it."""
+        try:
+            return self.bound(universe).V
+        except CalibrationError:
+            # no plan gets here: these are weights for comparison, of records that may admit them
+            return 0.0
 
     def model(self, records: Records) -> Composite:
         model = self.instance(records).model

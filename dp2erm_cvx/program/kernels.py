@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import spatial
-from scipy.linalg import cho_factor, cho_solve
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import SimplexModel
 from dp2erm_cvx.model.sets import Simplices
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
-from dp2erm_cvx.program.balance import Balance
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
+from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import Written
 
@@ -46,7 +45,11 @@ class Kernel(Written, abc.ABC):
         return np.asarray(self.features(X) @ self.features(Y).T)
 
     def features(self, X: Array) -> Array:
-        """F (n, k) with ``K = F F'`` for the rows of X (n, p); by default a factor of the Gram matrix."""
+        """F (n, k) with ``K = F F'`` for the rows of X (n, p); by default a factor of the Gram matrix.
+
+        Raises DeclarationError where that does not fit into memory.
+        """
+        refuse_matrix(len(X))
         eigenvalues, vectors = np.linalg.eigh(self.cross(X, X))
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)))
 
@@ -184,33 +187,14 @@ class Energy(Kernel):
         return 4.0 * p + 64.0
 
 
-@dataclass(frozen=True)
-class BalanceKernel(Kernel):
-    """``c^2 + <g(x), g(x')>``, g balance functions and c a constant; signed unless c is at least G_x."""
-
-    balance: Balance
-    constant: float
-
-    def bound(self, features_bound: float) -> float:
-        return (self.constant**2 + self.balance.bound(features_bound) ** 2) * (1 + 1e-12)
-
-    def negative_within(self, features_bound: float) -> bool:
-        # c^2 + <g, g'> >= c^2 - G^2
-        return self.constant < self.balance.bound(features_bound)
-
-    def n_features(self, p: int) -> int:
-        return 1 + self.balance.size(p)
-
-    def features(self, X: Array) -> Array:
-        return np.column_stack([np.full(len(X), self.constant), self.balance(X)])
-
-    def entry_error(self, features_bound: float, p: int) -> float:
-        # powers round as often as their degree, and an inner product has a term for each function
-        return max(ENTRY_ERROR, 4.0 * self.n_features(p) + 64.0)
-
-
 #: Kernels that may be chosen: the bound of one of another type would be taken on trust.
 CHOICES = (Gaussian, Laplace, Linear, RandomFourier)
+
+
+def refuse_matrix(n_samples: int) -> None:
+    """Raise DeclarationError where a Gram matrix and its copies do not fit into memory."""
+    remedy = "declare a kernel with few features (RandomFourier, Linear)"
+    refuse_size(n_samples, n_samples, "a Gram matrix", remedy)
 
 
 class KernelModel(SimplexModel):
@@ -260,54 +244,6 @@ class KernelModel(SimplexModel):
         # the entries of Q themselves, and c as a sum of such entries
         entries = 2 * self.entry_error * UNIT * float(self.sizes @ np.abs(v) + np.sum(self.sizes))
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(self.sizes))
-
-
-class FactoredKernelModel(KernelModel):
-    """Kernel weights of ``Q = G G'`` by the rows G (n, k), without Q.
-
-    ``c = share F (F'1)``, with rows of F as long as those of G. An inner product of rows is off by at most
-    ``error`` units of roundoff of their lengths, the features' own errors included.
-    """
-
-    def _hold(self, G: Array) -> float:
-        self.G, self.sizes, gram = G, np.linalg.norm(G, axis=1), G.T @ G
-        rounded = (product_error(len(G)) + 64 * len(gram) * UNIT) * float(np.trace(gram))
-        return float(np.linalg.eigvalsh(gram)[-1]) + rounded
-
-    def product(self, v: Array) -> Array:
-        return np.asarray(self.G @ blocked_rmatvec(self.G, v))
-
-    def hessian(self, v: Array) -> Array:
-        return np.asarray(2 * (self.G @ self.G.T) + self.ridge * np.eye(self.n))
-
-    def rounding(self, v: Array) -> float:
-        # with s = G'v: |s| and the magnitudes summed in it are at most sum_i |v_i| |g_i|; each entry of G s
-        # then rounds by |g_i| |s|, and features that are off themselves count once in either product
-        error = sum_error(self.n) + (self.entry_error + 16) * UNIT
-        moment = float(self.sizes @ np.abs(v)) + float(np.sum(self.sizes))
-        products = 2 * error * moment * float(np.linalg.norm(self.sizes)) * (1 + 1e-9)
-        return products + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
-
-    def newton_direction(self, trial: Array, move: Array, step: float) -> Array:
-        """Solve ``(I - P (I - step H)) d = move`` with P the Jacobian of the projection at ``trial``.
-
-        P centers the free coordinates of each group and is 0 elsewhere. There d is ``move``; within a group
-        it is the mean of ``move`` plus a centered y with ``step ridge y + 2 step C C'y = P (move - 2 step G
-        (G'd_0))``, C the centered free rows of G and d_0 what is known of d: a system of k equations.
-        """
-        free, known, C = self.feasible.free(trial), move.copy(), np.zeros_like(self.G)
-        for members in self.feasible.members():
-            if len(inside := members[free[members]]):
-                known[inside] = np.mean(move[inside])
-                C[inside] = self.G[inside] - np.mean(self.G[inside], axis=0)
-        right = np.where(free, move - known, 0.0) - C @ (2 * step * blocked_rmatvec(self.G, known))
-        inner = C.T @ C
-        inner[np.diag_indices(len(inner))] += self.half_ridge
-        try:
-            solved = cho_solve(cho_factor(inner), C.T @ right)
-        except (np.linalg.LinAlgError, ValueError):  # numbers too far apart, or none: a plain step
-            return move
-        return np.asarray(known + (right - C @ solved) / (step * self.ridge))
 
 
 class MatchingModel(KernelModel):

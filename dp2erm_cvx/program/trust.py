@@ -30,7 +30,6 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dp2erm_cvx.problems.entropy_balancing": ("EntropyBalancingHard",),
         "dp2erm_cvx.problems.kernel_mean_matching": ("KernelMeanMatching",),
         "dp2erm_cvx.problems.known_weights": ("Uniform", "KnownCoefficient", "RandomizedTrial"),
-        "dp2erm_cvx.problems.mmd": ("MMD", "PooledMMD", "EnergyBalancing"),
         "dp2erm_cvx.problems.multinomial_propensity": ("MultinomialPropensity",),
         "dp2erm_cvx.problems.paper_entropy_balancing": ("PaperEntropyBalancing",),
         "dp2erm_cvx.problems.stable_balancing": ("StableBalancingHard",),

@@ -9,15 +9,23 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.stability import any_weights
 from dp2erm_cvx.stability.base import EXACT, stated_bound
 from dp2erm_cvx.weighting.constants import WeightingConstants, weighting_constants
+from dp2erm_cvx.weighting.dataset import MOST_PAIRS, MOST_PIVOTS, RECORDS_PER_PIVOT
+from dp2erm_cvx.weighting.features import KernelOfRecords
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.public_radius import StepConstants, public_radius
 from dp2erm_cvx.weighting.response import largest_response
 
+#: What to do where a kernel needs too much memory.
+_FEWER = "declare a kernel with few features (RandomFourier, Linear)"
 #: A public radius is used where twice of it is at most this part of V.
 SMALL_ERROR = 0.01
 
@@ -55,12 +63,18 @@ class FormInUniverse:
         kernels = [one.kernel for one in self.form.features if one.kernel is not None]
         units = [kernel.entry_error(bound, self.universe.n_features) for kernel in kernels]
         plain = StepConstants.of(self.form, max(units, default=0.0))
-        return plain.sharpened(self.form, self.constants)
+        try:
+            constants = self.constants
+        except CalibrationError:
+            # some dataset of the universe has no weights: nothing is sharper than the sets of the features
+            return plain
+        return plain.sharpened(self.form, constants)
 
     @cached_property
     def radius(self) -> float | None:
         """Public bound of ``||w_hat - w||_1`` after public steps, of weights as they are solved for."""
-        return public_radius(self.form, self.steps)
+        by_features = all(few_of_kernel(kernel, self.universe) for kernel in kernels_of(self.form))
+        return public_radius(self.form, self.steps, by_features=by_features)
 
     def certified_radius(self, V: float) -> float | None:
         """Public bound of ``||w_hat - w||_1`` of released weights; None where it is not small beside V.
@@ -154,3 +168,46 @@ def strong_convexity_of_form(form: WeightingForm) -> float:
     low = float(np.min(form.low))
     cap = min(float(np.max(form.cap)), float(form.n))
     return 1.0 / largest_response(form.dispersion, low, cap)
+
+
+def kernels_of(form: WeightingForm) -> list[KernelOfRecords]:
+    """Kernels whose features a form weighs."""
+    return [one.kernel for one in form.features if one.kernel is not None]
+
+
+def few_of_kernel(kernel: KernelOfRecords, universe: Universe) -> bool:
+    """Whether a kernel has so few features of its own that no pairs of records are ever needed.
+
+    Their rounding is public as well, and has to be below the error that features are used for.
+    """
+    p = universe.n_features
+    k = kernel.n_features(p)
+    if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
+        return False
+    units = kernel.entry_error(universe.domain.features_bound, p) + k + 4.0
+    return units * UNIT_ROUNDOFF * (1.0 + 1e-9) <= SIMILARITY_ERROR
+
+
+def refuse_kernel(kernel: KernelOfRecords, universe: Universe) -> None:
+    """Raise DeclarationError where what a kernel may need does not fit into memory.
+
+    These are features of all records, and where there are not few of them all pairs of so many records as are
+    solved by pairs.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    universe
+        The public sizes that it is used at.
+    """
+    n = universe.n_samples
+    k = kernel.n_features(universe.n_features)
+    if k is not None and few_of_kernel(kernel, universe):
+        # by arm, beside each other
+        refuse_size(n, 2 * k, f"a matrix of {k} features", _FEWER)
+        return
+    pairs = min(n, MOST_PAIRS)
+    refuse_size(pairs, pairs, "a Gram matrix", _FEWER)
+    most = min(n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+    refuse_size(n, 2 * most, f"a matrix of {most} features", _FEWER)

@@ -194,9 +194,14 @@ def _check_total(form: WeightingForm, sizes: ArmSizes, arm: int, totals: tuple[f
     most = sizes.most(arm)
     cap = min(float(form.least_cap[arm]), totals[0])
     if _exact_sum([least], [cap]) < totals[0]:
+        if least == 0:
+            raise CalibrationError(
+                f"arm_floor is not declared: weights of the {name} have the sum {totals[0]:g}, and there may "
+                "be none of them; declare a public floor on both arm sizes"
+            )
         raise CalibrationError(
             f"weights of the {name} have the sum {totals[0]:g}, which {least} of them of at most "
-            f"{form.least_cap[arm]:g} cannot reach: declare a larger arm floor, or a larger cap"
+            f"{form.least_cap[arm]:g} cannot reach: declare a larger arm_floor, or a larger cap"
         )
     if _exact_sum([most], [float(form.highest_low[arm])]) > totals[1]:
         raise CalibrationError(

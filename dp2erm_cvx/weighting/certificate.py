@@ -265,6 +265,51 @@ def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Ar
     return claim if math.isfinite(claim) else math.inf
 
 
+def claimed_by_eigenvalues(
+    data: WeightingData, weights: Array, arguments_off: Array, row: float, least_eigenvalue: float
+) -> float:
+    """The bound of Theorem 6 with the least eigenvalue of the products of the rows of all pairs of records.
+
+    Parameters
+    ----------
+    data, weights, arguments_off, row
+        As of :func:`claimed_at_own_prices`.
+    least_eigenvalue
+        Number, 0 or more, that no eigenvalue of these products is below.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(weights)
+    still = np.zeros(n)
+    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    response = _summed_response(data, weights, total_off, math.inf)
+    moved = _moved(off, _spread(response, (row * total_off, 0.0), 2.0 * row))
+    stiffness = least_eigenvalue + 1.0 / _steepest_response(data, total_off)
+    farthest = float(np.max(arguments_off, initial=0.0))
+    if not math.isfinite(farthest) or stiffness <= 0.0:
+        return math.inf
+    # relative to the farthest one, as squares of large numbers are no doubles
+    size = farthest * float(np.linalg.norm(arguments_off / max(farthest, UNDERFLOW)))
+    claim = (math.sqrt(n) * size / stiffness + moved) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) * OUTWARD
+    return claim if math.isfinite(claim) else math.inf
+
+
+def _steepest_response(data: WeightingData, total_off: float) -> float:
+    """Bound of the response of one record at any weights in its box whose sums are off by so much."""
+    curve = data.curve
+    base = np.ones_like(curve.low) if curve.base is None else curve.base
+    largest_sum = max((block.total for block in data.blocks), default=0.0) + total_off
+    low = float(np.min(curve.low / base)) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+    caps = np.minimum(curve.cap, largest_sum)
+    high = max(float(np.max(caps / base)) * (1.0 + 4.0 * UNIT_ROUNDOFF), low)
+    return float(np.max(base)) * largest_response(data.form.dispersion, low, high) * OUTWARD
+
+
 def _has_metric(data: WeightingData, missed: Missed) -> bool:
     """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is near."""
     scale = np.sqrt(data.smoothness[: data.vector_columns])

@@ -268,9 +268,9 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     for arm in form.arms_of_means:
         if not np.any(arms == arm):
             raise InfeasibleError(f"no record has arm {arm}, whose mean is a target")
-    # covariates themselves are needed of kernels alone: records in blocks have none at once
+    # covariates themselves are needed of kernels alone
     has_kernels = any(one.kernel is not None for one in form.features)
-    X = records.covariates if has_kernels else np.zeros((form.n, 0))
+    X = covariates_of_records(records) if has_kernels else np.zeros((form.n, 0))
     vectors = {one.name: values_of_records(one, records) for one in form.features if one.of is not None}
     columns = _VectorColumns(form, vectors, arms)
     units = 0.0
@@ -321,6 +321,11 @@ def values_of_records(features: Features, records: Records) -> Array:
     assert features.of is not None
     values = np.concatenate(records.rows(features.of).each())
     return np.asarray(values, dtype=np.float64).reshape(-1, features.width)
+
+
+def covariates_of_records(records: Records) -> Array:
+    """Covariates (n, p) without the intercept, of records that may come in blocks."""
+    return np.asarray(np.concatenate(records.rows(attrgetter("covariates")).each()))
 
 
 def arms_of_records(records: Records) -> Arms:

@@ -15,7 +15,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.certificate import Point, certified_distance, hard_residual
-from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, weighting_data
+from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, covariates_of_records, weighting_data
 from dp2erm_cvx.weighting.form import WeightingForm
 from dp2erm_cvx.weighting.multipliers import met_sums
 from dp2erm_cvx.weighting.pairs import PairsProblem
@@ -106,7 +106,7 @@ class DualProblem:
         self.data: WeightingData = weighting_data(form, records)
         self.pairs: PairsProblem | None = None
         if self.data.by_pairs:
-            self.pairs = PairsProblem(self.data, records.covariates)
+            self.pairs = PairsProblem(self.data, covariates_of_records(records))
 
     def newton(self, tolerance: float = 1e-12) -> DualSolution:
         """Solve by Newton's method.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.dataset import SumOfBlock, WeightingData, blocked_total
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.dataset import SumOfBlock, WeightingData, blocked_total, sum_units
+from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
 
 #: A sum is met where it is within so many units of roundoff of its size.
 SUM_UNITS = 4.0
@@ -54,6 +56,25 @@ def weights_at(data: WeightingData, price: Array, multipliers: Array) -> tuple[A
         argument[block.members] = price[block.members] - multipliers[number]
     weights, _ = data.curve.at(argument, slice(None))
     return weights, argument
+
+
+def nearest_weights(data: WeightingData, point: Array) -> Array:
+    """Weights (n,) in their boxes, with the sums of their blocks, that are nearest to a point in their boxes.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    point
+        The point (n,); it is returned where its sums are met up to rounding.
+    """
+    n = len(point)
+    room = sum_units(n) * UNIT_ROUNDOFF
+    if all(abs(blocked_total(point[one.members]) - one.total) <= room * one.total for one in data.blocks):
+        return point
+    squares = Dispersion((DispersionPart("square", 0.5),))
+    curve = InverseSlope(squares, data.curve.low, data.curve.cap)
+    return met_sums(replace(data, curve=curve), point, np.zeros(len(data.blocks)))[0]
 
 
 class _Block:

@@ -7,18 +7,28 @@ Every point is an element of the kernel's space, ``lambda = sum_i omega_i z_i - 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.certificate import Deviations, claimed, claimed_at_own_prices
+from dp2erm_cvx.weighting.certificate import (
+    Deviations,
+    claimed,
+    claimed_at_own_prices,
+    claimed_by_eigenvalues,
+)
 from dp2erm_cvx.weighting.dataset import WeightingData
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import met_sums, weights_at
 
-#: Newton's steps, halvings of each, and accelerated steps in between where they stall.
-_MOST_STEPS, _HALVINGS, _ACCELERATED, _ROUNDS = 60, 25, 200, 4
+#: Newton's steps, halvings of each, and what a share of the price is raised by where they stall.
+_MOST_STEPS, _HALVINGS, _RAISED = 30, 25, 4.0
+#: Share of the fall that a straight line promises, which a step has to reach.
+_ARMIJO = 1e-4
+#: A claim, relative to n, above which eigenvalues of the pairs are worth their time, and most records of it.
+_EIGENVALUES_FROM, _MOST_EIGENVALUES = 1e-11, 2000
 
 
 class PairsProblem:
@@ -70,9 +80,9 @@ class PairsProblem:
             moved = np.abs(rows) @ (root * data.target_errors[vectors])
             self.target_error += float(np.max(moved)) * (1.0 + 1e-12)
 
-    def price(self, omega: Array) -> Array:
-        """Slopes without multipliers (n,) at a point."""
-        return -(self.Q @ omega - self.b) - self.data.linear
+    def price(self, omega: Array, share: float = 1.0) -> Array:
+        """Slopes without multipliers (n,) at a point, of a share of the price of the imbalance."""
+        return -share * (self.Q @ omega - self.b) - self.data.linear
 
     def certified(self, omega: Array, multipliers: Array) -> tuple[Array, float]:
         """Weights at a point and a bound of their distance to the exact weights (Theorems 4 and 6)."""
@@ -105,7 +115,20 @@ class PairsProblem:
             argument[block.members] -= multipliers[number]
         error = self._price_errors(price, argument, weights)
         off = data.curve.arguments_off(weights, argument, error)
-        return claimed_at_own_prices(data, weights, off, row)
+        claim = claimed_at_own_prices(data, weights, off, row)
+        n = len(weights)
+        if claim <= _EIGENVALUES_FROM * n or n > _MOST_EIGENVALUES or not math.isfinite(claim):
+            return claim
+        return min(claim, claimed_by_eigenvalues(data, weights, off, row, self.least_eigenvalue))
+
+    @cached_property
+    def least_eigenvalue(self) -> float:
+        """A number that no eigenvalue of the exact products of all pairs of rows is below."""
+        n = len(self.Q)
+        # entries are off by their rounding, and computed eigenvalues by units of the norm
+        error = n * self.entry_error + 64.0 * n * UNIT_ROUNDOFF * n * self.largest
+        least = float(np.linalg.eigvalsh(self.Q)[0])
+        return float(max(least - error, 0.0))
 
     def even(self) -> tuple[Array, Array]:
         """The weights that no imbalance pulls at, and their multipliers."""
@@ -116,55 +139,78 @@ class PairsProblem:
     def newton(self) -> tuple[Array, Array, int]:
         """Points omega (n,) by Newton's method, the multipliers and the number of steps."""
         omega, multipliers = self.even()
-        steps = 0
-        for _ in range(_ROUNDS):
-            omega, multipliers, done, small = self._newton_from(omega, multipliers)
+        omega, multipliers, steps, small = self._newton_from(omega, multipliers, 1.0)
+        if small:
+            return omega, multipliers, steps
+        # Where most weights jump to the ends of their boxes, the price is raised in turns.
+        omega, multipliers = self.even()
+        share = min(1.0 / self._smoothness(), 1.0)
+        while True:
+            omega, multipliers, done, small = self._newton_from(omega, multipliers, share)
             steps += done
-            if small:
-                break
-            omega, multipliers = self._accelerated_from(omega, multipliers, self._smoothness(), _ACCELERATED)
-            steps += _ACCELERATED
-        return omega, multipliers, steps
+            if share == 1.0:
+                return omega, multipliers, steps
+            omega = met_sums(self.data, self.price(omega, share), multipliers)[0]
+            share = min(_RAISED * share, 1.0)
 
     def _smoothness(self) -> float:
         """Smoothness of the part of the weights in the dual, from rates at the even weights."""
         rates = met_sums(self.data, -self.data.linear, np.zeros(len(self.data.blocks)))[1]
         return max(float(np.sum(rates)) * self.largest, 1.0)
 
-    def _newton_from(self, omega: Array, multipliers: Array) -> tuple[Array, Array, int, bool]:
-        weights, rates, multipliers = met_sums(self.data, self.price(omega), multipliers)
+    def _newton_from(self, omega: Array, multipliers: Array, share: float) -> tuple[Array, Array, int, bool]:
+        """Newton's steps at a share of the price: a point, multipliers, steps, whether little is missed."""
+        weights, rates, multipliers = met_sums(self.data, self.price(omega, share), multipliers)
         rest = omega - weights
         size = self._size(rest)
+        value = self._dual_value(omega, weights, multipliers, share)
         floor = 1e-14 * math.sqrt(self.largest) * len(omega)
         for step in range(_MOST_STEPS):
             if size <= floor:
                 return omega, multipliers, step, True
-            direction = self._direction(rates, rest) - rest
+            direction = self._direction(rates, rest, share) - rest
+            fall = -share * float(direction @ (self.Q @ rest))
             length = 1.0
             for _ in range(_HALVINGS):
                 there = omega + length * direction
-                new_weights, new_rates, new_multipliers = met_sums(self.data, self.price(there), multipliers)
+                price = self.price(there, share)
+                new_weights, new_rates, new_multipliers = met_sums(self.data, price, multipliers)
                 new_size = self._size(there - new_weights)
-                if new_size <= (1.0 - 0.1 * length) * size:
+                new_value = self._dual_value(there, new_weights, new_multipliers, share)
+                lower = new_value <= value - _ARMIJO * length * fall
+                # values near the solution differ by less than their rounding
+                rounded = fall <= 1e-11 * abs(value) and new_size <= (1.0 - 0.1 * length) * size
+                if lower or rounded:
                     break
                 length /= 2.0
             else:
                 return omega, multipliers, step, size <= 1e3 * floor
-            omega, weights, rates, multipliers, size = (
-                there,
-                new_weights,
-                new_rates,
-                new_multipliers,
-                new_size,
-            )
+            omega = there
+            weights = new_weights
+            rates = new_rates
+            multipliers = new_multipliers
+            size = new_size
+            value = new_value
             rest = omega - weights
         return omega, multipliers, _MOST_STEPS, size <= 1e3 * floor
 
     def _size(self, rest: Array) -> float:
         return math.sqrt(max(float(rest @ (self.Q @ rest)), 0.0))
 
-    def _direction(self, rates: Array, rest: Array) -> Array:
-        """Newton's change of the weights: ``(Q + 1/rates) p = Q rest``, with the sums of the blocks kept."""
+    def _dual_value(self, omega: Array, weights: Array, multipliers: Array, share: float) -> float:
+        """The negative value of the dual at a point; its derivative is ``share Q (omega - weights)``."""
+        data = self.data
+        base = np.ones_like(weights) if data.curve.base is None else data.curve.base
+        dispersion = base * data.form.dispersion.value(weights / base)
+        value = share * float(omega @ (self.Q @ omega)) / 2.0 + float(self.price(omega, share) @ weights)
+        value -= float(np.sum(dispersion))
+        for number, block in enumerate(data.blocks):
+            off = float(np.sum(weights[block.members])) - block.total
+            value -= float(multipliers[number]) * off
+        return value
+
+    def _direction(self, rates: Array, rest: Array, share: float) -> Array:
+        """Newton's change of the weights: ``(s Q + 1/rates) p = s Q rest``, which keeps sums of blocks."""
         n = len(rates)
         inside = np.zeros((n, len(self.data.blocks)))
         for number, block in enumerate(self.data.blocks):
@@ -173,11 +219,11 @@ class PairsProblem:
         change = np.zeros(n)
         if not len(free):
             return change
-        matrix = self.Q[np.ix_(free, free)].copy()
+        matrix = share * self.Q[np.ix_(free, free)]
         matrix[np.diag_indices(len(free))] += 1.0 / rates[free]
         factor = cho_factor(matrix, check_finite=False)
         across = inside[free]
-        pulled = cho_solve(factor, (self.Q @ rest)[free], check_finite=False)
+        pulled = cho_solve(factor, share * (self.Q @ rest)[free], check_finite=False)
         spread = cho_solve(factor, across, check_finite=False)
         level = np.linalg.lstsq(across.T @ spread, across.T @ pulled, rcond=None)[0]
         change[free] = pulled - spread @ level
@@ -186,11 +232,6 @@ class PairsProblem:
     def accelerated(self, smoothness: float, steps: int) -> tuple[Array, Array]:
         """Accelerated gradient steps on the dual, from the even weights; a point and its multipliers."""
         omega, multipliers = self.even()
-        return self._accelerated_from(omega, multipliers, smoothness, steps)
-
-    def _accelerated_from(
-        self, omega: Array, multipliers: Array, smoothness: float, steps: int
-    ) -> tuple[Array, Array]:
         contraction = 1.0 / math.sqrt(1.0 + smoothness)
         momentum = (1.0 - contraction) / (1.0 + contraction)
         ahead = omega

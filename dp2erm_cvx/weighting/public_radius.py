@@ -164,7 +164,9 @@ def public_steps(form: WeightingForm, constants: StepConstants) -> int:
     return max(math.ceil(2.0 * math.sqrt(1.0 + smoothness) * math.log(max(ratio, 1.0))), 1)
 
 
-def public_radius(form: WeightingForm, constants: StepConstants) -> float | None:
+def public_radius(
+    form: WeightingForm, constants: StepConstants, *, by_features: bool = False
+) -> float | None:
     """Distance in the 1-norm, of weights by public steps to exact weights, that no dataset exceeds.
 
     Parameters
@@ -173,6 +175,8 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
         The form.
     constants
         Its public constants, as they are given to ``DualProblem.by_public_steps``.
+    by_features
+        Whether features of kernels are few on every dataset, so that no pairs of records are ever needed.
 
     Returns
     -------
@@ -202,6 +206,8 @@ def public_radius(form: WeightingForm, constants: StepConstants) -> float | None
     if constants.entry_units <= 0.0:
         return None
     features = rounding.with_features()
+    if by_features:
+        return features
     pairs = rounding.with_pairs()
     if features is None or pairs is None:
         return None

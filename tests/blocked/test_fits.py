@@ -27,7 +27,7 @@ from dp2erm_cvx import (
 from dp2erm_cvx.blocked import BlockedDataset, pieces
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
-from dp2erm_cvx.program import Moments, kernel_stage
+from dp2erm_cvx.program import Moments
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.registry import build, first_stages
 from tests.blocked.test_dataset import PERSONS, opened, raw, written
@@ -164,8 +164,7 @@ def test_persons_without_rows(path, tmp_path, rows):
 
 
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
-def test_kernel_weights_of_few_features(path, first, monkeypatch):
-    monkeypatch.setattr(kernel_stage, "DENSE", 100)
+def test_kernel_weights_of_few_features(path, first):
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
     public = replace(PLAIN, arm_floor=100)
     assert alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))

@@ -66,7 +66,7 @@ def test_noise_follows_the_formulas_of_each_family():
         ([*IPW, *sets("trim=4")], USABLE, "untrimmed"),
         ([*MMD, *FLOOR], USABLE, "0.7205"),
         (MMD, SHARP, "arm_floor"),
-        ([*MMD, *FLOOR, *sets("cap=1.1")], SHARP, "weight_cap"),
+        ([*MMD, *FLOOR, *sets("cap=1.1")], SHARP, "larger cap"),
         (HARD, UNIVERSAL, "no stab"),
     ],
 )

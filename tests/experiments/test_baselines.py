@@ -26,7 +26,7 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from tests.helpers import known_coefficient
 from tests.stability.movement import Pair, solved
@@ -124,7 +124,7 @@ def W2_of(largest):
     return pytest.approx(math.sqrt(2 * N * largest * (1 + N)))
 
 
-@pytest.mark.parametrize("first", [MMD(), PooledMMD(), ipw_logistic(radius=1.0), PaperEntropyBalancing()])
+@pytest.mark.parametrize("first", [mmd(), mmd_pooled(), ipw_logistic(radius=1.0), PaperEntropyBalancing()])
 def test_universal_baseline_covers_all_weights(first):
     baseline = universal(study(first, noise="gaussian"))
     bound = baseline.bound
@@ -136,7 +136,7 @@ def test_universal_baseline_covers_all_weights(first):
 
 def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     domain = dataclasses.replace(DOMAIN, arm_floor=100)
-    assert universal(study(MMD(cap=2.5), domain)).bound.W2 == W2_of(2.5)
+    assert universal(study(mmd(cap=2.5), domain)).bound.W2 == W2_of(2.5)
     assert universal(study(DUAL), printed=True).bound.W2 == W2_of(3.0)
     # the dual radius is no bound on weights: one record against all others exceeds it
     alone = Pair.of([((0, 1.0), 399)], (1, -1.0), (1, -1.0))
@@ -153,7 +153,7 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
         (lambda: universal(study(PaperEntropyBalancing()), printed=True), CalibrationError, "mean 1"),
         (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
         (lambda: universal(study(PaperEntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
-        (lambda: universal(study(MMD(cap=2.5))), CalibrationError, "half the weight"),
+        (lambda: universal(study(mmd(cap=2.5))), CalibrationError, "half the weight"),
         (lambda: make_plan(study(ipw_private(radius=INF, trim=INF))), CalibrationError, "radius or trim"),
     ],
 )

@@ -28,7 +28,7 @@ FILES = {
     "two.py": f"{_WEIGHTS}\n\n{_WEIGHTS[_WEIGHTS.index('@scheme') :].replace('mine', 'another')}".encode(),
     "broken.py": b"x = 1\ny = x / 0\n",
     "taken.py": program_template("uniform", "direct").encode(),
-    "bare.py": b"from dp2erm_cvx.problems.mmd import MMD\nclass Bare(MMD):\n    name = 'bare'\n",
+    "bare.py": b"from dp2erm_cvx.problems.known_weights import Uniform\nclass Bare(Uniform):\n    pass\n",
     "old.json": b"{}",
     "old.png": b"kept",
     "old.html": b"{}",

@@ -15,7 +15,7 @@ from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_saturating
 from dp2erm_cvx.problems.known_weights import RandomizedTrial, Uniform
-from dp2erm_cvx.problems.mmd import MMD, PooledMMD
+from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import WholeSpace
@@ -34,8 +34,8 @@ FIRST = {
     "entropy, paper scaling": lambda r: PaperEntropyBalancing(
         ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0), scaling="paper", arm_mass="proportional"
     ),
-    "mmd": lambda r: MMD(ridge=10 ** r.uniform(-1, 2), alpha=float(r.uniform())),
-    "mmd_pooled": lambda r: PooledMMD(ridge=10 ** r.uniform(-1, 2)),
+    "mmd": lambda r: mmd(ridge=10 ** r.uniform(-1, 2), alpha=float(r.uniform())),
+    "mmd_pooled": lambda r: mmd_pooled(ridge=10 ** r.uniform(-1, 2)),
 }
 SECOND = {
     "itr": lambda r: itr(),

@@ -14,7 +14,7 @@ from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
-from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.mmd import mmd
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.steps.record_map import Balance
@@ -128,9 +128,9 @@ OF_RULES = [
     ({"response_bound": 1.0, "propensity": None}, "needs a propensity"),
 ]  # fmt: skip
 OF_WEIGHTS = [
-    ({"first": MMD(cap=5.0), "calibration": "paper"}, "false under replace-one"),
-    ({"first": PAPER, "calibration": "paper"} | FREE, "arm_floor"), ({"first": MMD()} | FREE, "arm_floor"),
-    ({"first": MMD(cap=1.5, ridge=1e-3)}, "cap"), ({"calibration": "renyi", "budget": PURE}, "delta"),
+    ({"first": mmd(cap=5.0), "calibration": "paper"}, "false under replace-one"),
+    ({"first": PAPER, "calibration": "paper"} | FREE, "arm_floor"), ({"first": mmd()} | FREE, "arm_floor"),
+    ({"first": mmd(cap=1.5, ridge=1e-3)}, "cap"), ({"calibration": "renyi", "budget": PURE}, "delta"),
     ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, "regul"),
     ({"second": arm_means(), "calibration": "output"}, "use plug_in_ate"),
     ({"first": ipw_private(radius=math.inf, trim=math.inf)}, "finite radius or trim"),

@@ -19,7 +19,7 @@ from dp2erm_cvx.problems import itr as itr_module
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr, itr_huber
 from dp2erm_cvx.problems.known_weights import Uniform
-from dp2erm_cvx.problems.mmd import PooledMMD
+from dp2erm_cvx.problems.mmd import mmd_pooled
 from dp2erm_cvx.program import (
     Ball,
     Bound,
@@ -80,7 +80,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-@pytest.mark.parametrize("base", [type(itr()), type(ipw_logistic()), Uniform, PooledMMD])
+@pytest.mark.parametrize("base", [type(itr()), type(ipw_logistic()), Uniform, type(mmd_pooled())])
 def test_a_class_of_ones_own_is_refused_whatever_it_claims(base, claim, monkeypatch):
     mine = type("Mine", (base,), {**CLAIMS[claim]})
     monkeypatch.setattr(sys.modules["dp2erm_cvx.problems.itr"], "Mine", mine, raising=False)
@@ -171,7 +171,7 @@ PATCHED = {
         ipw_logistic(ridge=0.1), "reading", ipw_logistic(trim=2.0).reading
     ),
     "weights of the library": lambda: patched(Uniform(), "bound", lambda universe: None),
-    "a kernel": lambda: PooledMMD(kernel=patched(Gaussian(), "bound", lambda size: 1e-6)),
+    "a kernel": lambda: mmd_pooled(kernel=patched(Gaussian(), "bound", lambda size: 1e-6)),
     "a number of balance functions": lambda: ipw_like(patched(Moments(2), "degree", -3)),
 }
 

@@ -18,7 +18,6 @@ from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.solve import Newton, certify, solve
@@ -45,13 +44,10 @@ def minimizer(instance, records, bound, near):
         factors = exact.to_mp(program.unnormalized(records))
         total = mp.fsum(factors)
         return None, [len(factors) * f / total for f in factors]
-    if program.name == "stable_balancing":
-        # solved in its dual: there is no point of a smooth form
-        return None, exact_kernel.kernel(program, records, near)[1]
+    if program.name in exact_kernel.BALANCING:
+        return None, exact_kernel.kernel(program, records, near)
     if program.name == "entropy_balancing":
         return None, exact.capped_entropy(program, records, instance.model.output(near))
-    if isinstance(program, KernelFirstStage):
-        return exact_kernel.kernel(program, records, near)
     if program.name == "entropy_balancing_hard":
         return None, exact.hard_entropy(program, records, instance.model.output(near))
     if isinstance(program, EntropyFirstStage):

@@ -12,10 +12,8 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
-from dp2erm_cvx.program import Gaussian, Moments, SecondStage, WholeSpace
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program import Gaussian, SecondStage, WholeSpace
 from dp2erm_cvx.program.kernels import (
-    BalanceKernel,
     Energy,
     Laplace,
     Linear,
@@ -26,11 +24,11 @@ from tests import exact, exact_kernel
 from tests.drawn import PROGRAMS, hostile_records, instance_of
 
 SMOOTH = [
-    "overlap", "inverse_probability_tilting", "energy_balancing",
+    "overlap", "inverse_probability_tilting",
     "kernel_mean_matching", "stable_balancing_hard", "regression", "itr_huber", "itr_logistic",
 ]  # fmt: skip
 KERNELS = [
-    Energy(), BalanceKernel(Moments(3), 0.7), RandomFourier(0.3, 20), RandomFourier(1e-5, 3), Gaussian(0.1),
+    Energy(), RandomFourier(0.3, 20), RandomFourier(1e-5, 3), Gaussian(0.1),
     Laplace(0.1), Linear(0.3),
 ]  # fmt: skip
 
@@ -85,8 +83,7 @@ def true_derivatives(instance, records, bound):
             return [total - len(rows) * goal for total, goal in zip(sums, target, strict=True)]
 
         return lambda v: (gradient(v), None)
-    kernel = isinstance(program, KernelFirstStage)
-    problem = (exact_kernel.balancing if kernel else exact_kernel.mean_matching)(program, records)
+    problem = exact_kernel.mean_matching(program, records)
     return lambda v: (problem.gradient(v), mp.matrix(problem.Q))
 
 

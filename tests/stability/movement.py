@@ -17,6 +17,7 @@ from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.stability import separable
 from tests.audit.stability.reference import Orthant
+from tests.helpers import with_kernel
 
 Array = NDArray[np.float64]
 INF, DISK = math.inf, Domain(1.0, 1.0)
@@ -72,10 +73,9 @@ def program_of(name, **settings):
 def balancing(n, ridge, pooled, *, signed=False, **settings):
     """Kernel weights of features in the ball, or in its nonnegative part."""
     name = "mmd_pooled" if pooled else "mmd"
-    program = program_of(name, ridge=ridge / n, kernel=Linear(), **settings)
-    if not signed:
-        object.__setattr__(program, "kernel", Orthant())
-    return program
+    if signed:
+        return program_of(name, ridge=ridge / n, kernel=Linear(), **settings)
+    return with_kernel(registry.first_stages()[name], Orthant())(ridge=ridge / n, **settings)
 
 
 def ipw(ridge, radius=INF, trim=INF):

@@ -126,7 +126,7 @@ def test_keeping_the_treatment_is_no_larger() -> None:
     ("form", "floors", "message"),
     [
         (forms.mmd(), (0, 100), "controls have the sum 200"),
-        (forms.mmd(cap=1.5), (100, 100), "declare a larger arm floor"),
+        (forms.mmd(cap=1.5), (100, 100), "declare a larger arm_floor"),
         (forms.form(50, forms.SQUARE, [], cap=0.9), (0, 0), "sum n"),
         (forms.form(50, forms.SQUARE, [], low=1.1), (0, 0), "sum n"),
         (forms.form(50, forms.SQUARE, [], low=-1.0), (0, 0), "at least 0"),

@@ -7,7 +7,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
-from dp2erm_cvx.problems.mmd import MMD, EnergyBalancing, PooledMMD
+from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel
 from dp2erm_cvx.solve import solve
@@ -93,10 +93,10 @@ PROGRAMS = {
     ),
     "stable": (stable_balancing(ridge=2.0, constant=1.0), lambda: moments_form(2.0, 1.0)),
     "stable, small ridge": (stable_balancing(ridge=0.1, constant=1.0), lambda: moments_form(0.1, 1.0)),
-    "mmd pooled": (PooledMMD(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, ALL)),
-    "mmd": (MMD(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, halves())),
-    "mmd, cap": (MMD(ridge=0.3, cap=3.0), lambda: kernel_form(Gaussian(), 0.3, halves(), 3.0)),
-    "energy": (EnergyBalancing(ridge=2.0), lambda: kernel_form(Energy(), 2.0, halves())),
+    "mmd pooled": (mmd_pooled(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, ALL)),
+    "mmd": (mmd(ridge=1.0), lambda: kernel_form(Gaussian(), 1.0, halves())),
+    "mmd, cap": (mmd(ridge=0.3, cap=3.0), lambda: kernel_form(Gaussian(), 0.3, halves(), 3.0)),
+    "energy": (energy_balancing(ridge=2.0), lambda: kernel_form(Energy(), 2.0, halves())),
 }
 
 

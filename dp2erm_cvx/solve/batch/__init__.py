@@ -12,13 +12,10 @@ from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import KernelModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve.batch.kernel import kernel_path
 from dp2erm_cvx.solve.batch.movements import NeighborMovements, OthersMoved, movements_of
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements
@@ -199,8 +196,6 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
         base = np.concatenate(records.rows(program.unnormalized).each())
         return partial(_closed_form, program, base)
-    if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
-        return kernel_path(program, model, records, point)
     if type(model) is WeightsModel:
         return weighting_path(model, records)
     rows = program.row_neighbors(records)

@@ -16,7 +16,7 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
 from dp2erm_cvx.stability.balancing import ArmRows, entropy_law_change
 from dp2erm_cvx.stability.base import coupled_variation, largest_weight
-from tests.helpers import logistic_propensity, planted_diameters
+from tests.helpers import logistic_propensity, planted_diameters, with_kernel
 
 _INF, _HALF = math.inf, math.sqrt(0.5)
 
@@ -120,9 +120,9 @@ def entropy_paper(known: float) -> ReferenceSetting:
 
 def mmd(ridge: float, known: float, pooled: bool = False) -> ReferenceSetting:
     """Kernel weights per arm, or on one simplex; ``ridge`` is lambda_MMD."""
-    program = reference_program("mmd_pooled" if pooled else "mmd", ridge=ridge / 400)
-    # a public program takes no kernel of a user's own; Theorems 5 and 6 hold for any with 0 <= K <= C
-    object.__setattr__(program, "kernel", Orthant())
+    # a public program takes no kernel of a user's own; its bound holds for any with 0 <= K <= C
+    made = with_kernel(registry.programs()["mmd_pooled" if pooled else "mmd"], Orthant())
+    program = made(ridge=ridge / 400)
     name = f"{'pooled ' * pooled}MMD, n = 400, ridge {ridge:g}" + ", arm floor 100" * (not pooled)
     domain = Domain(1, 1) if pooled else Domain(1, 1, arm_floor=100)
     return ReferenceSetting(name, program, Universe(domain, 400, 3), known)
