@@ -124,7 +124,25 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
     error = _price_errors(data, point, weights, reached)
     with np.errstate(over="ignore", invalid="ignore"):
         radii = data.curve.radii(weights, argument, error)
-    return weights, claimed(data, _deviations(data, point, weights, radii, reached))
+    found = _deviations(data, point, weights, radii, reached)
+    claim = claimed(data, found)
+    if data.similarities:
+        # Beside features of a kernel all prices are squares, as Theorem 6 asks.
+        claim = min(claim, _claimed_by_features(data, found, argument, error))
+    return weights, claim
+
+
+def _claimed_by_features(data: WeightingData, found: Deviations, argument: Array, error: Array) -> float:
+    """The bound of Theorem 6, where arguments are those at the weights' own prices of the kernel's features.
+
+    Own prices of vectors differ from those of the point by what is missed of their imbalances.
+    """
+    assert found.missed is not None
+    vectors = slice(0, data.vector_columns)
+    apart = data.smoothness[vectors] * (np.abs(found.missed.computed) + found.missed.rounding)
+    own_error = error + (data.row_sizes[:, vectors] @ apart) * OUTWARD
+    off = data.curve.arguments_off(found.weights, argument, own_error)
+    return claimed_at_own_prices(data, found.weights, off, found.row)
 
 
 def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:

@@ -234,6 +234,25 @@ def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> 
     assert counted >= 15
 
 
+@pytest.mark.parametrize("dispersion", ["square", "entropy"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_claims_by_few_features_hold_against_exact_weights(dispersion: str, beside: bool) -> None:
+    n = 24
+    for seed, factor in enumerate((0.3, 30.0, 3000.0)):
+        records = records_of(n, p=2, seed=seed)
+        vectors = (moments_by_arm(ImbalancePenalty(factor / n), p=2),) if beside else ()
+        squares = three_ways(Linear(1.0), factor, n)
+        form = form_of(n, *squares, *vectors, dispersion=dispersion, cap=(9.0, 9.0))
+        problem = DualProblem(form, records)
+        assert problem.pairs is None
+        found = problem.newton()
+        exact = exact_weights(form, dispersion, records, found.weights)
+        assert exact is not None
+        apart = sum(abs(w - float(x)) for w, x in zip(exact, found.weights, strict=True))
+        assert float(apart) <= found.claim
+        assert found.claim <= 1e-11 * n * max(1.0, factor)
+
+
 @pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
 def test_a_tenth_of_what_arguments_are_off_is_seen(dispersion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims by own prices fail where arguments are said to be nearer than they are."""
