@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,6 +75,25 @@ class LocalError:
         return float(np.max(steep * self.energy + lengths * self.step, initial=0.0)) * (1 + 1e-9)
 
 
+class PointClaim(NamedTuple):
+    """What a model proves of a point by itself.
+
+    Parameters
+    ----------
+    two, one
+        Bounds on the distance to the minimizer in the Euclidean norm and in the 1-norm.
+    residual
+        What the point misses, in the model's own measure.
+    found
+        False where the records admit no solution, and nothing is proved of what stands in its place.
+    """
+
+    two: float
+    one: float
+    residual: float
+    found: bool = True
+
+
 class Composite(abc.ABC):
     """minimize f(v) + h(v) over R^d, d the ``dimension``, f smooth and convex, h the ``penalty``.
 
@@ -132,6 +152,28 @@ class Composite(abc.ABC):
     def start(self) -> Array:
         """Where a solver begins: the origin."""
         return np.zeros(self.dimension)
+
+    @property
+    def solves_itself(self) -> bool:
+        """Whether it has methods and a certificate of its own, in place of gradient steps and a residual."""
+        return False
+
+    @property
+    def half_digits(self) -> bool:
+        """Whether its certificate loses half of the digits, as at a kink."""
+        return False
+
+    def claimed(self, point: Array) -> PointClaim | None:
+        """Its own certificate of a point (d,), the distance to the set included; None without one."""
+        return None
+
+    def minimized(self, start: Array, limit: int) -> tuple[Array, int] | None:
+        """The point (d,) of its own Newton method in at most ``limit`` steps, and their number; or None."""
+        return None
+
+    def by_gradient(self, start: Array) -> tuple[Array, int] | None:
+        """The point (d,) of its own method of first order, and the number of its steps; or None."""
+        return None
 
     def output(self, v: Array) -> Array:
         """Output of the program: weights (n,) in a first stage, theta in a second."""

@@ -11,8 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
-from dp2erm_cvx.model.composite import LocalError
-from dp2erm_cvx.model.judged import JudgedModel, PointClaim
+from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.weighting.dataset import arms_of_records
 from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
@@ -20,7 +19,7 @@ from dp2erm_cvx.weighting.multipliers import nearest_weights
 from dp2erm_cvx.weighting.public_radius import StepConstants
 
 
-class WeightsModel(JudgedModel):
+class WeightsModel(Composite):
     """A weighting form at records; its variable is the weights (n,) as they are solved for.
 
     Parameters
@@ -67,12 +66,12 @@ class WeightsModel(JudgedModel):
             self.factor = form.n / (2.0 * float(np.sum(arms)))
 
     @property
-    def half_digits(self) -> bool:
-        return self.form.kinked
+    def solves_itself(self) -> bool:
+        return True
 
     @property
-    def found(self) -> bool:
-        return not self.anchor.fallback
+    def half_digits(self) -> bool:
+        return self.form.kinked
 
     def clipped(self, point: Array) -> Array:
         """The nearest weights in their boxes, which have the sums of their blocks.
@@ -124,12 +123,17 @@ class WeightsModel(JudgedModel):
         proved = self.dual.by_public_steps(self.steps)
         return replace(proved, steps=found.steps + proved.steps)
 
-    def judged(self, point: Array) -> PointClaim:
-        """Certificate of weights: their distance to the anchor, and what is proved about that."""
+    def claimed(self, point: Array) -> PointClaim:
+        """Certificate of weights: their distance to the anchor, and what is proved about that.
+
+        The distance of the point to the boxes is added, as the weights in them are compared.
+        """
         anchor = self.anchor
-        away = float(np.sum(np.abs(self.clipped(point) - anchor.weights))) * (1.0 + 1e-9)
-        one = self.factor * (anchor.claim + away) * (1.0 + 1e-12)
-        return PointClaim(one, one, away, 0.0)
+        inside = self.clipped(point)
+        away = float(np.sum(np.abs(inside - anchor.weights))) * (1.0 + 1e-9)
+        outside = float(np.sum(np.abs(point - inside))) * (1 + 1e-9)
+        distance = self.factor * (anchor.claim + away) * (1.0 + 1e-12) + outside
+        return PointClaim(distance, distance, away, found=not anchor.fallback)
 
     def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
         return self.anchor.weights, self.anchor.steps

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Self
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.model.judged import JudgedModel
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
@@ -415,7 +414,7 @@ class Instance:
     @property
     def half_digits(self) -> bool:
         """True if a certificate loses half of the digits: by a duality gap, or at a kink."""
-        return self.model is None or (isinstance(self.model, JudgedModel) and self.model.half_digits)
+        return self.model is None or self.model.half_digits
 
     def __repr__(self) -> str:
         # the data are private

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError
-from dp2erm_cvx.model.judged import JudgedModel
+from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
@@ -58,8 +57,9 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     if instance.model is None:
         return _by_gap(instance, point)
     model = instance.model
-    if isinstance(model, JudgedModel):
-        return _by_multiplier(model, point)
+    claim = model.claimed(point)
+    if claim is not None:
+        return _by_model(model, claim)
     model.look(point)
     near = _subgradient(model, point)
     norm = rounded_norm(near.residual)
@@ -201,14 +201,10 @@ def _local_error(
     return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
 
 
-def _by_multiplier(model: JudgedModel, point: Array) -> Certificate:
-    """By the model; the distance of the point to the box, which is judged in its place, is added."""
-    claim = model.judged(point)
-    outside = np.abs(point - model.clipped(point))
-    violation = float(np.sum(outside)) * (1 + 1e-9)
-    one, two = claim.one + violation, claim.two + violation
-    basis = "multiplier residual" if model.found else "none"
-    return Certificate(two, one, one / model.dimension, basis, model.ridge, claim.residual)
+def _by_model(model: Composite, claim: PointClaim) -> Certificate:
+    """What a model proves by itself, over its dimension."""
+    basis = "multiplier residual" if claim.found else "none"
+    return Certificate(claim.two, claim.one, claim.one / model.dimension, basis, model.ridge, claim.residual)
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:

@@ -15,7 +15,6 @@ from scipy.linalg import lstsq
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
-from dp2erm_cvx.model.judged import JudgedModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
@@ -237,7 +236,7 @@ def _find(instance: Instance, settings: Solver, seconds: float | None) -> tuple[
 
 def _steps(model: Composite) -> bool:
     """True if a step is known: the curvature is bounded over all feasible points."""
-    return isinstance(model, JudgedModel) or math.isfinite(model.smoothness)
+    return model.solves_itself or math.isfinite(model.smoothness)
 
 
 _DECREASE = 1e-4
@@ -253,8 +252,9 @@ def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100
     ever); otherwise the forward-backward envelope decides (Themelis, Stella & Patrinos 2018), whose search
     ends in a plain prox-gradient step.
     """
-    if isinstance(model, JudgedModel):
-        return model.minimized(start, max_iterations)
+    own = model.minimized(start, max_iterations)
+    if own is not None:
+        return own
     step = 0.95 / model.smoothness
     state = _State(model, model.penalty.prox(start, step), step)
     best, stalled, iterations = state, 0, 0
@@ -340,8 +340,9 @@ def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) ->
     rest go to constant momentum from the better of its point and the start, whose iterations are bounded
     (page on solving; Beck, First-Order Methods in Optimization, Theorem 10.42).
     """
-    if isinstance(model, JudgedModel):
-        return model.by_gradient(start)
+    own = model.by_gradient(start)
+    if own is not None:
+        return own
     first = model.penalty.set.project(start)
     share = max_iterations // 2 if model.ridge > 0 else max_iterations
     point, iterations = accelerated(model, first, share)
