@@ -20,8 +20,10 @@ from dp2erm_cvx.weighting.dispersion import ATOMS, Dispersion, DispersionPart
 UNIT_ROUNDOFF = 2.0**-53
 #: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to 299 digits.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
-#: Ends of powers, beyond which weights have met any end of their box.
-_LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
+#: Ends of powers, beyond which weights have met any end of their box that a public radius is stated for.
+LEAST_POWER, _LARGEST_POWER = 1e-120, 1e120
+#: Ends of the logarithms of their arguments.
+_LEAST_LOGARITHM, LARGEST_LOGARITHM = -230.0, 100.0
 #: Most steps of the safeguarded iteration; every sixth halves the bracket, which a public radius counts on.
 _MOST_STEPS = 400
 #: Times that a radius is doubled before all that the box says is taken.
@@ -250,8 +252,8 @@ def _power(curved: list[DispersionPart], price: Array) -> tuple[Array, Array]:
     sign = -1.0 if 0.0 < exponent < 1.0 else 1.0
     leading = sign * exponent * part.scale * part.factor
     # Prices of the other sign ask for the least weight of a rising slope, or the largest of one below 0.
-    power = np.clip(price / leading, _LEAST_POWER, _LARGEST_POWER)
-    logarithm = np.clip(np.log(power) / (exponent - 1.0), _LEAST_EXPONENT / 3.0, _LARGEST_EXPONENT / 3.0)
+    power = np.clip(price / leading, LEAST_POWER, _LARGEST_POWER)
+    logarithm = np.clip(np.log(power) / (exponent - 1.0), _LEAST_LOGARITHM, LARGEST_LOGARITHM)
     inner = np.exp(logarithm)
     rate = inner / power / (leading * (exponent - 1.0) * part.factor)
     return (inner - part.offset) / part.factor, rate

@@ -27,7 +27,7 @@ from dp2erm_cvx.weighting.dataset import (
 from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
+from dp2erm_cvx.weighting.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER, UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import SUM_UNITS
 from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.response import base_response, largest_response, mean_response
@@ -181,9 +181,9 @@ def public_radius(
     Returns
     -------
     float or None
-        The radius; None where none is proved: constraints and kinks of the imbalance, exponents above 8,
-        sums of parts of which one ends inside of the boxes, sums whose multipliers have no public bound,
-        numbers that are too large.
+        The radius; None where none is proved: constraints and kinks of the imbalance, powers that are
+        cut off within the boxes, sums of parts of which one ends there, sums whose multipliers have no public
+        bound, numbers that are too large.
 
     Raises
     ------
@@ -567,10 +567,8 @@ def _slope_size(dispersion: Dispersion, weight: float) -> float:
     return sum(abs(float(part.slope(np.array(weight)))) for part in dispersion.parts)
 
 
-#: Exponents of powers that a public radius is stated for, in size.
-_LARGEST_EXPONENT = 8.0
-#: Numbers ``k w + c`` of powers, and prices over their leading factors, beyond which formulas cut them off.
-_LARGEST_INNER, _LARGEST_PRICE = 1e13, 1e110
+#: Prices over the leading factors of powers, in size, beyond which no radius is stated.
+_LARGEST_PRICE = 1e110
 
 
 @dataclass(frozen=True)
@@ -624,42 +622,60 @@ class _BracketRounding(_CurveRounding):
         Bound of the logarithm of a power with a bounded slope, or with a rising one.
     least_leading
         Least leading factor of a power that falls from infinity; infinite without any.
+    largest_rate
+        Largest size of an exponent less 1, and at least 1.
     """
 
     bounded: float = 0.0
     bend: float = 0.0
     log_power: float = 0.0
     least_leading: float = math.inf
+    largest_rate: float = 1.0
 
     def price_error(self, argument: float) -> float:
         sizes = (argument + 2.0 * self.constants + 2.0 * self.bounded) * (1.0 + 1e-6)
         logarithm = max(self.log_power, math.log(max(sizes / self.least_leading, 1.0)))
-        slopes = (self.n_parts + 44.0 + logarithm) * sizes
-        last_step = 2.0 * ((_LARGEST_EXPONENT + 1.0) * sizes + self.bend)
+        slopes = (self.n_parts + 26.0 + 2.0 * self.largest_rate + logarithm) * sizes
+        last_step = 2.0 * (self.largest_rate * sizes + self.bend)
         return UNIT_ROUNDOFF * (slopes + last_step)
 
 
 def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
     """Rounding of the weights of a form from their prices; None where none is proved."""
     dispersion = form.dispersion
-    powers = [part for part in dispersion.parts if part.atom == "power"]
-    if any(abs(part.number) > _LARGEST_EXPONENT for part in powers):
-        return None
     if dispersion.family == "general":
         return _rounding_of_brackets(form)
     constants, offset = _sizes_of_curve(form)
     plain = _CurveRounding(len(dispersion.parts), constants, offset)
     if dispersion.family != "power":
         return plain
-    _, high = _box(form)
+    low, high = _box(form)
     least, largest = _bases(form)
-    part = powers[0]
+    (part,) = (part for part in dispersion.parts if part.atom == "power")
     most = part.factor * high / least + abs(part.offset)
-    if most > _LARGEST_INNER:
+    if not _cut_beyond_box(part, part.factor * low / largest + part.offset, most):
         return None
     # an exponential is off by as many units as its argument has
     units = plain.units + 16.0 * math.log(most + 1.0) + 8.0 * largest / part.factor
     return replace(plain, units=units, largest_price=_LARGEST_PRICE * _leading(part))
+
+
+def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
+    """Whether the formula of a power cuts numbers ``k w + c`` off beyond those of the box, or below roundoff.
+
+    Parameters
+    ----------
+    part
+        The power.
+    first, last
+        Bounds of the numbers in the box.
+    """
+    if part.number == 1.0 or last >= math.exp(LARGEST_LOGARITHM - 1.0):
+        return False
+    cut = math.log(LEAST_POWER) / (part.number - 1.0)
+    if part.number > 1.0:
+        return cut <= math.log(max(UNIT_ROUNDOFF / 2.0, first * (1.0 - 1e-9)))
+    return cut >= math.log(last * (1.0 + 1e-9))
 
 
 def _leading(part: DispersionPart) -> float:
@@ -677,6 +693,7 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
     bend = 0.0
     log_power = 0.0
     least_leading = math.inf
+    largest_rate = 1.0
     for part in form.dispersion.parts:
         size = abs(part.scale * part.factor)
         if part.atom in ("square", "huber"):
@@ -702,6 +719,7 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
             continue
         constants += _leading(part) * max(1.0, abs(part.factor) ** (part.number - 1.0))
         rate = abs(part.number - 1.0)
+        largest_rate = max(largest_rate, rate)
         if smooth:
             log_power = max(log_power, rate * float(np.max(np.abs(np.log(inner)))))
         elif part.number > 1.0:
@@ -719,6 +737,7 @@ def _rounding_of_brackets(form: WeightingForm) -> _BracketRounding | None:
         bend=bend,
         log_power=log_power,
         least_leading=least_leading,
+        largest_rate=largest_rate,
     )
 
 

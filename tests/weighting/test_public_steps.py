@@ -147,7 +147,9 @@ CURVES: dict[str, tuple[Dispersion, float, float]] = {
     "power 1.1": (power(1.1), 0.0, 3.0),
     "power 1.5 of 2 w + 0.3": (power(1.5, 2.0, 0.3), 0.0, 3.0),
     "power 3 from a floor": (power(3.0), 0.1, 3.0),
+    "power 10 from a floor": (power(10.0), 0.5, 1.5),
     "power -1": (power(-1.0), 0.0, 3.0),
+    "power -12": (power(-12.0), 0.5, 1.5),
     "root": (power(0.5), 0.0, 3.0),
     "squares and logarithms": (DISPERSIONS["mixed"], 0.0, 3.0),
     "squares and sizes": (DISPERSIONS["kinked"], 0.0, 3.0),
@@ -295,7 +297,7 @@ def test_no_radius_is_stated_without_a_proof() -> None:
         form_of(n, moments_by_arm(kink)),
         form_of(n, moments_by_arm(hard)),
         form_of(n, moments_by_arm(squares), dispersion=FALLING_LOG, cap=(6.0, 6.0)),
-        form_of(n, moments_by_arm(squares), dispersion=power(9.0), low=(0.1, 0.1), cap=(3.0, 3.0)),
+        form_of(n, moments_by_arm(squares), dispersion=power(200.0), low=(0.1, 0.1), cap=(3.0, 3.0)),
         form_of(n, moments_by_arm(squares), dispersion=power(3.0), cap=(3.0, 3.0)),
         mmd(20_000, Gaussian(), 1.0, POOLED),
     ]
