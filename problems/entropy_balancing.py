@@ -30,13 +30,14 @@ import numpy as np
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program import (
     Array,
-    BalanceFunctions,
+    Balance,
     Declaration,
     Instance,
     Kind,
     Moments,
     Params,
     Records,
+    capped_by_arm,
     scheme,
     setting,
 )
@@ -57,7 +58,7 @@ from dp2erm_cvx.public import public_size
 def entropy_balancing(
     w: cp.Variable,
     records: Any,
-    balance: Moments | BalanceFunctions,
+    balance: Balance,
     constant: float,
     ridge: float,
     radius: float,
@@ -104,10 +105,7 @@ def entropy_balancing(
     squares = cp.sum_squares(imbalance)
     if math.isfinite(radius):
         squares = cp.huber(cp.norm(imbalance), ridge * radius)
-    constraints = [cp.sum(w) == n, w >= 0]
-    if math.isfinite(cap):
-        caps = cap / 2 * np.array([1 / (1 - treated), 1 / treated])
-        constraints.append(w <= records.arms @ caps)
+    constraints = [cp.sum(w) == n, w >= 0, *capped_by_arm(w, records, cap, treated)]
     return cp.Problem(cp.Minimize(n / (2 * ridge) * squares - cp.sum(cp.entr(w))), constraints)
 
 
