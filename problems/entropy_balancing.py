@@ -98,7 +98,8 @@ def entropy_balancing(
         )
     n = records.n
     half = cp.sum(records.features(balance), axis=0) / 2
-    mass = constant * (records.arms.T @ w - n / 2)
+    # n/2 as a sum over records: beside a number as large as n the weight of one record would lose digits
+    mass = constant * (records.arms.T @ w - cp.sum(records.ones) / 2)
     of_controls = records.features(balance, "controls").T @ w - half
     of_treated = records.features(balance, "treated").T @ w - half
     imbalance = cp.hstack([mass, of_controls, of_treated]) / n

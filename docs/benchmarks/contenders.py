@@ -123,7 +123,7 @@ EVERYWHERE: dict[str, Contender] = {
 }
 FURTHER: dict[str, dict[str, Contender]] = {
     "ipw_logistic": {"scipy L-BFGS-B": scipy_lbfgs, "scikit-learn newton-cholesky": sklearn_logistic},
-    "entropy_balancing": {
+    "paper_entropy_balancing": {
         "scipy L-BFGS-B": scipy_lbfgs,
         "empirical_calibration (exact balance)": empirical_calibration,
     },

@@ -89,6 +89,7 @@ SETTINGS: Mapping[str, Draw] = {
     "radius": of(1.0, 0.5, 10.0, INF),
     "trim": of(5.0, 2.0, 1.5, 100.0, INF),
     "cap": of(5.0, 2.0, INF),
+    "treated": of(0.5, 0.1, 0.9, 1e-9),
     "propensity": of(0.5, 0.1, 0.999, 1e-9),
     "share": of(0.3, 0.01, 0.99),
     "constant": of(1.0, 0.1, 10.0),

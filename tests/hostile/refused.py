@@ -63,7 +63,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("fit", 'covariates=["x1","gap"]', "gap"),
     ("fit", 'covariates="x1"', "must be a list"),
     ("fit", f"{_SECOND}.theta_set=whole", "unbounded"),
-    ("fit", "two_stage.calibration=paper", "scaling"),
+    ("fit", "two_stage.calibration=paper", "states no stability bound"),
     ("fit", "two_stage.calibration=output", "plug_in_ate"),
     ("fit", "two_stage.calibration=auto two_stage.split=0.5", "split"),
     ("fit", "two_stage.calibration=renyi", "delta"),

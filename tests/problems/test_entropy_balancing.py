@@ -196,3 +196,9 @@ def test_caps_that_cannot_hold_the_sum_are_refused() -> None:
     """Controls of at most 0.94 cannot have the mean 1 where almost all records are controls."""
     with pytest.raises(DeclarationError, match="cap"):
         entropy_balancing(cap=1.5, treated=0.2).stability(Universe(DOMAIN, N, P))
+
+
+def test_a_million_records_are_read() -> None:
+    """Coefficients of one weight keep their digits beside a sum that is as large as n."""
+    few, many = (entropy_balancing().stability(Universe(DOMAIN, n, 1)).V for n in (10**4, 10**6))
+    assert many == pytest.approx(few, rel=0.01)

@@ -178,6 +178,8 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
             reference_program("paper_entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"),
             FLOOR,
         ),
+        (reference_program("entropy_balancing", ridge=0.02, cap=1.5), PLAIN),
+        (reference_program("entropy_balancing", ridge=0.1, radius=0.3, treated=0.3), FLOOR),
         (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
         (reference_program("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
         (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
