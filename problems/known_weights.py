@@ -25,10 +25,13 @@ class Uniform(ClosedFormWeights):
     """Weights 1 for every record."""
 
     name = "uniform"
-    balances_arms = True  # by nothing: what they leave is all of it
     formula = "w_i = 1"
     citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
     theorem = "V = 2 (weights do not depend on the data)"
+
+    @property
+    def balances_arms(self) -> bool:
+        return True  # by nothing: what they leave is all of it
 
     def log_weights(self, records: Records) -> Array:
         return np.zeros(records.n_samples)

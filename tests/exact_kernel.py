@@ -74,13 +74,13 @@ def _pooled(program):
 
 
 def matching(program, records, near):
-    """(v, weights) of kernel mean matching: v of the source records, weights of all."""
+    """Weights of kernel mean matching; ``near`` tells which of them (n,) are at 0."""
     source, _ = _samples(program, records)
-    v = _minimizer(mean_matching(program, records), near)
+    v = _minimizer(mean_matching(program, records), near[source])
     weights = [mp.mpf(0)] * records.n_samples
     for i, value in zip(source, v, strict=True):
         weights[i] = value
-    return v, weights
+    return weights
 
 
 def mean_matching(program, records):

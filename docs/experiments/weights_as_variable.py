@@ -17,7 +17,7 @@ import numpy as np
 
 from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
+from dp2erm_cvx.problems.kernel_mean_matching import kernel_mean_matching
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
@@ -116,7 +116,7 @@ SCHEMES: tuple[tuple[str, Shipped, Declared, float, int], ...] = (
     ("energy balancing", lambda r: energy_balancing(ridge=r), three_ways(Energy(), False), 2.0, 400),
     (
         "kernel mean matching, means of a public target",
-        lambda r: KernelMeanMatching(
+        lambda r: kernel_mean_matching(
             PublicSample(np.full((1, P), TARGET)), ridge=r or 1.0, kernel=Linear(1.0)
         ),
         matching,

@@ -26,7 +26,6 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
-from dp2erm_cvx.program.kernels import MatchingModel
 from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
@@ -271,38 +270,11 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
     return _minimize_in_ball(smooth, len(Z), Z.shape[2], radius)
 
 
-def _matching(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
-    """Weights of kernel mean matching: to a public target, or to the treated records."""
-    arm, source, K = records.a.reshape(count.shape), count > 0, _grams(program, records, count)
-    if program.target is None:
-        pulls = np.where(arm == 1, count, 0.0)
-        alone = ~(source & (arm == 0)).any(axis=1, keepdims=True) | (pulls.sum(axis=1, keepdims=True) == 0)
-        source, pulls = source & ((arm == 0) | alone), np.where(alone, count, pulls)
-        c = np.einsum("bij,bj->bi", K, pulls / pulls.sum(axis=1, keepdims=True))
-    else:
-        target = universe.domain.features(program.target.X)[:, 1 if universe.domain.intercept else 0 :]
-        c = program.kernel.cross(records.covariates, target).mean(axis=1).reshape(count.shape)
-    n = universe.n_samples
-    return n * _mass(K, c, n * program.ridge, count, np.where(source, 2.0, 0.0), np.zeros_like(arm))
-
-
-def _grams(program: Any, records: Records, count: Array) -> Array:
-    return np.stack([program.kernel.cross(x, x) for x in records.covariates.reshape(*count.shape, -1)])
-
-
-def _mass(Q: Array, c: Array, ridge: float, count: Array, upper: Array, block: Arms) -> Array:
-    """Masses per record, 0 where ``upper`` is: a group has u = count p, its sum of p_i^2 is u^2 / count."""
-    counts = np.where(upper > 0, count, 1.0)
-    u = minimize_on_simplices(Q + (ridge / counts)[:, :, None] * np.eye(len(c[0])), c, block, upper)
-    return np.where(upper > 0, u / counts, 0.0)
-
-
 #: By the model that a program is solved by, of exactly this type: a subclass could solve another problem.
 #: With the programs that rows are read from.
 _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
     MarginModel: (SeparableFirstStage, _separable),
     ExponentialModel: (RidgedEntropyFirstStage, _entropy),
-    MatchingModel: (FirstStage, _matching),
 }
 
 
@@ -356,47 +328,3 @@ def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -
     point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
     return np.asarray(point * np.minimum(1.0, radius / np.maximum(norm, 1e-300)))
-
-
-def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: Array) -> Array:
-    """Minimizers (b, m) of ``u'Qu - 2 c'u`` with ``sum of u over a block = 1`` and ``0 <= u <= upper``.
-
-    ``block`` (b, m) holds 0 or 1; ``upper`` 0 takes a variable out. Active sets by exchange: bounds that are
-    violated are added, those whose multiplier is of the wrong sign released. NaN where that does not settle.
-    """
-    b, m = c.shape
-    fixed, u, todo = np.where(upper > 0, 0, -1), np.full((b, m), np.nan), np.arange(b)
-    for attempt in range(6 * m):
-        if not len(todo):
-            break
-        free, most, part = fixed[todo] == 0, upper[todo], block[todo]
-        # the point with the fixed ones at their bounds, and how fast the Lagrangian grows in each
-        bounds = np.where(fixed[todo] > 0, most, 0.0)
-        rows = np.stack([part == 0, part == 1], axis=1).astype(np.float64)
-        A = np.zeros((len(todo), m + 2, m + 2))
-        A[:, :m, :m] = np.where(free[:, :, None], Q[todo], np.eye(m))
-        A[:, :m, m:] = np.where(free[:, :, None], rows.transpose(0, 2, 1), 0.0)
-        A[:, m:, :m] = rows
-        right = np.concatenate([np.where(free, c[todo], bounds), np.ones((len(todo), 2))], axis=1)
-        # a block whose variables are all fixed has no multiplier to solve for
-        empty = ~(rows * free[:, None, :]).any(axis=2)
-        for side in (0, 1):
-            A[empty[:, side], m + side] = np.eye(m + 2)[m + side]
-            right[empty[:, side], m + side] = 0.0
-        try:
-            solution = np.linalg.solve(A, right[..., None])[..., 0]
-        except np.linalg.LinAlgError:
-            solution = np.full(right.shape, np.nan)
-        point, multiplier = solution[:, :m], np.take_along_axis(solution[:, m:], part, axis=1)
-        slope = np.einsum("bij,bj->bi", Q[todo], point) - c[todo] + multiplier
-        push = np.where(most <= 0, 0.0, np.where(fixed[todo] < 0, -slope, slope) * 1e-3)
-        wrong = np.where(free, np.maximum(-point, point - most), push)
-        scale = 1e-12 * (1.0 + np.max(np.abs(slope), axis=1, keepdims=True))
-        bad = wrong > np.where(free, 1e-13, scale)
-        good = ~bad.any(axis=1) & np.isfinite(point).all(axis=1)
-        u[todo[good]] = point[good]
-        if attempt >= m:  # one at a time, because exchanging many may cycle
-            bad &= wrong == np.max(np.where(bad, wrong, -np.inf), axis=1, keepdims=True)
-        fixed[todo] = np.where(bad, np.where(free, np.where(point < 0, -1, 1), 0), fixed[todo])
-        todo = todo[~good]
-    return u

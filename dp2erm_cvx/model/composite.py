@@ -281,31 +281,6 @@ class Sizes:
 CLOSED_FORM = 1e-12
 
 
-def kernel_weights_error(
-    n_samples: int, *, kernel_bound: float, ridge: float, pooled: bool, entry_error: float
-) -> float:
-    """Bound on ``||w_hat - w||_1 / n`` of kernel weights, ``ridge`` times n the coefficient of ``||v||^2``.
-
-    ``v >= 0`` sums to n (pooled) or 2n, and entries of the kernel are at most ``kernel_bound`` in size.
-    ``inf`` where floating point is not sure of anything.
-    """
-    n, C = n_samples, kernel_bound
-    total, scale = (n, 1.0) if pooled else (2 * n, 0.5)
-    error = sum_error(n) + 16 * UNIT
-    sizes = Sizes(
-        strong_convexity=2 * n * ridge,
-        smoothness=2 * C * n * (1 + 1e-9) + 2 * n * ridge,
-        slope=2 * n * C * math.sqrt(n),
-        rounding=math.sqrt(n) * C * (total + n) * (2 * error + 2 * entry_error * UNIT),
-        rounding_growth=8 * UNIT * n * ridge,
-        minimizer_norm=total,
-        set_norm=total,
-        set_rounding=16.0 + 4.0 * math.log2(n + 1),
-    )
-    radius = sizes.radius()
-    return math.inf if radius is None else scale * math.sqrt(n) * radius / n + CLOSED_FORM
-
-
 _ROOT_2 = math.sqrt(2.0)
 
 

@@ -205,6 +205,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             read = self._at(Universe(records.domain, records.n_samples, records.n_features))
         return read.data(records)
 
+    @property
+    def balances_arms(self) -> bool:
+        """Whether an imbalance compares the arms: rows differ by treatment, and both arms have weights."""
+        form = self.reading.form
+        if isinstance(form, str):
+            return True
+        if form.sums.kind is SumKind.CONTROLS:
+            return False
+        parts = [part for one in form.imbalances for group in one.groups for part in group]
+        return any(part.weighted[0] != part.weighted[1] for part in parts)
+
     def strong_convexity(self, universe: Universe) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
         return self._at(universe).curvature

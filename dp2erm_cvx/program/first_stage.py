@@ -30,8 +30,11 @@ class FirstStage(Program):
     kind: ClassVar[Kind] = Kind.DIRECT
     #: Why no bound can be, in words for the user; empty where one is.
     unbounded: ClassVar[str] = ""
-    #: Whether the weights are computed to make the arms alike.
-    balances_arms: ClassVar[bool] = True
+
+    @property
+    def balances_arms(self) -> bool:
+        """Whether the weights are computed to make the arms alike."""
+        return True
 
     @property
     def mu(self) -> float:
@@ -184,9 +187,11 @@ class ClosedFormWeights(FirstStage):
 
     by_blocks: ClassVar[bool] = True
 
-    balances_arms: ClassVar[bool] = False
-
     kind: ClassVar[Kind] = Kind.CLOSED_FORM
+
+    @property
+    def balances_arms(self) -> bool:
+        return False
 
     def certified_error(self, universe: Universe) -> float | None:
         return CLOSED_FORM

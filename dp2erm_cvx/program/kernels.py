@@ -15,11 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import spatial
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.composite import SimplexModel
-from dp2erm_cvx.model.sets import Simplices
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import Written
@@ -85,6 +82,12 @@ class _BandwidthKernel(Kernel):
 
     def bound(self, features_bound: float) -> float:
         return 1.0
+
+    def entry_error(self, features_bound: float, p: int) -> float:
+        # A distance, or half of its square, of p terms over that of the bandwidth is off by p + 7 units of
+        # itself. That moves exp(-t) by as many times t exp(-t), which is below .37, and the exponential
+        # function adds units of its own.
+        return 0.5 * p + 20.0
 
 
 @dataclass(frozen=True)
@@ -197,88 +200,6 @@ def refuse_matrix(n_samples: int) -> None:
     refuse_size(n_samples, n_samples, "a Gram matrix", remedy)
 
 
-class KernelModel(SimplexModel):
-    """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
-
-    ``Q`` (n, n) positive semidefinite, ``c`` (n,); ``error`` as of :meth:`Kernel.entry_error`.
-    """
-
-    def __init__(
-        self, Q: Array, c: Array, ridge: float, feasible: Simplices, scale: float, error: float = ENTRY_ERROR
-    ) -> None:
-        super().__init__(feasible)
-        self.c, self.scale, self.entry_error = c, scale, error
-        self.half_ridge, self.ridge = ridge, 2 * ridge
-        self.smoothness = 2 * self._hold(Q) * (1 + 1e-9) + self.ridge
-
-    def _hold(self, Q: Array) -> float:
-        """Keep the matrix; bound on its eigenvalues, by a Schur test the largest absolute row sum."""
-        self.Q, self.row_sums = Q, np.asarray(np.sum(np.abs(Q), axis=1))
-        self.sizes = np.sqrt(np.maximum(np.diag(Q), 0.0))
-        return float(np.max(self.row_sums))
-
-    def product(self, v: Array) -> Array:
-        """Q v (n,), summed in blocks."""
-        return blocked_rmatvec(self.Q, v)
-
-    def value(self, v: Array) -> float:
-        return float(v @ self.product(v)) - 2 * float(self.c @ v) + self.half_ridge * float(v @ v)
-
-    def gradient(self, v: Array) -> Array:
-        return np.asarray(2 * (self.product(v) - self.c) + self.ridge * v)
-
-    def hessian(self, v: Array) -> Array:
-        hessian: Array = 2 * self.Q
-        hessian[np.diag_indices(self.n)] += self.ridge
-        return hessian
-
-    def hessian_rounding(self, v: Array) -> float:
-        # entries are off by what is known of the kernel, not by their own rounding alone: one of random
-        # features turns the error of an angle, which may be large, into one of its entries
-        entries = 2 * self.entry_error * UNIT * float(self.sizes @ self.sizes)
-        return super().hessian_rounding(v) + entries * (1 + 1e-9)
-
-    def rounding(self, v: Array) -> float:
-        error = sum_error(self.n) + 16 * UNIT
-        terms = 2 * error * (np.abs(self.Q) @ np.abs(v) + self.row_sums) + 4 * UNIT * self.ridge * np.abs(v)
-        # the entries of Q themselves, and c as a sum of such entries
-        entries = 2 * self.entry_error * UNIT * float(self.sizes @ np.abs(v) + np.sum(self.sizes))
-        return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(self.sizes))
-
-
-class MatchingModel(KernelModel):
-    """Kernel weights of the Gram matrix of a ``source`` (m, p), on one simplex of total n.
-
-    c is n times the mean kernel with the ``target`` (T, p). The output is v at the rows ``where`` of n
-    records and 0 elsewhere.
-    """
-
-    def __init__(
-        self, kernel: Kernel, samples: tuple[Array, Array], ridge: float, where: Index, n: int, error: float
-    ) -> None:
-        source, target = samples
-        T = len(target)
-        c = (n / T) * blocked_rmatvec(kernel.cross(source, target).T, np.ones(T))
-        feasible = Simplices(np.zeros(len(source), dtype=np.int64), float(n))
-        super().__init__(kernel.cross(source, source), c, ridge, feasible, 1.0, error)
-        self.where, self.n_samples = where, n
-        near, far = (np.sqrt(np.maximum(kernel.diagonal(rows), 0.0)) for rows in samples)
-        # c sums T entries of a kernel between two samples, which the base class knows nothing of
-        units = 2 * (error * UNIT + sum_error(T) + 16 * UNIT)
-        self.cross_error = units * n * float(np.max(far)) * float(np.linalg.norm(near))
-
-    def rounding(self, v: Array) -> float:
-        return super().rounding(v) + self.cross_error
-
-    def output(self, v: Array) -> Array:
-        weights = np.zeros(self.n_samples)
-        weights[self.where] = v
-        return weights
-
-    def output_scale(self, v: Array) -> float:
-        return float(self.n_samples)
-
-
 class PublicSample:
     """Raw covariates (m, k) that are public: published microdata, or a population that was simulated.
 
@@ -296,6 +217,27 @@ class PublicSample:
         self.X: Array = rows
         self.digest = hashlib.sha256(repr(rows.shape).encode() + rows.tobytes()).hexdigest()
 
+    def scaled(self, domain: Domain, p: int) -> Array:
+        """Covariates (m, p) on the scale of those of records.
+
+        Parameters
+        ----------
+        domain
+            The domain of the records, which maps raw covariates.
+        p
+            Number of covariates of a record, the intercept excluded.
+
+        Raises
+        ------
+        DeclarationError
+            For another number of columns.
+        """
+        columns = self.X.shape[1]
+        if columns != p:
+            raise DeclarationError(f"target has {columns} columns, the records {p}")
+        skipped = 1 if domain.intercept else 0
+        return domain.features(self.X)[:, skipped:]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicSample) and self.digest == other.digest
 
@@ -308,3 +250,10 @@ class PublicSample:
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release: its size and its digest, not its rows."""
         return {"rows": self.X.shape[0], "columns": self.X.shape[1], "sha256": self.digest}
+
+
+def declared_sample(name: str, value: object) -> PublicSample:
+    """The value. Raises DeclarationError for anything but a public sample."""
+    if not isinstance(value, PublicSample):
+        raise DeclarationError(f"{name}: must be a PublicSample, or None for the treated records")
+    return value

@@ -19,7 +19,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
-from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
+from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 from dp2erm_cvx.weighting.form import Arms
@@ -125,6 +125,22 @@ class _Map:
     def is_that_of(self, other: _Map) -> bool:
         """True for the very same function into the same set; two functions of equal text are two."""
         return self.function is other.function and (self.within, self.width) == (other.within, other.width)
+
+
+@dataclass(frozen=True)
+class PublicPoints:
+    """Public points whose mean features are a target.
+
+    Parameters
+    ----------
+    sample
+        The raw points, which tell them from others.
+    X
+        Covariates (m, p) on the scale of those of records; zeros at an example, which has other columns.
+    """
+
+    sample: PublicSample
+    X: Array = field(compare=False, repr=False)
 
 
 @dataclass
@@ -306,25 +322,30 @@ class DeclaredRecords:
         k = width * len(factors)
         return self._datum(name, within, make, k, identity, functions=functions, arm_factors=factors)
 
-    def mean_of(self, datum: Datum, of: str) -> Datum:
-        """The mean of data over the records of one arm: a number, or a vector (k,).
+    def mean_of(self, datum: Datum, of: str | PublicSample) -> Datum:
+        """The mean of data over the records of one arm, or of features over public points.
 
-        It is no datum of one record, so that it multiplies no weights; ``P.T @ w - records.n *
-        records.mean_of(P, "treated")`` balances weights of sum n to the mean of the treated. How far it moves
-        with one record follows from a declared arm floor.
+        A number, or a vector (k,). It is no datum of one record, so that it multiplies no weights; ``P.T @ w
+        - records.n * records.mean_of(P, "treated")`` balances weights of sum n to the mean of the treated.
+        How far that moves with one record follows from a declared arm floor; the mean of public points does
+        not move.
 
         Parameters
         ----------
         datum
-            Data of these records, whole: parts are taken of the mean.
+            Data of these records, whole: parts are taken of the mean. For public points the features of a
+            kernel; the mean of anything else is a number that its author may write.
         of
-            ``treated`` or ``controls``.
+            ``treated`` or ``controls``, or public points.
 
         Raises
         ------
         DeclarationError
-            For another arm, and for what is no datum of these records or has no vectors.
+            For another arm, for what is no datum of these records, for public points of other columns, and
+            for those of anything but the features of a kernel.
         """
+        if isinstance(of, PublicSample):
+            return self._mean_of_points(datum, of)
         if of not in _ARMS:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _ARMS)}")
         kinds = (cp.Parameter, cp.Constant)
@@ -337,11 +358,6 @@ class DeclaredRecords:
         if self.parameter is not None:
             return self.parameter(name)
         self.refuse_other_datum(datum)
-        if hasattr(datum, "kernel"):
-            raise DeclarationError(
-                f"records.mean_of({datum.name()}, ..): features of a kernel are known by inner products "
-                "alone: write sums of all records"
-            )
         if name not in self._data:
             arm = _ARMS[of]
             own = datum.of
@@ -354,6 +370,34 @@ class DeclaredRecords:
             source = (datum.source, of, str(datum.within) if callable(datum.source) else "")
             mean = cp.Parameter(datum.shape[1:], name=name)
             parts = {"within": within, "of": make, "source": source, "averaged": (datum, arm)}
+            self._hold(mean, parts)
+        return self._data[name]
+
+    def _mean_of_points(self, datum: Datum, sample: PublicSample) -> Datum:
+        """The mean of the features of a kernel over public points."""
+        is_datum = isinstance(datum, (cp.Parameter, cp.Constant))
+        called = datum.name() if is_datum else brief(datum)
+        name = f"mean_of({called}, {sample!r})"
+        if self.parameter is not None:
+            return self.parameter(name)
+        if not hasattr(datum, "kernel") or datum.arm_factors != _FEATURES_OF["all"]:
+            raise DeclarationError(
+                f"records.mean_of({called}, ..): the mean of public points is that of records.features(..) "
+                "of a kernel, whose treatment does not matter; write the number that another mean is"
+            )
+        self.refuse_other_datum(datum)
+        if name not in self._data:
+            p = self.n_columns - bool(self.domain.intercept)
+            # an example has other columns
+            points = sample.scaled(self.domain, p) if self.tried else np.zeros((1, p))
+            mean = cp.Parameter(datum.shape[1:], name=name)
+            make = partial(_mean_at, datum.kernel, points)
+            parts = {
+                "within": datum.within,
+                "of": make,
+                "source": name,
+                "averaged": (datum, PublicPoints(sample, points)),
+            }
             self._hold(mean, parts)
         return self._data[name]
 
@@ -563,6 +607,19 @@ def _features_of(
     made = values(records.covariates)
     blocks = [np.where(records.a == 1, treated, control)[:, None] * made for control, treated in factors]
     return np.hstack(blocks)
+
+
+def _mean_at(kernel: Kernel, points: Array, records: Records) -> Array:
+    """Mean features (k,) of public points (T, p), in the features that a kernel has on records.
+
+    Where those are a factor of the kernel's matrix, the part outside of their span is left out, which is one
+    number in every square of an imbalance.
+    """
+    X = records.covariates
+    if kernel.n_features(X.shape[1]) is not None:
+        return np.asarray(np.mean(kernel.features(points), axis=0))
+    mean = np.mean(kernel.cross(X, points), axis=1)
+    return np.asarray(np.linalg.lstsq(kernel.features(X), mean, rcond=None)[0])
 
 
 def by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:

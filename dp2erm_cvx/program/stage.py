@@ -169,11 +169,12 @@ class Program(abc.ABC):
         return changed
 
     def number(self, name: str) -> float:
-        """A setting whose default depends on the domain. Raises ProgramError where it is still open."""
-        value: float | None = self.value(name)
-        if value is None:
+        """A setting whose default may depend on the domain. Raises ProgramError where it is still open."""
+        value = self.value(name)
+        if value is None and name in self.formulas:
             raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
-        return value
+        found: float = value
+        return found
 
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         """Numbers that formulas of settings may ask for."""

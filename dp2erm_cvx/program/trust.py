@@ -28,7 +28,6 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dp2erm_cvx.program.moment_weights": ("MomentWeights",),
         "dp2erm_cvx.program.weights": ("KnownWeights",),
         "dp2erm_cvx.problems.entropy_balancing": ("EntropyBalancingHard",),
-        "dp2erm_cvx.problems.kernel_mean_matching": ("KernelMeanMatching",),
         "dp2erm_cvx.problems.known_weights": ("Uniform", "KnownCoefficient", "RandomizedTrial"),
         "dp2erm_cvx.problems.multinomial_propensity": ("MultinomialPropensity",),
         "dp2erm_cvx.problems.paper_entropy_balancing": ("PaperEntropyBalancing",),

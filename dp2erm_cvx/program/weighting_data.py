@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Moments
-from dp2erm_cvx.program.rows import Ball, Datum, DeclaredRecords, Range, Vertices
+from dp2erm_cvx.program.rows import Ball, Datum, DeclaredRecords, PublicPoints, Range, Vertices
 from dp2erm_cvx.weighting.features import (
     BallSet,
     ConstantSet,
@@ -19,7 +19,7 @@ from dp2erm_cvx.weighting.features import (
     PublicSet,
     SimilaritySet,
 )
-from dp2erm_cvx.weighting.form import Arms
+from dp2erm_cvx.weighting.form import Arms, Imbalance
 
 #: Name of the feature that is 1 for every record.
 ONE = "one"
@@ -40,10 +40,13 @@ class FeatureTable:
         The records as the problem sees them.
     known
         Features by name, as far as data have asked for them.
+    points
+        Public points of kernels by the name of the feature, as far as means have asked for them.
     """
 
     records: DeclaredRecords
     known: dict[str, Features] = field(default_factory=dict)
+    points: dict[str, PublicPoints] = field(default_factory=dict)
 
     @property
     def n_covariates(self) -> int:
@@ -87,7 +90,7 @@ class FeatureTable:
         return make(self, datum)
 
     def parts_of_mean(self, datum: Datum) -> tuple[ByFeature, Array]:
-        """The mean of an arm (k entries) as a linear function of means of features over this arm.
+        """The mean of an arm, or of public points, as a linear function (k entries) of means of features.
 
         Parameters
         ----------
@@ -97,18 +100,29 @@ class FeatureTable:
         Returns
         -------
         tuple
-            Matrices (2, k, width) of the means of features, 0 for the other arm; and public numbers (k,),
-            what the mean of the number 1 makes.
+            Matrices (3, k, width) of the means of features over both arms and public points, 0 but for one
+            of the three; and public numbers (k,), what the mean of the number 1 makes.
+
+        Raises
+        ------
+        DeclarationError
+            For the means of one kernel over two samples of public points.
         """
-        base, arm = datum.averaged
+        base, over = datum.averaged
         found: ByFeature = {}
+        if isinstance(over, PublicPoints):
+            name, tensor = next(iter(self.parts(base).items()))
+            self._at_points(name, over)
+            of_points = np.zeros((3, *tensor.shape[1:]))
+            of_points[2] = tensor[0]
+            return {name: of_points}, np.zeros(n_entries(datum))
         public = np.zeros(n_entries(datum))
         for name, tensor in self.parts(base).items():
             if name == ONE:
-                public = public + tensor[arm, :, 0]
+                public = public + tensor[over, :, 0]
                 continue
-            of_arm = np.zeros_like(tensor)
-            of_arm[arm] = tensor[arm]
+            of_arm = np.zeros((3, *tensor.shape[1:]))
+            of_arm[over] = tensor[over]
             found[name] = of_arm
         return found, public
 
@@ -126,6 +140,8 @@ class FeatureTable:
         for name, features in self.known.items():
             if features.of is None:
                 found[name] = rng.standard_normal((records.n_samples, features.width))
+                if features.points is not None:
+                    found[features.name_at_points] = rng.standard_normal((1, features.width))
             else:
                 found[name] = features.of(records)
         return found
@@ -134,6 +150,23 @@ class FeatureTable:
         """Whether any feature of a datum is no vector, so that it is compared at drawn numbers."""
         base = datum.averaged[0] if is_mean(datum) else datum
         return any(self.known[name].of is None for name in self.parts(base))
+
+    def with_points(self, imbalance: Imbalance) -> Imbalance:
+        """An imbalance whose kernels have their public points, also where others have asked for them."""
+        if not self.points:
+            return imbalance
+        groups = []
+        for group in imbalance.groups:
+            parts = [replace(part, features=self.known[part.features.name]) for part in group]
+            groups.append(tuple(parts))
+        return replace(imbalance, groups=tuple(groups))
+
+    def _at_points(self, name: str, points: PublicPoints) -> None:
+        """Keep the public points of a kernel. Raises DeclarationError where it has others."""
+        if self.points.setdefault(name, points) == points:
+            self.known[name] = replace(self.known[name], points=points.X)
+        else:
+            raise DeclarationError(f"{name}: has means over two samples of public points: write one")
 
     def _known(self, features: Features) -> Features:
         """The feature of this name. Raises DeclarationError where another one has it."""

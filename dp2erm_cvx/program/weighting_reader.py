@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed
-from dp2erm_cvx.program.rows import DeclaredRecords, mean_of_arm
+from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.weighting_data import FeatureTable, at_features, is_mean
 from dp2erm_cvx.program.weighting_prices import ScaledNode, all_entries, entries_of, is_public
@@ -320,7 +320,7 @@ def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Rea
         low,
         cap,
         sums,
-        tuple(imbalances),
+        tuple(table.with_points(one) for one in imbalances),
         objective.linear_rows(),
         objective.base,
         constraints.low_of,
@@ -451,8 +451,12 @@ def _at_features(datum: Any, table: FeatureTable, phi: Mapping[str, Array], a: A
     """Values (n, k) of a datum at features, or those (k,) of a mean."""
     if not is_mean(datum):
         return at_features(table.parts(datum), phi, a)
-    base, arm = datum.averaged
-    return mean_of_arm(at_features(table.parts(base), phi, a), a, arm)
+    base, over = datum.averaged
+    if isinstance(over, PublicPoints):
+        # the features of a kernel are one datum
+        name = next(iter(table.parts(base)))
+        return np.asarray(phi[table.known[name].name_at_points][0])
+    return mean_of_arm(at_features(table.parts(base), phi, a), a, over)
 
 
 def _refuse_other_objective(

@@ -50,7 +50,7 @@ class SumsOverRecords:
     shift
         Public numbers (K,).
     means
-        Matrices (2, K, width) by feature, of the means over both arms that u is made of.
+        Matrices (3, K, width) by feature, of the means over both arms and public points that u is made of.
     """
 
     rows: ByFeature
@@ -448,7 +448,10 @@ def feature_groups(
 
 @dataclass(frozen=True)
 class _Coordinate:
-    """One coordinate: of each feature a direction, and six factors, of row, target and mean by arm."""
+    """One coordinate: of each feature a direction, and factors (7,).
+
+    They are those of row, target and mean by arm, and of the mean of public points.
+    """
 
     place: int
     directions: dict[str, Array]
@@ -465,29 +468,29 @@ def _coordinate(sums: SumsOverRecords, place: int, table: FeatureTable, text: st
     directions: dict[str, Array] = {}
     factors: dict[str, Array] = {}
     for name in sorted({*sums.rows, *sums.targets, *sums.means}):
-        nothing = np.zeros((2, len(sums.shift), table.known[name].width))
-        parts = [tensors.get(name, nothing)[:, place] for tensors in (sums.rows, sums.targets, sums.means)]
-        six = np.vstack(parts)
-        if np.any(six):
-            direction, of_six = _one_direction(six, name, text)
-            directions[name] = direction
-            factors[name] = of_six
+        nothing = np.zeros((3, len(sums.shift), table.known[name].width))
+        of_rows = sums.rows.get(name, nothing[:2])[:, place]
+        of_targets = sums.targets.get(name, nothing[:2])[:, place]
+        of_means = sums.means.get(name, nothing)[:, place]
+        every = np.vstack([of_rows, of_targets, of_means])
+        if np.any(every):
+            directions[name], factors[name] = _one_direction(every, name, text)
     if not directions:
         if sums.shift[place] == 0.0:
             return None
         name = table.one().name
-        return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(6)})
+        return _Coordinate(place, {name: np.ones(1)}, {name: np.zeros(7)})
     return _Coordinate(place, directions, factors)
 
 
-def _one_direction(six: Array, name: str, text: str) -> tuple[Array, Array]:
-    """A direction u (width,) and factors f (6,), the first of largest size 1, with ``six = f u'``."""
-    sizes = np.linalg.norm(six, axis=1)
+def _one_direction(every: Array, name: str, text: str) -> tuple[Array, Array]:
+    """A direction u (width,) and factors f (7,), the first of largest size 1, with ``every = f u'``."""
+    sizes = np.linalg.norm(every, axis=1)
     first = int(np.argmax(sizes >= sizes.max() * (1.0 - _SAME)))
-    direction = six[first]
-    factors = six @ direction / float(direction @ direction)
+    direction = every[first]
+    factors = every @ direction / float(direction @ direction)
     factors[first] = 1.0
-    if np.max(np.abs(six - np.outer(factors, direction))) > _SAME * sizes.max():
+    if np.max(np.abs(every - np.outer(factors, direction))) > _SAME * sizes.max():
         raise DeclarationError(
             f"{text}: an entry weighs other {name} than it is compared with, or others in each arm: give "
             "each of them an entry of its own"
@@ -542,7 +545,10 @@ def _group(block: list[_Coordinate], table: FeatureTable) -> Group:
     parts = []
     for name, factors in block[0].factors.items():
         matrix = np.array([coordinate.directions[name] for coordinate in block])
-        parts.append(FeatureRows(table.known[name], matrix, factors[:2], factors[2:4], factors[4:]))
+        features = table.known[name]
+        parts.append(
+            FeatureRows(features, matrix, factors[:2], factors[2:4], factors[4:6], float(factors[6]))
+        )
     return tuple(parts)
 
 

@@ -11,7 +11,6 @@ from dp2erm_cvx.stability.balancing import (
     KernelConstants,
     entropy_balancing_paper_scaling,
     kernel_balancing,
-    kernel_mean_matching,
     pooled_kernel_balancing,
     ridged_entropy_balancing,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "fixed_weights",
     "general_stability_theorem",
     "kernel_balancing",
-    "kernel_mean_matching",
     "largest_weight",
     "margin_movement",
     "minimizer_norm",

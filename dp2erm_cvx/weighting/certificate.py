@@ -293,7 +293,8 @@ def claimed_by_eigenvalues(
     data, weights, arguments_off, row
         As of :func:`claimed_at_own_prices`.
     least_eigenvalue
-        Number, 0 or more, that no eigenvalue of these products is below.
+        Number, 0 or more, that no eigenvalue of these products is below, among records whose weights are
+        free: those that are fixed do not move.
 
     Returns
     -------

@@ -33,6 +33,9 @@ CHUNK = 1024
 RECORDS_PER_PIVOT, MOST_PIVOTS = 8, 1000
 #: Rounding of the few operations that a bound itself is made of.
 OUTWARD = 1.0 + 1e-12
+#: What the targets of kernel features are made of: sums over the records of both arms, n times the means of
+#: both arms, and n times the mean of the public points.
+TARGETS = ("sum of controls", "sum of treated", "mean of controls", "mean of treated", "public mean")
 #: Records up to which all pairs of them are held in one matrix.
 MOST_PAIRS = 12_000
 
@@ -57,18 +60,24 @@ class SumOfBlock:
 class Similarities:
     """Squares of kernel features, which all pairs of records know: ``w'Qw / 2 - b'w``.
 
-    With K the kernel, ``Q_ij = pull[a_i, a_j] K_ij`` and ``b_i = sum_j push[a_i, a_j] K_ij``.
+    With K the kernel, ``Q_ij = pull[a_i, a_j] K_ij`` and ``b_i = sum_j push[a_i, a_j] K_ij``, beside n times
+    the means of the kernel over the records of both arms and over public points, with the further columns of
+    ``push`` as their factors.
 
     Parameters
     ----------
     features
         The features of the kernel.
-    pull, push
-        Public products of the factors of rows, and of rows and targets, by two arms (2, 2).
+    pull
+        Public products of the factors of rows by two arms (2, 2).
+    push
+        Public products of the factors of rows by arm and of :data:`TARGETS` (2, 5).
     largest
         Largest diagonal entry of the kernel among the records.
     diagonal
         Diagonal entries of the kernel (n,).
+    at_points
+        Diagonal entries (T,) at the public points of the kernel.
     """
 
     features: Features
@@ -76,6 +85,7 @@ class Similarities:
     push: Array
     largest: float
     diagonal: Array
+    at_points: Array
 
 
 @dataclass(frozen=True)
@@ -514,7 +524,9 @@ def _kernel(features: Features) -> KernelOfRecords:
 
 
 def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
-    """Factors (m, 4) of rows and targets by arm, of all squares of one kernel, for a price ``|m|^2 / 2``.
+    """Factors (m, 7) of all squares of one kernel, for a price ``|m|^2 / 2``: of rows by arm and of targets.
+
+    Targets come in the order of :data:`TARGETS`.
 
     Raises DeclarationError for another price beside a kernel, or of its features.
     """
@@ -525,11 +537,6 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
             kernel = _kernel_of_group(group)
             if kernel is None:
                 continue
-            if np.any(group[0].mean):
-                raise DeclarationError(
-                    f"imbalance of the kernel features {kernel.name}: means of arms are targets of vectors "
-                    "alone; write the mean of all records, or sums"
-                )
             if not imbalance.penalty.plain or np.any(shift):
                 raise DeclarationError(
                     f"imbalance of the kernel features {kernel.name}: only its squares, without a public "
@@ -537,7 +544,8 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
                 )
             part: FeatureRows = group[0]
             scale = math.sqrt(2.0 * imbalance.penalty.factor) * float(part.matrix[0, 0])
-            found.setdefault(kernel.name, []).append(scale * np.concatenate([part.weighted, part.target]))
+            factors = [part.weighted, part.target, part.mean, np.array([part.public])]
+            found.setdefault(kernel.name, []).append(scale * np.concatenate(factors))
             features[kernel.name] = kernel
     if found:
         _refuse_other_prices(form)
@@ -545,25 +553,54 @@ def kernel_factors(form: WeightingForm) -> dict[Features, Array]:
 
 
 def products(stacked: Array) -> tuple[Array, Array]:
-    """Products (2, 2) of factors (m, 4) of rows and targets by arm: pull and push."""
+    """Products of factors (m, 7) of rows by arm and of targets: pull (2, 2) and push (2, 5)."""
     rows = stacked[:, :2]
     targets = stacked[:, 2:]
     return rows.T @ rows, rows.T @ targets
 
 
 def _similarities(features: Features, stacked: Array, X: Array) -> Similarities:
-    diagonal = _kernel(features).diagonal(X)
+    diagonal = _kernel(features).diagonal(with_points(features, X))
+    own = diagonal[: len(X)]
     pull, push = products(stacked)
-    return Similarities(features, pull, push, float(np.max(diagonal, initial=0.0)), diagonal)
+    return Similarities(features, pull, push, float(np.max(own, initial=0.0)), own, diagonal[len(X) :])
 
 
 def _features(similarities: Similarities, X: Array, units: float) -> FewFeatures | None:
     most = min(len(X) // RECORDS_PER_PIVOT, MOST_PIVOTS)
-    return few_features(_kernel(similarities.features), X, most, units)
+    return few_features(_kernel(similarities.features), with_points(similarities.features, X), most, units)
+
+
+def with_points(features: Features, X: Array) -> Array:
+    """Covariates (n + T, p) of records, and below them the T public points of a kernel."""
+    if features.points is None:
+        return X
+    return np.vstack([X, features.points])
+
+
+def target_counts(by_arm: Array) -> Array:
+    """How often a record counts in a target (..., 4), in the order of :data:`TARGETS` but for public points.
+
+    Parameters
+    ----------
+    by_arm
+        Numbers of records of both arms (..., 2).
+    """
+    of_mean = np.sum(by_arm, axis=-1, keepdims=True) / np.maximum(by_arm, 1.0)
+    return np.concatenate([np.ones_like(by_arm), of_mean], axis=-1)
+
+
+def push_size(push: Array) -> float:
+    """Bound, over n, of the sum of the sizes of what ``push`` (2, 5) adds the kernels of.
+
+    All records are in the targets of records, and each mean counts n times.
+    """
+    sizes = np.abs(push)
+    return float(np.max(np.max(sizes[:, :2], axis=1) + np.sum(sizes[:, 2:], axis=1)))
 
 
 def split_factors(pull: Array, push: Array) -> tuple[Array, Array, float]:
-    """Factors (m, 2) with ``left' left = pull`` and ``left' right = push``, and how far they are off.
+    """Factors (m, 2) and (m, 5) with ``left' left = pull``, ``left' right = push``, and how far they are off.
 
     Directions of the rank of ``pull`` suffice, as ``push`` has its columns in the span of ``pull``.
     """
@@ -583,15 +620,44 @@ def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[
     Rows are ``left[:, a_i] (x) f_i`` and targets ``right[:, a_j] (x) f_j``.
     """
     left, right, off = split_factors(one.pull, one.push)
-    f = found.values
-    n = len(f)
-    sums, sizes = sums_by_arm(f, arms)
+    n = len(arms)
+    f = found.values[:n]
     rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
+    sums, sizes, units = _sums_of_targets(f, found.values[n:], arms)
     targets = (right @ sums).ravel()
-    errors = (sum_units(n) + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
-    largest = one.largest + float(np.max(found.entry_errors))
-    moved = kernel_price_error((one.pull, one.push, off), found.entry_errors, largest)
+    errors = (units + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
+    largest = max(one.largest, float(np.max(one.at_points, initial=0.0)))
+    largest += float(np.max(found.entry_errors))
+    moved = kernel_price_error((one.pull, one.push, off), found.entry_errors[:n], largest)
     return rows, targets, errors, moved
+
+
+def _sums_of_targets(f: Array, at_points: Array, arms: Arms) -> tuple[Array, Array, float]:
+    """Sums (5, r) of features in the order of :data:`TARGETS`, those of sizes, and units of their rounding.
+
+    Parameters
+    ----------
+    f
+        Features (n, r) of records.
+    at_points
+        Those of T public points (T, r).
+    arms
+        Treatment (n,).
+    """
+    n = len(f)
+    by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
+    of_means = target_counts(by_arm)[2:, None]
+    sums, sizes = sums_by_arm(f, arms)
+    public = [np.zeros((1, f.shape[1]))] * 2
+    units = sum_units(n) + 4.0
+    if len(at_points):
+        T = len(at_points)
+        even = np.full(T, n / T)
+        public = [blocked_sum(even, at_points)[None], blocked_sum(even, np.abs(at_points))[None]]
+        units += sum_units(T)
+    every = np.concatenate([sums, of_means * sums, public[0]])
+    every_size = np.concatenate([sizes, of_means * sizes, public[1]])
+    return every, every_size, units
 
 
 def kernel_price_error(
@@ -602,15 +668,17 @@ def kernel_price_error(
     Parameters
     ----------
     factors
-        Products of the factors of rows, and of rows and targets, by two arms (2, 2), and how far those of the
-        factors that are used are off.
+        Products of the factors of rows by two arms (2, 2), of rows by arm and targets (2, 5), and how far
+        those of the factors that are used are off.
     entry_error
         Bounds (m,) of the distance of products of features to the kernel.
     largest
         Bounds (m,), or one for all, of the entries of the kernel and of these products.
     """
     pull, push, off = factors
-    factor = max(float(np.max(np.abs(pull))), float(np.max(np.abs(push))))
+    factor = max(float(np.max(np.abs(pull))), push_size(push))
+    # records share a target of sums, and what is off is off for every other one
+    off *= 1.0 + np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
     error = (factor + off) * entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
     return np.asarray(1.001 * error)
 

@@ -46,6 +46,9 @@ class ScaledImbalance:
 class RecordCombinations:
     """B sums ``sum_r rows_r z(r) + targets_r t(r) + means_r u(r) + shift * (public target)`` of m records.
 
+    Where the mean of the public points of a kernel is a target, it counts as one more record, with the factor
+    ``public``: it is in the hull of features of records.
+
     Parameters
     ----------
     rows, targets
@@ -56,6 +59,8 @@ class RecordCombinations:
         Factor of the public target.
     means
         Factors of what the records are in the mean of their arm, as a target, (B, m); None for 0.
+    public
+        Factor of n times the mean of the public points of a kernel.
     """
 
     rows: Array
@@ -63,13 +68,17 @@ class RecordCombinations:
     arms: NDArray[np.int64]
     shift: float = 0.0
     means: Array | None = None
+    public: float = 0.0
 
     def of(self, part: FeatureRows) -> Array:
-        """Factors (B, m) of the features of ``part``, before its matrix."""
+        """Factors (B, m) of the features of ``part``, before its matrix; (B, m + 1) with public points."""
         factors = self.rows * part.weighted[self.arms] + self.targets * part.target[self.arms]
-        if self.means is None:
+        if self.means is not None:
+            factors = factors + self.means * part.mean[self.arms]
+        if part.features.points is None:
             return factors
-        return factors + self.means * part.mean[self.arms]
+        of_points = np.full((len(factors), 1), self.public * part.public)
+        return np.hstack([factors, of_points])
 
 
 @dataclass(frozen=True)

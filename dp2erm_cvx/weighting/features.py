@@ -86,6 +86,9 @@ class Features:
         The vectors (n, width) of records; None for a kernel.
     kernel
         The kernel that the inner products of two records are; None for vectors.
+    points
+        Public points (m, p) on the scale of the covariates, the mean of whose features may be a target of a
+        kernel; else None. Vectors of public points are numbers.
     """
 
     name: str
@@ -93,3 +96,9 @@ class Features:
     width: int
     of: Callable[[Records], Array] | None = field(default=None, compare=False, repr=False)
     kernel: KernelOfRecords | None = field(default=None, compare=False, repr=False)
+    points: Array | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name_at_points(self) -> str:
+        """Name of the features of the public points, among those of records."""
+        return f"{self.name} at public points"

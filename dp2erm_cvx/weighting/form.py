@@ -67,8 +67,9 @@ class FeatureRows:
 
     The row of record i is ``weighted[a_i] * matrix @ phi_i`` and its target is
     ``target[a_i] * matrix @ phi_i``. Beside the targets of records stand n times the means of the features
-    over an arm, ``n * mean[a] * matrix @ mean(phi_i of a_i = a)``. Features of a kernel have multiples of the
-    identity as their matrix.
+    over an arm, ``n * mean[a] * matrix @ mean(phi_i of a_i = a)``, and over the public points of a kernel,
+    ``n * public * matrix @ mean(phi of the points)``. Features of a kernel have multiples of the identity as
+    their matrix.
 
     Parameters
     ----------
@@ -82,6 +83,8 @@ class FeatureRows:
         Factor of the target by arm, (2,).
     mean
         Factor of n times the mean of an arm, (2,).
+    public
+        Factor of n times the mean of the public points.
     """
 
     features: Features
@@ -89,16 +92,28 @@ class FeatureRows:
     weighted: Array
     target: Array
     mean: Array = field(default_factory=lambda: np.zeros(2))
+    public: float = 0.0
 
     def row(self, phi: Array, a: Arms) -> Array:
         """Rows (n, r) of records with features phi (n, width) and arms a (n,)."""
         return self.weighted[a][:, None] * (phi @ self.matrix.T)
 
-    def summed_target(self, phi: Array, a: Arms) -> Array:
-        """Sum (r,) of the targets of all n records, with n times the means of arms."""
-        total = self.target[a] @ phi
+    def summed_target(self, phi: Mapping[str, Array], a: Arms) -> Array:
+        """Sum (r,) of the targets of all n records, with n times the means of arms and of public points.
+
+        Parameters
+        ----------
+        phi
+            Features (n, width) of the records, and those of public points, by name.
+        a
+            Treatment (n,).
+        """
+        own = phi[self.features.name]
+        total = self.target[a] @ own
         for arm in np.flatnonzero(self.mean):
-            total = total + len(a) * self.mean[arm] * np.mean(phi[a == arm], axis=0)
+            total = total + len(a) * self.mean[arm] * np.mean(own[a == arm], axis=0)
+        if self.public:
+            total = total + len(a) * self.public * np.mean(phi[self.features.name_at_points], axis=0)
         return np.asarray(total @ self.matrix.T)
 
 
@@ -377,9 +392,7 @@ class Imbalance:
 
     def targets(self, phi: Mapping[str, Array], a: Arms) -> Array:
         """Sum of the targets and the shift (K,), from features of all n records by name."""
-        sums = [
-            sum(part.summed_target(phi[part.features.name], a) for part in group) for group in self.groups
-        ]
+        sums = [sum(part.summed_target(phi, a) for part in group) for group in self.groups]
         return np.concatenate(sums) + self.shift
 
 

@@ -24,6 +24,7 @@ from dp2erm_cvx.weighting.dataset import (
     products,
     rows_of_records,
     split_factors,
+    target_counts,
     targets_of_records,
     values_of_records,
     vector_groups,
@@ -217,16 +218,14 @@ class KindsData(DatasetsOfRows[KindsPart]):
         squares = np.zeros(count.shape)
         moved = np.zeros(m)
         for kernel in self.kernels:
-            f, entry_error, diagonal = kernel.features_of(kinds, k)
-            by_arm = np.stack([count * (arms == 0), count * (arms == 1)], axis=1)
-            sums = by_arm @ f
-            sizes = by_arm @ np.abs(f)
+            f, at_points, entry_error, diagonal = kernel.features_of(kinds, k)
+            sums, sizes = _sums_of_targets(f, at_points, arms, count)
             left = np.moveaxis(kernel.left[:, arms], 0, 2)
             rows.append((left[:, :, :, None] * f[:, :, None, :]).reshape(m, k, -1))
             targets.append((kernel.right @ sums).reshape(m, -1))
             rounding = (k + 8.0) * UNIT_ROUNDOFF
             errors.append(rounding * (np.abs(kernel.right) @ sizes).reshape(m, -1))
-            largest = np.max(diagonal, axis=1) + entry_error
+            largest = np.maximum(np.max(diagonal, axis=1), kernel.largest_at_points) + entry_error
             moved += kernel_price_error((kernel.pull, kernel.push, kernel.off), entry_error, largest)
             squares += np.diag(kernel.pull)[arms] * (diagonal + entry_error[:, None]) * OUTWARD
         return np.concatenate(rows, axis=2), np.hstack(targets), np.hstack(errors), squares, moved
@@ -331,10 +330,14 @@ class _FactoredKernel:
     def __init__(self, features: Features, stacked: Array) -> None:
         assert features.kernel is not None
         self.kernel: KernelOfRecords = features.kernel
+        self.points = features.points
+        self.largest_at_points = 0.0
+        if features.points is not None:
+            self.largest_at_points = float(np.max(features.kernel.diagonal(features.points)))
         self.pull, self.push = products(stacked)
         self.left, self.right, self.off = split_factors(self.pull, self.push)
 
-    def features_of(self, kinds: Records, k: int) -> tuple[Array, Array, Array]:
+    def features_of(self, kinds: Records, k: int) -> tuple[Array, Array, Array, Array]:
         """Features (m, k, k) of the kinds of m datasets, with what is proved of them.
 
         Parameters
@@ -347,17 +350,54 @@ class _FactoredKernel:
         Returns
         -------
         tuple
-            The features; bounds (m,) of the distance of their products to the kernel, which is measured on
-            all pairs of kinds; and the diagonal entries (m, k) of the kernel.
+            The features; the mean (m, k) of those of the public points in their span, 0 without any; bounds
+            (m,) of the distance of their products to the kernel, which is measured on all pairs of kinds; and
+            the diagonal entries (m, k) of the kernel.
         """
         X = np.asarray(kinds.covariates)
         X = X.reshape(-1, k, X.shape[1])
         K = np.stack([self.kernel.cross(x, x) for x in X])
         K = (K + np.swapaxes(K, 1, 2)) / 2.0
         values, vectors = np.linalg.eigh(K)
-        f = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         diagonal = np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0)
-        apart = np.max(np.abs(f @ np.swapaxes(f, 1, 2) - K), axis=(1, 2))
-        units = self.kernel.entry_error(kinds.domain.features_bound, X.shape[2]) + 2.0 * k + 16.0
         largest = np.max(diagonal, axis=1)
-        return f, (apart + units * UNIT_ROUNDOFF * (largest + apart)) * OUTWARD, diagonal
+        least = np.zeros(len(X))
+        units = self.kernel.entry_error(kinds.domain.features_bound, X.shape[2]) + 2.0 * k + 16.0
+        if self.points is not None:
+            # The mean of the points has to be written in the features, which must not vanish for that.
+            least = UNIT_ROUNDOFF * np.maximum(largest, np.finfo(np.float64).tiny)
+            units += len(self.points)
+        roots = np.sqrt(np.maximum(values, least[:, None]))
+        f = vectors * roots[:, None, :]
+        apart = np.max(np.abs(f @ np.swapaxes(f, 1, 2) - K), axis=(1, 2))
+        at_points = np.zeros((len(X), k))
+        if self.points is not None:
+            mean = np.stack([np.mean(self.kernel.cross(x, self.points), axis=1) for x in X])
+            at_points = np.einsum("mki,mk->mi", vectors, mean) / roots
+            missed = np.einsum("mki,mi->mk", f, at_points) - mean
+            apart = np.maximum(apart, np.max(np.abs(missed), axis=1))
+            largest = np.maximum(largest, self.largest_at_points)
+        errors = (apart + units * UNIT_ROUNDOFF * (largest + apart)) * OUTWARD
+        return f, at_points, errors, diagonal
+
+
+def _sums_of_targets(f: Array, at_points: Array, arms: Arms, count: Array) -> tuple[Array, Array]:
+    """Sums (m, 5, k) of features in the order of the targets of a kernel, and sums of their sizes.
+
+    Parameters
+    ----------
+    f
+        Features (m, k, k) of the kinds.
+    at_points
+        Mean (m, k) of those of the public points.
+    arms, count
+        Treatment and number (m, k) of the kinds.
+    """
+    of_arm = np.stack([count * (arms == 0), count * (arms == 1)], axis=1)
+    n = float(np.sum(count[0]))
+    counts = target_counts(np.sum(of_arm, axis=2))[:, 2:, None]
+    found = []
+    for values, mean in ((f, at_points), (np.abs(f), np.abs(at_points))):
+        sums = of_arm @ values
+        found.append(np.concatenate([sums, counts * sums, n * mean[:, None, :]], axis=1))
+    return found[0], found[1]

@@ -131,7 +131,7 @@ def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
     else:
         held = shares
     arms = np.tile([0, 1], (len(treated), 1))
-    return RecordCombinations(held, -shares, arms, -1.0 / form.n, -np.ones_like(shares))
+    return RecordCombinations(held, -shares, arms, -1.0 / form.n, -np.ones_like(shares), -1.0)
 
 
 def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
@@ -149,7 +149,11 @@ def _starts_of_bases(form: WeightingForm, treated: Array) -> list[RecordCombinat
     arms = np.tile([0, 1, 0, 1], (len(treated), 1))
     targets = np.hstack([nothing, even.targets])
     means = np.hstack([nothing, -np.ones_like(even.rows)])
-    return [RecordCombinations(np.hstack([own, nothing]), targets, arms, even.shift, means) for own in held]
+    sums = []
+    for own in held:
+        rows = np.hstack([own, nothing])
+        sums.append(RecordCombinations(rows, targets, arms, even.shift, means, even.public))
+    return sums
 
 
 def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[RecordCombinations]:
@@ -177,7 +181,8 @@ def _starts_near_equal_weights(form: WeightingForm, treated: Array) -> list[Reco
         nothing = np.zeros((len(treated), 2 * len(move)))
         targets = np.hstack([even.targets, nothing])
         means = np.hstack([-np.ones_like(even.rows), nothing])
-        sums.append(RecordCombinations(np.hstack(rows), targets, np.hstack(arms), even.shift, means))
+        every = np.hstack(arms)
+        sums.append(RecordCombinations(np.hstack(rows), targets, every, even.shift, means, even.public))
     return sums
 
 
@@ -439,6 +444,6 @@ def _padded(sums: RecordCombinations) -> RecordCombinations:
     zeros = np.zeros((len(sums.rows), 1))
     arms = np.hstack([sums.arms, np.zeros((len(sums.arms), 1), dtype=np.int64)])
     means = None if sums.means is None else np.hstack([sums.means, zeros])
-    return RecordCombinations(
-        np.hstack([sums.rows, zeros]), np.hstack([sums.targets, zeros]), arms, sums.shift, means
-    )
+    rows = np.hstack([sums.rows, zeros])
+    targets = np.hstack([sums.targets, zeros])
+    return RecordCombinations(rows, targets, arms, sums.shift, means, sums.public)

@@ -73,7 +73,8 @@ class MeansOfArms:
 
     def _targets(self, sums: Mapping[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
         """Means (..., K) in the targets of all coordinates, and bounds of their rounding."""
-        found = [mean_targets(group, sums, by_arm) for group in self.groups]
+        nothing = np.zeros((*by_arm.shape[:-1], 0))
+        found = [(nothing, nothing), *(mean_targets(group, sums, by_arm) for group in self.groups)]
         targets = np.concatenate([target for target, _ in found], axis=-1)
         errors = np.concatenate([error for _, error in found], axis=-1)
         return targets, errors

@@ -14,8 +14,10 @@ from dp2erm_cvx.weighting.dataset import (
     OUTWARD,
     Similarities,
     WeightingData,
+    push_size,
     rows_of_records,
 )
+from dp2erm_cvx.weighting.form import Arms
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighboring_records import NeighboringRecords, ReplacedRecords
@@ -120,15 +122,60 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         pulled = one.push[self.arms][:, arms].T * come - one.push[self.arms][:, left].T * gone
         towards = one.push[arms][:, self.arms] * come
         towards[np.arange(len(index)), index] = one.push[arms, arms] * own
+        own_pulled = np.sum(towards, axis=1)
         largest = np.maximum(one.largest, own)
+        if one.features.points is not None:
+            at_points = np.mean(kernel.cross(new_records.covariates, one.features.points), axis=1)
+            own_pulled += one.push[arms, 4] * self.n * at_points
+            largest = np.maximum(largest, float(np.max(one.at_points)))
+        for arm in map(int, np.flatnonzero(np.any(one.push[:, 2:4] != 0.0, axis=0))):
+            factors = one.push[:, 2 + arm]
+            change = (arms == arm)[:, None] * come - (left == arm)[:, None] * gone
+            moved, own_mean = self._of_mean(self._sums_over(one, arm), arm, index, arms, change)
+            pulled += factors[self.arms] * moved
+            inside = (self.arms == arm) * come
+            inside[np.arange(len(index)), index] = (arms == arm) * own
+            own_pulled += factors[arms] * own_mean * np.sum(inside, axis=1)
+        sizes = np.abs(one.push)
+        terms = push_size(one.push) * self.n + 2.0 * float(np.max(sizes[:, :2]))
+        terms += 4.0 * self.n * float(np.max(np.sum(sizes[:, 2:4], axis=1)))
         return _Products(
             across=one.pull[arms][:, self.arms] * come,
             own=one.pull[arms, arms] * own,
             pulled=pulled,
-            own_pulled=np.sum(towards, axis=1),
-            target_size=(self.n + 2.0) * float(np.max(np.abs(one.push))) * largest,
+            own_pulled=own_pulled,
+            target_size=terms * largest,
             target_error=np.zeros(len(index)),
         )
+
+    def _sums_over(self, one: Similarities, arm: int) -> Array:
+        """Sums (n,) of the kernel of a record and all of an arm."""
+        kernel = one.features.kernel
+        assert kernel is not None
+        X = self.records.covariates
+        return np.asarray(np.sum(kernel.cross(X, X[self.arms == arm]), axis=1))
+
+    def _of_mean(
+        self, sums: Array, arm: int, index: Numbers, arms: Arms, change: Array
+    ) -> tuple[Array, Array]:
+        """How far n times the mean of the kernel over an arm moves (m, n), and n over its new size (m,).
+
+        Parameters
+        ----------
+        sums
+            Sums (n,) of the kernel over the arm in the dataset.
+        arm
+            The arm.
+        index, arms
+            Numbers (m,) of the replaced records, and arms (m,) of the new ones.
+        change
+            Changes (m, n) of the sums.
+        """
+        size = float(np.sum(self.arms == arm))
+        sizes = size + (arms == arm) - (self.arms[index] == arm)
+        factors = self.n / np.maximum(sizes, 1.0)
+        moved = factors[:, None] * (sums + change) - self.n / max(size, 1.0) * sums
+        return np.asarray(moved), np.asarray(factors)
 
     def _of_vectors(self, common: ReplacedRecords, rows: Array) -> _Products:
         """The products of vectors, beside what all records are pulled by in the dataset itself."""

@@ -19,7 +19,8 @@ from dp2erm_cvx.weighting.certificate import (
     claimed_at_own_prices,
     claimed_by_eigenvalues,
 )
-from dp2erm_cvx.weighting.dataset import WeightingData
+from dp2erm_cvx.weighting.dataset import WeightingData, push_size, target_counts
+from dp2erm_cvx.weighting.form import Arms
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import met_sums, weights_at
 
@@ -50,15 +51,22 @@ class PairsProblem:
         self.b = np.zeros(n)
         diagonal = np.zeros(n)
         target_size = 0.0
+        n_points = 0
         for one in data.similarities:
             kernel = one.features.kernel
             assert kernel is not None
             K = kernel.cross(X, X)
             K = (K + K.T) / 2.0
             self.Q += one.pull[np.ix_(arms, arms)] * K
-            self.b += np.sum(one.push[np.ix_(arms, arms)] * K, axis=1)
+            self.b += np.sum(_push_of_records(one.push, arms) * K, axis=1)
             diagonal += np.diag(one.pull)[arms] * np.maximum(one.diagonal, 0.0)
-            target_size += n * float(np.max(np.abs(one.push))) * one.largest
+            largest = one.largest
+            points = one.features.points
+            if points is not None:
+                self.b += one.push[arms, -1] * n * np.mean(kernel.cross(X, points), axis=1)
+                n_points = max(n_points, len(points))
+                largest = max(largest, float(np.max(one.at_points)))
+            target_size += n * push_size(one.push) * largest
         # Features of a kernel, where the records have few, are among its pairs already.
         vectors = slice(0, data.vector_columns)
         root = np.sqrt(data.smoothness[vectors])
@@ -72,7 +80,7 @@ class PairsProblem:
             target_size += math.sqrt(float(np.max(squares))) * float(np.linalg.norm(targets))
         self.largest = float(np.max(diagonal)) * (1.0 + 1e-12)
         #: Relative errors of a price: of the sizes of all terms that it is a sum of.
-        self.units = (data.entry_units + rows.shape[1] + n + 24.0) * UNIT_ROUNDOFF
+        self.units = (data.entry_units + rows.shape[1] + n + n_points + 24.0) * UNIT_ROUNDOFF
         #: Errors of a price per unit of ``|omega|_1``, and of the targets in it.
         self.entry_error = self.units * self.largest
         self.target_error = self.units * target_size
@@ -123,11 +131,14 @@ class PairsProblem:
 
     @cached_property
     def least_eigenvalue(self) -> float:
-        """A number that no eigenvalue of the exact products of all pairs of rows is below."""
-        n = len(self.Q)
+        """A number that no eigenvalue of the exact products of all pairs of rows of free weights is below."""
+        free = np.flatnonzero(self.data.free)
+        n = len(free)
+        if not n:
+            return 0.0
         # entries are off by their rounding, and computed eigenvalues by units of the norm
         error = n * self.entry_error + 64.0 * n * UNIT_ROUNDOFF * n * self.largest
-        least = float(np.linalg.eigvalsh(self.Q)[0])
+        least = float(np.linalg.eigvalsh(self.Q[np.ix_(free, free)])[0])
         return float(max(least - error, 0.0))
 
     def even(self) -> tuple[Array, Array]:
@@ -242,3 +253,11 @@ class PairsProblem:
             omega = new
         _, _, multipliers = met_sums(self.data, self.price(omega), multipliers)
         return omega, multipliers
+
+
+def _push_of_records(push: Array, arms: Arms) -> Array:
+    """Factors (n, n) of the kernel of record i and record j in the targets, by the arms (n,) of both."""
+    by_arm: Array = np.bincount(arms, minlength=2).astype(np.float64)
+    counts = target_counts(by_arm)
+    of_arms = push[:, :2] + push[:, 2:4] * counts[2:]
+    return np.asarray(of_arms[np.ix_(arms, arms)])

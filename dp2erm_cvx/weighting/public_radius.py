@@ -21,6 +21,7 @@ from dp2erm_cvx.weighting.dataset import (
     RECORDS_PER_PIVOT,
     kernel_factors,
     products,
+    push_size,
     split_factors,
     sum_units,
 )
@@ -86,7 +87,7 @@ class StepConstants:
             Units of roundoff by which an entry of a kernel may be off.
         """
         row = _size_of(form, "weighted")
-        of_records = form.n * (_size_of(form, "target") + _size_of(form, "mean"))
+        of_records = form.n * (_size_of(form, "target") + _size_of(form, "mean") + _size_of(form, "public"))
         target = of_records + _size_of_shift(form)
         linear = 0.0
         if form.linear is not None:
@@ -354,8 +355,9 @@ class _Rounding:
         price = 0.0
         for features, stacked in kernels.items():
             pull, push = products(stacked)
-            off = split_factors(pull, push)[2] + 16.0 * UNIT_ROUNDOFF
-            factor = max(float(np.max(np.abs(pull))), float(np.max(np.abs(push))))
+            others = np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
+            off = (1.0 + others) * split_factors(pull, push)[2] + 16.0 * UNIT_ROUNDOFF
+            factor = max(float(np.max(np.abs(pull))), push_size(push))
             error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14) + 1.01 * off * max(factor, 1.0)
             price += error * _norm_of(features) ** 2 * 2.0 * self.n
         moved = self.n * self.response_near() * price
@@ -369,7 +371,9 @@ class _Rounding:
             return None
         constants = self.constants
         mass = 3.0 * _mass_of_points(self.smoothness, self.steps) * self.n * (1.0 + _LARGEST_DRIFT)
-        units = (constants.entry_units + constants.columns + self.n + 24.0) * UNIT_ROUNDOFF
+        every = [len(one.points) for one in self.form.features if one.points is not None]
+        n_points = max(every, default=0)
+        units = (constants.entry_units + constants.columns + self.n + n_points + 24.0) * UNIT_ROUNDOFF
         price = 1.01 * units * (constants.row**2 * mass + constants.row * constants.target)
         position = 8.0 * UNIT_ROUNDOFF * constants.row * (mass + self.n)
         start = 2.0 * constants.largest_imbalance
@@ -410,8 +414,13 @@ def _norm_of(features: Features) -> float:
 
 
 def _largest_of_rows(part: FeatureRows, which: str) -> float:
-    """Bound of the norm of the rows, of the targets, or of the means of arms that a feature makes."""
-    by_arm = {"weighted": part.weighted, "target": part.target, "mean": part.mean}
+    """Bound of the norm of the rows, of the targets, or of the means that a feature makes."""
+    by_arm = {
+        "weighted": part.weighted,
+        "target": part.target,
+        "mean": part.mean,
+        "public": np.array([part.public]),
+    }
     factors: Array = np.abs(by_arm[which])
     # a record has one arm, and a target the means of both
     largest = float(np.sum(factors) if which == "mean" else np.max(factors))

@@ -259,8 +259,8 @@ def test_a_counted_target_has_no_weight_and_needs_a_floor():
     assert np.all(w[a == 1] == 0)
     assert w[a == 0].sum() == pytest.approx(120)
     floor = Domain(1.5, 2.0, intercept=1.0, arm_floor=50)
-    counted = Matching().stability(Universe(floor, 120, 2)).V
-    public = Matching(target=PublicSample([[0.0]])).stability(Universe(WITH_CONSTANT, 120, 2)).V
+    counted = Matching().stability(Universe(floor, 120, 1)).V
+    public = Matching(target=PublicSample([[0.0]])).stability(Universe(WITH_CONSTANT, 120, 1)).V
     assert public < counted < 240
 
 

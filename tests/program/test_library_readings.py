@@ -58,7 +58,7 @@ def test_another_loss_than_was_read_is_found(monkeypatch):
 @pytest.mark.parametrize("stage", WEIGHTINGS, ids=[stage.label for stage in WEIGHTINGS])
 @pytest.mark.parametrize("intercept", [0.0, 1.2])
 def test_forms_in_the_weights_have_the_values_of_cvxpy(stage, intercept):
-    universe = Universe(Domain(2.0, 3.0, intercept=intercept), 12, 4)
+    universe = Universe(Domain(2.0, 3.0, intercept=intercept), 12, cases.P)
     program = stage.program.at(universe)
     assert program.scheme.of_library
     assert isinstance(program.form(universe), WeightingForm)

@@ -53,7 +53,7 @@ def minimizer(instance, records, bound, near):
     if isinstance(program, EntropyFirstStage):
         return exact.entropy(program, records, program.ridge, program.radius, near)
     if program.name == "kernel_mean_matching":
-        return exact_kernel.matching(program, records, near)
+        return None, exact_kernel.matching(program, records, near)
     if program.name == "stable_balancing_hard":
         return exact.hard_balance(program, records, near)
     ridge, noise = mp.mpf(bound["ridge"]) if bound else program.ridge, bound.get("noise")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Domain, stability
+from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Claim
 from dp2erm_cvx.domain import Universe
@@ -132,49 +132,6 @@ def test_a_tilting_that_could_overflow_is_refused():
     program = first_stages()["inverse_probability_tilting"](ridge=1e-3, radius=50.0)
     with pytest.raises(DeclarationError, match="at most 12/G"):
         program.resolve(Domain(1.0, 1.0)).ball(Domain(1.0, 1.0))
-
-
-# kernel mean matching
-
-
-def stated_matching_bound(n, C, ridge, floor, *, keep=False, signed=False):
-    """The statement of the page, written out again; ``floor`` None for a public target."""
-    fewest, most = (n, n) if floor is None else (floor, n - floor)
-    double, root = (4 * C, 2 * math.sqrt(C)) if signed else (2 * C, math.sqrt(2 * C))
-    tau, omega = min(1.0, 1 / fewest + double / ridge), double / ridge
-    Q = math.sqrt(min(omega, most * omega**2 / 4))
-    k = math.sqrt(most * C if signed else most * C / 2)
-
-    def d(g, q):
-        free = (q + math.sqrt(q**2 + g**2 / ridge)) / 2
-        return free if k * free >= g / 2 else (ridge * q + g * k) / (ridge + k**2)
-
-    change = 0.0 if floor is None else root / floor
-    if floor is None or keep:
-        cases = [math.sqrt(most) * d(root * tau, tau * Q) + 2 * tau]
-        cases += [math.sqrt(most) * d(change, 0.0)] if keep else []
-    else:
-        cases = [math.sqrt(most) * d(root * tau + change, tau * Q) + 2 * tau]
-    return min(2 * n, n * max(cases))
-
-
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("ridge", [3.0, 40.0, 400.0, 1e5])
-def test_the_matching_bound_is_that_of_the_page(ridge, signed):
-    for n, C in ((10, 1.0), (400, 0.3), (5000, 7.0)):
-        constants = stability.KernelConstants(C, ridge, alpha=1.0, signed=signed)
-        public = stability.kernel_mean_matching(n, constants, public_target=True)
-        assert public.V == pytest.approx(stated_matching_bound(n, C, ridge, None, signed=signed), rel=1e-8)
-        assert public.relations == frozenset(Neighboring)
-        for floor in (2, n // 3):
-            for relation in Neighboring:
-                keep = relation is KEEP
-                result = stability.kernel_mean_matching(
-                    n, constants, public_target=False, arm_floor=floor, relation=relation
-                )
-                stated = stated_matching_bound(n, C, ridge, floor, keep=keep, signed=signed)
-                assert result.V == pytest.approx(stated, rel=1e-8)
-                assert result.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
 
 
 # movements

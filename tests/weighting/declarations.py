@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.program.kernels import Energy, Gaussian
+from dp2erm_cvx.program.kernels import Energy, Gaussian, PublicSample
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 
 #: A problem, or a part of one, of weights and records.
@@ -148,6 +148,18 @@ def to_treated(w: Any, r: Any) -> Any:
     return r.x.T @ w - r.n * r.mean_of(r.x, "treated")
 
 
+#: Public points that features of a kernel are compared with.
+POINTS = PublicSample([[0.2, 0.1, -0.3], [0.4, 0.0, 0.1]])
+
+
+def of_all(r: Any) -> Any:
+    return r.features(Gaussian(0.7))
+
+
+def of_controls(w: Any, r: Any) -> Any:
+    return r.features(Gaussian(0.7), "controls").T @ w
+
+
 MEANS: dict[str, Function] = {
     "all to the treated": of(lambda w, r: cp.sum_squares(to_treated(w, r)) / r.n),
     "controls to the treated": minimized(
@@ -181,6 +193,30 @@ MEANS: dict[str, Function] = {
         lambda w, r: cp.sum_squares(r.x.T @ w / r.n - r.mean_of(products(r), "treated"))
     ),
     "mean of cells": of(lambda w, r: cp.sum_squares(signs(r).T @ w / r.n - r.mean_of(signs(r), "treated"))),
+    "mean of a kernel": minimized(
+        lambda w, r: square(w) + cp.sum_squares(of_controls(w, r) - r.n * r.mean_of(of_all(r), "treated")),
+        lambda w, r: [w <= 4 * (1 - r.treatment)],
+    ),
+    "both means of a kernel": of(
+        lambda w, r: cp.sum_squares(
+            of_all(r).T @ w / r.n - (r.mean_of(of_all(r), "controls") + r.mean_of(of_all(r), "treated")) / 2
+        )
+    ),
+    "public points": of(lambda w, r: cp.sum_squares(of_all(r).T @ w / r.n - r.mean_of(of_all(r), POINTS))),
+    "public points and records": of(
+        lambda w, r: (
+            cp.sum_squares(
+                of_controls(w, r) - cp.sum(of_all(r), axis=0) / 4 - r.n / 4 * r.mean_of(of_all(r), POINTS)
+            )
+            / r.n
+        )
+    ),
+    "public points in one price of two": of(
+        lambda w, r: (
+            cp.sum_squares(of_all(r).T @ w / r.n - r.mean_of(of_all(r), POINTS))
+            + 2 * cp.sum_squares(of_controls(w, r) - cp.sum(of_all(r), axis=0) / 2)
+        )
+    ),
     "mean by arm": of(
         lambda w, r: cp.sum_squares(r.by_arm(1.0).T @ w - r.n * r.mean_of(r.by_arm(1.0), "treated"))
     ),

@@ -41,11 +41,22 @@ def products(form: WeightingForm, records: Records) -> tuple[Any, Any]:
             else:
                 phi = part.features.of(records) @ part.matrix.T
                 K = [[mpmath.fdot(map(Number, x), map(Number, y)) for y in phi] for x in phi]
+            towards = [Number(part.target[arm]) for arm in a]
+            for arm in (0, 1):
+                members = [j for j in range(n) if a[j] == arm]
+                for j in members:
+                    towards[j] += Number(part.mean[arm]) * n / len(members)
             for i in range(n):
                 own = price * Number(part.weighted[a[i]])
                 for j in range(n):
                     Q[i, j] += own * Number(part.weighted[a[j]]) * K[i][j]
-                    b[i] += own * Number(part.target[a[j]]) * K[i][j]
+                    b[i] += own * towards[j] * K[i][j]
+            points = part.features.points
+            if points is not None:
+                across = gram(part.features.kernel, records.covariates, points)
+                for i in range(n):
+                    own = price * Number(part.weighted[a[i]]) * Number(part.public) * n
+                    b[i] += own * mpmath.fsum(across[i]) / len(points)
     return Q, b
 
 

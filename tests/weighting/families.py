@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,6 +80,20 @@ def to_both_arms(n: int, dispersion: Dispersion, rho: float, **more: object) -> 
     return form(n, dispersion, [imbalance(groups, squares(rho, n))], **more)  # type: ignore[arg-type]
 
 
+def matched(n: int, rho: float, cap: float, *, to_points: bool) -> WeightingForm:
+    """Features of a kernel: of all records to public points, or of the controls to the treated."""
+    features = kernel(1.0, signed=False, width=3)
+    if to_points:
+        points = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
+        features = replace(features, points=points)
+        own = replace(rows(features, [1.0, 1.0], [0.0, 0.0]), public=1.0)
+        sums = ALL
+    else:
+        own = rows(features, [1.0, 0.0], [0.0, 0.0], mean=[0.0, 1.0])
+        sums = CONTROLS
+    return form(n, SQUARE, [imbalance(((own,),), squares(rho, n))], cap=cap, sums=sums)
+
+
 def moved_target(n: int, rho: float, cap: float) -> WeightingForm:
     """Rows x and targets -y in the same coordinates."""
     tau = ball(1.0, 2, "targets")
@@ -144,6 +159,13 @@ FAMILIES: dict[str, Family] = {
     ),
     "kernel, pooled": (mmd_pooled(41, 1.0, kernel(1.0, signed=False, width=3)), (0, 0)),
     "kernel, by arm, cap 3": (mmd(40, 0.1, 3.0, kernel(1.0, signed=True, width=3)), (14, 14)),
+    "kernel, to public points": (matched(41, 0.5, math.inf, to_points=True), (0, 0)),
+    "kernel, to public points, cap 3": (matched(101, 9.0, 3.0, to_points=True), (0, 0)),
+    "kernel, controls to the mean of the treated, cap 4": (
+        matched(101, 3.0, 4.0, to_points=False),
+        (30, 5),
+    ),
+    "kernel, controls to the mean of the treated": (matched(41, 1.0, math.inf, to_points=False), (10, 2)),
     "square, targets of their own, cap 3": (moved_target(201, 9.0, 3.0), (0, 0)),
     "square, controls to the mean of the treated, cap 4": (
         to_an_arm(101, SQUARE, 3.0, CONTROLS, (1.0, 0.0), cap=4.0),

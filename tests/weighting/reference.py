@@ -78,7 +78,10 @@ def rows_and_targets(form: WeightingForm, data: Datasets) -> tuple[Array, Array]
 
 
 def means_of_arms(imbalance: Imbalance, data: Datasets) -> Array:
-    """What n times the means of arms are in the targets, (B, K)."""
+    """What n times the means of arms, and of public points, are in the targets, (B, K).
+
+    Public points are given by their features here.
+    """
     n = np.sum(data.counts, axis=1, keepdims=True)
     coordinates = []
     for group in imbalance.groups:
@@ -89,6 +92,9 @@ def means_of_arms(imbalance: Imbalance, data: Datasets) -> Array:
                 share = n * inside / np.maximum(np.sum(inside, axis=1, keepdims=True), 1.0)
                 mean = np.einsum("bm,bmw->bw", share, data.phi[part.features.name])
                 total += part.mean[arm] * (mean @ part.matrix.T)
+            if part.features.points is not None:
+                mean = np.mean(part.features.points, axis=0)
+                total += n * part.public * (part.matrix @ mean)
         coordinates.append(total)
     return np.hstack(coordinates)
 

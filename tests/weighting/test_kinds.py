@@ -22,6 +22,8 @@ from tests.weighting import examples
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm
 from tests.weighting.test_neighbors import FORMS, N
 
+#: Public points, some of them alike.
+POINTS = np.array([[0.5, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -0.3, 0.2]])
 M = 12
 KINDS = 5
 
@@ -35,6 +37,14 @@ def kernel_forms() -> dict[str, WeightingForm]:
         squares = [examples.imbalance(ImbalancePenalty(3.0 / N), part) for part in parts]
         forms[f"kernel: {name}"] = form_of(N, *squares, dispersion="entropy")
     both = examples.imbalance(ImbalancePenalty(3.0 / N), examples.part(features, SIGNED, 0.0 * BOTH))
+    for name, kernel in {"gaussian": Gaussian(1.0), "linear": Linear(0.5)}.items():
+        features = replace(examples.of_kernel(kernel, signed=name == "linear"), points=POINTS)
+        part = examples.part(features, BOTH, 0.0 * BOTH)
+        targets = {"public": {"public": 1.0}, "means": {"mean": BOTH / 2}}
+        targets["mixed"] = {"public": 0.5, "mean": TREATED / 4, "target": BOTH / 4}
+        for of, factors in targets.items():
+            squares = examples.imbalance(ImbalancePenalty(3.0 / N), replace(part, **factors))
+            forms[f"kernel: {name} to {of}"] = form_of(N, squares, dispersion="entropy")
     forms["kernel and vectors"] = form_of(N, both, moments_by_arm(ImbalancePenalty(5 / N)), cap=(1.5, 2.0))
     return forms
 

@@ -5,6 +5,7 @@ The programs are solved by `reference`, to residuals that are small beside what 
 
 import dataclasses
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,6 +228,18 @@ def test_means_by_bases_are_no_means_of_targets(monkeypatch: pytest.MonkeyPatch)
     assert searched(form, cases=60, generations=10, by_weight=True).weight_ratio <= ROUNDED
     monkeypatch.setattr(largest, "_starts_of_bases", lambda *given: [largest._start_sums(*given)])
     assert searched(form, cases=60, generations=10, by_weight=True).weight_ratio > 1.05
+
+
+def test_forgotten_public_points_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public points do not move, but weights that are far from them are larger."""
+    form, floors = FAMILIES["kernel, to public points"]
+    true = largest._start_sums
+
+    def without(*given: Any) -> RecordCombinations:
+        return dataclasses.replace(true(*given), public=0.0)
+
+    monkeypatch.setattr(largest, "_start_sums", without)
+    assert searched(form, floors, cases=60, generations=10, by_weight=True).weight_ratio > 1.02
 
 
 @pytest.mark.slow

@@ -92,11 +92,14 @@ def loaded(function: Function, n: int, domain: Domain, seed: int) -> tuple[Any, 
     for features in form.features:
         if features.kernel is not None:
             phi[features.name] = rng.standard_normal((n, features.width))
+            phi[features.name_at_points] = rng.standard_normal((2, features.width))
         else:
             phi[features.name] = features.of(drawn)
     for datum in problem.parameters():
         if hasattr(datum, "kernel"):
             datum.value = of_kernel(datum, phi[f"kernel {datum.kernel!r}"], drawn.a)
+        elif hasattr(datum, "averaged") and hasattr(datum.averaged[0], "kernel"):
+            datum.value = mean_of_kernel(*datum.averaged, phi, drawn.a)
         else:
             datum.value = datum.of(drawn)
     return problem, w, WeightingObjective(form, phi, drawn.a)
@@ -105,6 +108,13 @@ def loaded(function: Function, n: int, domain: Domain, seed: int) -> tuple[Any, 
 def of_kernel(datum: Any, phi: Any, a: Any) -> Any:
     factors = datum.arm_factors
     return np.hstack([np.array(pair)[a][:, None] * phi for pair in factors])
+
+
+def mean_of_kernel(base: Any, over: Any, phi: Any, a: Any) -> Any:
+    """Mean of features over an arm, or over public points."""
+    features = phi[f"kernel {base.kernel!r}"]
+    chosen = features[a == over] if isinstance(over, int) else phi[f"kernel {base.kernel!r} at public points"]
+    return np.mean(chosen, axis=0)
 
 
 def slope_of(problem: Any, w: Any) -> Any:
@@ -620,21 +630,33 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     "a mean is a sum": (weighting_sums, "@ tensor / self.n", "@ tensor", MEANS["both means"]),
     "a mean is of the other arm": (
         weighting_data,
-        "of_arm[arm] = tensor[arm]",
-        "of_arm[1 - arm] = tensor[arm]",
+        "of_arm[over] = tensor[over]",
+        "of_arm[1 - over] = tensor[over]",
         MEANS["mean of own rows"],
     ),
     "the means of both arms are taken": (
         weighting_data,
-        "of_arm[arm] = tensor[arm]",
-        "of_arm[:] = tensor / 2",
+        "of_arm[over] = tensor[over]",
+        "of_arm[:2] = tensor / 2",
         MEANS["mean of a number"],
     ),
     "a part of a mean is another": (
         weighting_sums,
-        "FeatureRows(table.known[name], matrix, factors[:2], factors[2:4], factors[4:])",
-        "FeatureRows(table.known[name], matrix, factors[:2], factors[4:], factors[4:])",
+        "factors[2:4], factors[4:6]",
+        "factors[4:6], factors[4:6]",
         MEANS["parts"],
+    ),
+    "public points are forgotten": (
+        weighting_sums,
+        "float(factors[6])",
+        "0.0",
+        MEANS["public points and records"],
+    ),
+    "a mean of public points is that of controls": (
+        weighting_data,
+        "of_points[2] = tensor[0]",
+        "of_points[0] = tensor[0]",
+        MEANS["public points"],
     ),
     "weights without data are lost": (
         weighting_sums,
@@ -644,8 +666,8 @@ PLANTED: dict[str, tuple[ModuleType, str, str, Function]] = {
     ),
     "signs of arms are lost": (
         weighting_sums,
-        "FeatureRows(table.known[name], matrix, factors[:2]",
-        "FeatureRows(table.known[name], matrix, np.abs(factors[:2])",
+        "FeatureRows(features, matrix, factors[:2]",
+        "FeatureRows(features, matrix, np.abs(factors[:2])",
         IMBALANCES["(w - 1) @ P"],
     ),
     "treated are controls": (
