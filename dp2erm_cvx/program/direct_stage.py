@@ -60,6 +60,8 @@ from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
 _SECONDS, _LONG = 2e-10, 10.0
 #: Certified error of the weights of one record that a search goes on with.
 _SEARCHED = 1e-6
+#: Name of what is there for every record among the data, whatever a problem asks for: it tells their number.
+EACH_RECORD = "each record"
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,7 +250,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return problem.objective.args[0], _ends(problem.constraints, w), beside
 
     def declare(self, data: Params) -> Declaration:
-        n = data.shape("ones")[0]
+        n = data.shape(EACH_RECORD)[0]
         w = cp.Variable(n, name="weights", nonneg=True)
         objective, (floor, cap), beside = self._for_solver(data, w)
         box: dict[str, Any] = {} if math.isinf(cap) else {"cap": w <= cap}
@@ -257,7 +259,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         read: WeightsReading = self.reading
         total: dict[str, Any] = {}
         if read.has_total_of_library:
-            total["total"] = data("ones") @ w == n
+            total["total"] = cp.sum(w) == n
         return Declaration(objective, {"weights": w}, total | box | beside)
 
     @property
@@ -517,7 +519,7 @@ class WeightsReading:
 
     def data(self, records: Records) -> dict[str, Value]:
         """Data of the parameters, clipped to their public bounds."""
-        data: dict[str, Value] = {"ones": np.ones(records.n_samples)}
+        data: dict[str, Value] = {EACH_RECORD: np.ones(records.n_samples)}
         for datum in data_of(self.problem):
             size = datum.within.largest
             data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
@@ -636,7 +638,7 @@ class WeightsReading:
     def _declared_anew(self) -> tuple[Params, cp.Variable]:
         """Parameters of the shapes of the data, and the variable that solvers see."""
         n = self.universe.n_samples
-        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {"ones": (n,)}
+        shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {EACH_RECORD: (n,)}
         parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
         return parameters, cp.Variable(n, name="weights", nonneg=True)
 

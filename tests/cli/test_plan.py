@@ -56,4 +56,4 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
         assert 2 <= told["predicted"]["V"] <= 2e18, program
     for program in ("entropy_balancing", "stable_balancing"):
         whole = refused(*bare, *sets(f"{FIRST}={program}"), "--plan", 10**18)
-        assert "11 columns of data with its working copies needs" in whole
+        assert "12 columns of data with its working copies needs" in whole

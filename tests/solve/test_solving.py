@@ -235,7 +235,7 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
         ("ipw_logistic", 1e-5),
         ("paper_entropy_balancing", 1e-3),
         ("entropy_balancing", 1e-3),
-        ("mmd", 1e-6),
+        ("mmd", 1e-4),
         ("mmd_pooled", 1e6),
     ],
 )
