@@ -306,7 +306,7 @@ def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
         settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
         program = PROGRAMS[name](**settings).resolve(domain)
         # features of kernels need pairs of records, of which more than some thousands are not held
-        by_pairs = name in ("mmd", "mmd_pooled", "energy_balancing")
+        by_pairs = name in ("mmd", "mmd_pooled", "energy_balancing", "kernel_mean_matching")
         for n in (100, 4000) if by_pairs else (100, 4000, 100_000):
             assert program.certified_error(Universe(domain, n, 10)) < (1e-7 if by_pairs else 1e-8), name
 

@@ -1,6 +1,5 @@
 """Neighbors found by long searches, and random ones: within the bound, and beyond planted errors of it."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -331,7 +330,8 @@ def registered(rng, name):
         moved = partial(of_released, program, domain, rng.normal(size=8))
     else:
         program = first_stage(rng, name, domain, 3 if intercept else 2, least=-3)
-        program = dataclasses.replace(program, cap=INF) if name == "mmd" else program
+        if name == "mmd":
+            program = program.with_settings(cap=INF)
         moved = partial(solved, program, domain=domain)
     return Drawn(Pair.of_rows(np.column_stack([a, x])), moved, program.stability(Universe(domain, n, 2)))
 
