@@ -374,7 +374,13 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("kind", DRAWS)
+#: Theorems that no program rests on any more are searched with the slow tests.
+SEARCHED = [
+    pytest.param(kind, marks=pytest.mark.slow) if kind.startswith("kernel, ") else kind for kind in DRAWS
+]
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
 def test_random_neighbors_stay_below_the_bound(kind):
     draw, count, least = DRAWS[kind]
     rng, largest, capped = np.random.default_rng(17), 0.0, 0
