@@ -33,6 +33,16 @@ _PLAIN: list[dict[str, Any]] = [
 ]  # fmt: skip
 _SMALL = [*_PLAIN, _USER]
 
+#: Schemes that differ in their dispersion or price alone: one row of each, all of them in the golden table.
+_ALIKE = (
+    "empirical_likelihood",
+    "landmark_balancing",
+    "logit_calibration",
+    "minimal_dispersion",
+    "raking",
+    "residual_balancing",
+)
+
 #: Representative hyper-parameters of every program; first stages share the rows of the golden table, but
 #: for a base measure, which is of that table's number of records.
 SETTINGS: Mapping[str, list[dict[str, Any]]] = {
@@ -41,6 +51,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         for name, program in programs().items()
         if name in PROGRAMS and issubclass(family_of(program), FirstStage)
     },
+    **{name: PROGRAMS[name][:1] for name in _ALIKE},
     "ipw_known": [
         {"coefficient": (0.1, 0.6, 0.0, -0.8)},
         {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0},
