@@ -74,6 +74,12 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         self.root: Array = np.sqrt(data.smoothness[columns])
         self.rows: Array = data.rows[:, columns] * self.root
         self.longest = float(np.max(np.linalg.norm(self.rows, axis=1), initial=0.0))
+        #: Sums (n,) of a kernel over the records of an arm whose mean is a target, by kernel and arm.
+        self.arm_sums = {
+            (one.features.name, arm): self._sums_over(one, arm)
+            for one in data.similarities
+            for arm in _arms_of_means(one)
+        }
 
     def replaced(self, index: Numbers, new_records: Records) -> ReplacedPairs:
         """What m new records change, each in the place of one of the dataset.
@@ -128,10 +134,11 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
             at_points = np.mean(kernel.cross(new_records.covariates, one.features.points), axis=1)
             own_pulled += one.push[arms, 4] * self.n * at_points
             largest = np.maximum(largest, float(np.max(one.at_points)))
-        for arm in map(int, np.flatnonzero(np.any(one.push[:, 2:4] != 0.0, axis=0))):
+        for arm in _arms_of_means(one):
             factors = one.push[:, 2 + arm]
             change = (arms == arm)[:, None] * come - (left == arm)[:, None] * gone
-            moved, own_mean = self._of_mean(self._sums_over(one, arm), arm, index, arms, change)
+            sums = self.arm_sums[one.features.name, arm]
+            moved, own_mean = self._of_mean(sums, arm, index, arms, change)
             pulled += factors[self.arms] * moved
             inside = (self.arms == arm) * come
             inside[np.arange(len(index)), index] = (arms == arm) * own
@@ -235,6 +242,12 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
 
     def kink_widths(self, place: int, part: ReplacedPairs) -> Array:
         return np.zeros(len(part))
+
+
+def _arms_of_means(one: Similarities) -> list[int]:
+    """The arms whose mean of the kernel is a target."""
+    means = one.push[:, 2:4]
+    return [arm for arm in (0, 1) if np.any(means[:, arm] != 0.0)]
 
 
 @dataclass(frozen=True)
