@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,42 @@ ScalarLoss = Any
 ScalarWeight = Any
 
 
-@lru_cache(maxsize=1024)
+class MarginGradient(NamedTuple):
+    """Gradients ``(c phi'(<z, v> + o) + t) z`` of the records of one kind, ``||z|| <= 1``.
+
+    Attributes
+    ----------
+    loss
+        Phi.
+    offset
+        Public interval of o, in units of the margin.
+    factor
+        Public interval of c, at least 0.
+    tilt
+        Public interval of t, in units of the loss over those of the margin.
+    """
+
+    loss: ScalarLoss
+    offset: Interval = (0.0, 0.0)
+    factor: Interval = (1.0, 1.0)
+    tilt: Interval = (0.0, 0.0)
+
+
+class MarginSlope(NamedTuple):
+    """Gradients ``h'(<z, v> + o) z`` of the log weights of one kind of records, ``||z|| <= 1``.
+
+    Attributes
+    ----------
+    weight
+        H, the logarithm of a weight.
+    offset
+        Public interval of o, in units of the margin.
+    """
+
+    weight: ScalarWeight
+    offset: Interval = (0.0, 0.0)
+
+
 def gradient_diameter(
     loss: ScalarLoss,
     reach: float,
@@ -59,15 +94,37 @@ def gradient_diameter(
     H(pi - alpha)``. Between angles a step h apart a width grows by at most ``1/cos(h/2)``, and H is taken on
     a grid of t to second order.
     """
-    low, high = _multiples(loss, reach, offset, factor, tilt)
-    anywhere = 2.0 * max(abs(low), abs(high))
+    return diameter_of_kinds((MarginGradient(loss, offset, factor, tilt),), reach)
+
+
+@lru_cache(maxsize=1024)
+def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
+    """Diameter of the gradients of records of any of these kinds at one v, ``||v|| <= reach`` (Lemma A).
+
+    The support function of a union is the largest of those of its parts. See :func:`gradient_diameter`.
+
+    Parameters
+    ----------
+    kinds
+        What a record may be; every kind has all rows of norm at most 1.
+    reach
+        Bound on ``||v||``, which may be infinite.
+
+    Returns
+    -------
+    float
+        An upper bound, in units of the loss over those of the margin.
+    """
+    anywhere = 2.0 * max(_largest_multiple(kind, reach) for kind in kinds)
     if not reach <= _FARTHEST or not math.isfinite(anywhere) or anywhere == 0.0:
         return anywhere * _OUTWARD
-    if (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)) and offset[0] == -offset[1]:
-        bend = _bend_of_odd_line(loss)
-        if bend is not None:
-            return _limacon_width(bend * reach, bend * offset[1])
-    searched = _largest_over_radii(reach, lambda p, q: _width(loss, p, q, offset, factor, tilt))
+    if len(kinds) == 1:
+        loss, offset, factor, tilt = kinds[0]
+        if (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)) and offset[0] == -offset[1]:
+            bend = _bend_of_odd_line(loss)
+            if bend is not None:
+                return _limacon_width(bend * reach, bend * offset[1])
+    searched = _largest_over_radii(reach, lambda p, q: _width(kinds, p, q))
     return min(anywhere, searched) * _OUTWARD
 
 
@@ -92,20 +149,41 @@ def multiple_diameter(
     return min(high - low, width), size
 
 
-@lru_cache(maxsize=256)
 def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
     """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with slopes 0 in it if clipped.
 
     Gradients are 0 at z = 0, so that a function cut off at constants has at most the diameter of itself.
     """
-    anywhere: float = 2.0 * weight.lipschitz
-    if weight.curve is not None:
-        anywhere = gradient_diameter(weight.curve, reach)
+    return slope_diameter_of_kinds((MarginSlope(weight),), reach, clipped=clipped)
+
+
+@lru_cache(maxsize=256)
+def slope_diameter_of_kinds(kinds: tuple[MarginSlope, ...], reach: float, *, clipped: bool) -> float:
+    """Diameter of ``h'(<z, v> + o) z`` over the records of any of these kinds, ``||v|| <= reach``.
+
+    Parameters
+    ----------
+    kinds
+        What a record may be; every kind has all rows of norm at most 1.
+    reach
+        Bound on ``||v||``, which may be infinite.
+    clipped
+        Whether slopes of 0 count as well, as they do where a log weight has kinks.
+
+    Returns
+    -------
+    float
+        An upper bound, in inverse units of the margin.
+    """
+    anywhere = 2.0 * max(float(kind.weight.lipschitz) for kind in kinds)
+    if len(kinds) == 1 and kinds[0].weight.curve is not None:
+        # a multiple of an atom, or minus one: signs matter between kinds only
+        anywhere = gradient_diameter(kinds[0].weight.curve, reach, kinds[0].offset)
         if not clipped:
             return anywhere
     if not reach <= _FARTHEST:
         return anywhere
-    searched = _largest_over_radii(reach, lambda p, q: _weight_width(weight, p, q, clipped), 1e-3)
+    searched = _largest_over_radii(reach, lambda p, q: _weight_width(kinds, p, q, clipped), 1e-3)
     return min(anywhere, searched) * _OUTWARD
 
 
@@ -186,11 +264,29 @@ def _largest_over_radii(reach: float, width: Callable[[float, float], float], cl
     return max(best, *(top for top, _, _ in cells))
 
 
-def _width(loss: ScalarLoss, p: float, q: float, offset: Interval, factor: Interval, tilt: Interval) -> float:
+def _largest_multiple(kind: MarginGradient, reach: float) -> float:
+    """Bound on ``|c phi' + t|`` over margins of at most ``reach`` and the offset."""
+    low, high = _multiples(kind.loss, reach, kind.offset, kind.factor, kind.tilt)
+    return max(abs(low), abs(high))
+
+
+def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
     """Upper bound of the diameter for ``p <= ||v|| <= q``."""
+    multiples, angles, rises = [], [], []
+    for kind in kinds:
+        y, t, rise = _support_nodes(kind, p, q)
+        multiples.append(y)
+        angles.append(t)
+        rises.append(rise)
+    return _spread(np.concatenate(multiples), np.concatenate(angles)) + 2.0 * max(rises)
+
+
+def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Array, float]:
+    """Multiples y and angles of rows at nodes, for ``p <= ||v|| <= q``, and by how much H may exceed them."""
+    loss, offset, factor, tilt = kind
     reach = q + max(map(abs, offset))
     steep = factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
-    size = max(map(abs, _multiples(loss, q, offset, factor, tilt)))
+    size = _largest_multiple(kind, q)
     turn = steep * (loss.bend * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
     count = 0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
     t = _nodes(2 * math.ceil(min(count, _MOST_NODES / 2)), loss.kinks, (p, q), offset)
@@ -201,21 +297,25 @@ def _width(loss: ScalarLoss, p: float, q: float, offset: Interval, factor: Inter
     highest = np.maximum(factor[0] * up, factor[1] * up) + tilt[1]
     y = np.concatenate([lowest, highest])
     rise = float(np.max(np.diff(t))) ** 2 / 8.0 * float(turn)
-    return _spread(y, np.concatenate([t, t])) + 2.0 * rise
+    return y, np.concatenate([t, t]), rise
 
 
-def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> float:
+def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, clipped: bool) -> float:
     """Diameter for derivatives that need not be monotone: every cell of angles takes its largest one."""
     t = np.linspace(-math.pi / 2, math.pi / 2, 2049)
     m = np.sin(t)
     corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
-    _, _, down, up = weight.enclose(corners.min(axis=0), corners.max(axis=0))
-    if not np.all(np.isfinite([down, up])):
-        return math.inf
-    if clipped:
-        down, up = np.minimum(down, 0.0), np.maximum(up, 0.0)
+    first, last = corners.min(axis=0), corners.max(axis=0)
+    slopes = []
+    for weight, offset in kinds:
+        _, _, down, up = weight.enclose(first + offset[0], last + offset[1])
+        if not np.all(np.isfinite([down, up])):
+            return math.inf
+        if clipped:
+            down, up = np.minimum(down, 0.0), np.maximum(up, 0.0)
+        slopes += [down, down, up, up]
     ends = np.concatenate([t[:-1], t[1:]])
-    widest = _spread(np.concatenate([down, down, up, up]), np.concatenate([ends, ends]), 64)
+    widest = _spread(np.concatenate(slopes), np.tile(ends, 2 * len(kinds)), 64)
     return widest / math.cos(0.5 * (t[1] - t[0]))
 
 

@@ -23,7 +23,7 @@ from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.public import declared_choice, setting
-from dp2erm_cvx.stability import margin_movement
+from dp2erm_cvx.stability import ArmCurves, margin_movement
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.
 BOUNDED_INFLUENCE = {
@@ -83,7 +83,7 @@ def logistic_propensity(
 ) -> StabilityBound:
     """Bound of inverse propensities of a logistic regression, for rows of norm at most ``bound``."""
     weight = ipw_logistic(trim=trim).log_weight
-    return margin_movement(n, ridge, bound, LOGISTIC, weight, radius=radius).bound
+    return margin_movement(n, ridge, bound, (ArmCurves(LOGISTIC, weight),), radius=radius).bound
 
 
 @contextmanager

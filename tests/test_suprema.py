@@ -19,7 +19,7 @@ from dp2erm_cvx.program.curves import (
     LogWeight,
     Part,
 )
-from dp2erm_cvx.stability import minimizer_norm
+from dp2erm_cvx.stability import ArmCurves, minimizer_norm
 from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
 from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
 
@@ -92,9 +92,12 @@ def test_a_grid_in_place_of_cells_is_caught(monkeypatch):
         return max(width(radius, radius) for radius in np.linspace(0.0, reach, 9)[:-1])
 
     monkeypatch.setattr(suprema, "_largest_over_radii", on_a_grid)
-    gradient_diameter.cache_clear()
+    suprema.diameter_of_kinds.cache_clear()
     assert gradient_diameter(WIDE, 1.0, (-2.0, 2.0)) < exact
-    gradient_diameter.cache_clear()
+    suprema.diameter_of_kinds.cache_clear()
+
+
+ARMS = (ArmCurves(LOGISTIC, LogWeight()),)
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
@@ -102,8 +105,8 @@ def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
     # s sigma(-s) grows up to s = 1.2785, where it is 0.27846, and falls afterwards
     crossing = brentq(lambda s: ridge * s - expit(-s), 0.0, 1e4)
     exact = crossing if crossing < 1.2785 else math.sqrt(0.278464542761 / ridge)
-    assert exact * (1 - 1e-9) <= minimizer_norm(LOGISTIC, ridge) <= exact * (1 + 1e-4)
-    assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
+    assert exact * (1 - 1e-9) <= minimizer_norm(ARMS, ridge) <= exact * (1 + 1e-4)
+    assert minimizer_norm(ARMS, ridge, 0.01) == min(0.01, minimizer_norm(ARMS, ridge))
 
 
 GROWN = LogWeight("atom", (LogWeight(),), atom=atom("exp"))

@@ -30,7 +30,14 @@ from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_s
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
 from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
-from dp2erm_cvx.stability import MarginMovement, margin_movement, minimizer_norm, record_diameter, separable
+from dp2erm_cvx.stability import (
+    ArmCurves,
+    MarginMovement,
+    margin_movement,
+    minimizer_norm,
+    record_diameter,
+    separable,
+)
 from dp2erm_cvx.suprema import Saturation, log_weight_diameter
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
@@ -110,6 +117,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def log_weight(self) -> LogWeight:
         """Log f."""
         return self.declared_margins.log_weight
+
+    @property
+    def arms(self) -> tuple[ArmCurves, ...]:
+        """Loss and log weight of the records of every arm; one entry for both."""
+        return (ArmCurves(self.loss, self.log_weight),)
 
     def first_reading(self) -> MarginReading | None:
         try:
@@ -274,8 +286,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         domain, Z = universe.domain, self.row_bound(universe.domain)
         beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
         settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
-        weight = self.log_weight
-        return margin_movement(universe.n_samples, self.mu, Z, self.loss, weight, **settings)
+        return margin_movement(universe.n_samples, self.mu, Z, self.arms, **settings)
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
@@ -283,9 +294,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return self.movement(universe).bound
         # Theorem 22 does not cover them: the loss bends along other directions than the weights move
         mu, Z, weight = self.mu, self.row_bound(universe.domain), self.log_weight
-        reach = minimizer_norm(self.loss, mu / Z**2, Z * self.ball(universe.domain), 0.0)
+        reach = minimizer_norm(self.arms, mu / Z**2, Z * self.ball(universe.domain), 0.0)
         r = reach / Z
-        D, D_h = record_diameter(self.loss, Z * r, 0.0), log_weight_diameter(weight, Z * r, clipped=True)
+        D, D_h = record_diameter(self.arms, Z * r, 0.0), log_weight_diameter(weight, Z * r, clipped=True)
         return separable(universe.n_samples, mu, Z * D, Z * D_h, weight.log_range(Z * r), r)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
@@ -306,7 +317,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
         """
         Z, beside = self.row_bound(domain), self.linear_bound(domain) / self.row_bound(domain)
-        return Z * record_diameter(self.loss, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
+        return Z * record_diameter(self.arms, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.at_controls:
@@ -381,7 +392,7 @@ class PrivateFirstStage(SeparableFirstStage):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
         pull, length = self.linear_bound(universe.domain), ball
         if math.isinf(ball):
-            length = minimizer_norm(self.loss, self.mu / bound**2, math.inf, pull / bound) / bound
+            length = minimizer_norm(self.arms, self.mu / bound**2, math.inf, pull / bound) / bound
         slope = self.loss.largest_slope(bound * ball)
         widths = universe.widths if len(self.margins) == 1 else None
         saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)

@@ -32,6 +32,7 @@ from dp2erm_cvx.stability.base import (
     usable,
 )
 from dp2erm_cvx.stability.separable import (
+    ArmCurves,
     MarginMovement,
     margin_movement,
     minimizer_norm,
@@ -40,6 +41,7 @@ from dp2erm_cvx.stability.separable import (
 )
 
 __all__ = [
+    "ArmCurves",
     "Bound",
     "EntropyConstants",
     "KernelConstants",

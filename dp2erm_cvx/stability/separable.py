@@ -1,8 +1,9 @@
 """Weights that are proportional to ``exp(h)`` at the minimizer of a separable loss (Theorems 3, 22, 23).
 
-The coefficient minimizes over ``||v|| <= radius`` the mean of ``phi(<z_i, v>)`` plus ``ridge/2 ||v||^2``, and
-``w_i`` is proportional to ``f(<z_i, v>)``, f = exp(h), with sum n: one normalization over all records, read
-at the margin that the loss bends. Everything follows from phi, h and a bound on the rows.
+The coefficient minimizes over ``||v|| <= radius`` the mean of ``c_i phi(s_i)``, ``s_i = <z_i, v> + o_i``,
+plus ``ridge/2 ||v||^2``, and ``w_i`` is proportional to ``b_i f(s_i)``, f = exp(h), with sum n: one
+normalization over all records, read at the margin that the loss bends. Phi and h may differ between the arms.
+Everything follows from them, a bound on the rows and the public intervals of c, b and o.
 """
 
 from __future__ import annotations
@@ -11,29 +12,34 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.stability.base import EXACT, coupled_variation, largest_weight, positive_ridge, stated_bound
 from dp2erm_cvx.suprema import (
     Array,
     Interval,
+    MarginGradient,
+    MarginSlope,
     ScalarLoss,
     ScalarWeight,
     corners,
-    gradient_diameter,
+    diameter_of_kinds,
     largest_of,
-    log_weight_diameter,
+    slope_diameter_of_kinds,
     support,
 )
 
 _CELLS, _NORMS, _ROUNDS, _MOST_CELLS = 1500, 48, 5, 20_000
 _MULTIPLIERS, _ZOOMS, _TOP = 24, 5, 32
 _MOVES, _ANGLES = 40_000, 4096
+#: Parts of the interval of a factor that weights carry as well.
+_PARTS = 16
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins and log weights beyond which exponentials leave floating point.
 _FARTHEST = 600.0
@@ -80,12 +86,72 @@ def separable(
 
 
 @dataclass(frozen=True)
+class ArmCurves:
+    """Loss and weight of the records of one arm, as functions of their margin ``s = <z, v> + o``.
+
+    A record's loss is ``c phi(s)`` and its weight is proportional to ``b f(s)``, f = exp(h).
+
+    Parameters
+    ----------
+    loss
+        Phi, convex with a continuous slope.
+    weight
+        H, the logarithm of f.
+    offset
+        Public interval of o, in units of the margin.
+    factor
+        Public interval of c, above 0.
+    base
+        Public interval of b, above 0.
+    tied
+        Whether b is c, the same number of the record; ``base`` is then unused.
+
+    Raises
+    ------
+    DeclarationError
+        For an interval whose ends are no numbers, out of order or, of c and b, not above 0.
+    """
+
+    loss: ScalarLoss
+    weight: ScalarWeight
+    offset: Interval = (0.0, 0.0)
+    factor: Interval = (1.0, 1.0)
+    base: Interval = (1.0, 1.0)
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        _refuse_disordered("offset", self.offset)
+        for name in ("factor", "base"):
+            ends = getattr(self, name)
+            public_number(f"{name}[0]", ends[0], above=0.0)
+            _refuse_disordered(name, ends)
+
+    @property
+    def weight_factor(self) -> Interval:
+        """Interval of the number that multiplies f."""
+        return self.factor if self.tied else self.base
+
+    def margins(self, reach: float) -> Interval:
+        """Interval of margins, where ``|<z, v>|`` is at most ``reach``."""
+        return self.offset[0] - reach, self.offset[1] + reach
+
+
+def _refuse_disordered(name: str, ends: Interval) -> None:
+    """Raise DeclarationError for ends of an interval that are no finite numbers or out of order."""
+    low = public_number(f"{name}[0]", ends[0])
+    high = public_number(f"{name}[1]", ends[1])
+    if low > high:
+        raise DeclarationError(f"{name} = ({low:g}, {high:g}): the lower end is above the upper one")
+
+
+@dataclass(frozen=True)
 class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
-    ``reach`` bounds every margin of a minimizer; the diameters are D and D_h, the range is H; ``largest``
-    bounds a weight and ``least_mean`` the mean of f over any n - 1 records of a minimizer from below (Theorem
-    23); ``variance`` is C of Theorem 22, ``inf`` where a weight moves and the loss is flat.
+    ``reach`` bounds every ``<z, v>`` of a minimizer; the diameters are D and D_h, the range is H;
+    ``largest`` bounds a weight and ``least_mean`` the mean of ``b f`` over any n - 1 records of a minimizer
+    from below (Theorem 23); ``variance`` is C of Theorem 22, ``inf`` where a weight moves and the loss is
+    flat.
     """
 
     reach: float
@@ -103,41 +169,83 @@ def margin_movement(
     n: int,
     ridge: float,
     row_norm: float,
-    loss: ScalarLoss,
-    weight: ScalarWeight,
+    arms: tuple[ArmCurves, ...],
     *,
     radius: float = math.inf,
     beside: float = 0.0,
     varying: float | None = None,
+    l1: float = 0.0,
+    box: float = math.inf,
+    dimension: int | None = None,
+    pull: float = 0.0,
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
-    ``loss`` and ``weight`` are phi and h of margins of rows ``||z|| <= row_norm``; ``ridge`` and ``radius``
-    are those of the mean objective, in squared and in inverse units of the rows. ``beside`` bounds the rows
-    of a linear term beside the loss, in units of ``row_norm``; where rows are ``e_a (x) g`` and those of the
-    linear term a multiple of the same g in the other arm, ``varying`` bounds all of g but a constant. Raises
-    DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    Rows have ``||z|| <= row_norm``; one normalization over all records.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    ridge
+        Of the mean objective, in squared units of the rows.
+    row_norm
+        Bound on ``||z||``.
+    arms
+        Curves of the controls and of the treated; one entry where both are alike.
+    radius
+        Public bound on ``||v||``, in inverse units of the rows.
+    beside
+        Bound on the rows of a linear term of the records beside the loss, in units of ``row_norm``.
+    varying
+        Where rows are ``e_a (x) g`` and those of the linear term a multiple of the same g in the other arm,
+        a bound on all of g but a constant, in units of ``row_norm``; None for other rows.
+    l1
+        Price of ``||v||_1`` in the mean objective, in units of the rows.
+    box
+        Public bound on every ``|v_j|``, in inverse units of the rows; a finite one needs the dimension.
+    dimension
+        Number of entries of v.
+    pull
+        Bound on the norm of t, where the mean objective has a public linear term ``-<t, v>``, in units of
+        the rows.
+
+    Returns
+    -------
+    MarginMovement
+
+    Raises
+    ------
+    DeclarationError
+        For an invalid number, for a box without a dimension, and for no arm or more than two.
+    CalibrationError
+        For ``ridge = 0``.
     """
     n = whole_number("n", n, at_least=2)
+    if len(arms) not in (1, 2):
+        raise DeclarationError(f"arms: {len(arms)} entries; there are two arms, or one entry for both")
     norm = public_number("row_norm", row_norm, above=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True) * norm
+    ball = min(ball, _half_diagonal(box, dimension) * norm)
+    price = public_number("l1", l1, at_least=0.0) / norm
+    public_term = public_number("pull", pull, at_least=0.0) / norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
-    reach = minimizer_norm(loss, mu, ball, beside)
-    D = record_diameter(loss, reach, beside, varying)
-    D_h = weight_diameter(weight, reach, clipped=weight.is_clipped, varying=varying)
-    low, high = weight.range(-reach, reach) if reach <= _FARTHEST else (0.0, 2.0 * weight.lipschitz * reach)
-    H = high - low
+    reach = minimizer_norm(arms, mu, ball, beside + public_term, price)
+    D = record_diameter(arms, reach, beside, varying)
+    D_h = weight_diameter(arms, reach, varying)
+    H, moving = _log_weight_ranges(arms, reach)
     w_crude = largest_weight(n, H)
     end = min(D / n / mu if mu else math.inf, 2.0 * reach)
-    by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * H) / 4.0)
+    by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * moving) / 4.0)
     V = coupled_variation(n, w_crude, by_range)
     largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
-    scheme = _Scheme(n, mu, reach, loss, weight, beside, varying is not None)
+    scheme = _Scheme(n, mu, reach, arms, beside, varying is not None, public_term - price)
     if reach <= _FARTHEST and scheme.log_size <= _FARTHEST:
         largest, mean = scheme.largest_and_mean()
         largest = min(largest, w_crude)
         C, G, steep = scheme.variance()
-        law = _law_change(n, mu, end, (D, D_h, H), (C, G / mean if mean > 0 else math.inf), steep)
+        from_mean = G / mean if mean > 0 else math.inf
+        law = _law_change(n, mu, end, (D, D_h, moving), (C, from_mean), steep)
         sharper = coupled_variation(n, largest, min(law, by_range))
         if sharper < V:
             V, theorem = sharper, "Theorems 22 and 23 (separable schemes)"
@@ -150,106 +258,282 @@ def margin_movement(
     return MarginMovement(reach, D, D_h, H, largest, mean, C, bound)
 
 
+def _half_diagonal(box: float, dimension: int | None) -> float:
+    """Norm of a corner of a box; raises DeclarationError for a finite one of an unknown dimension."""
+    half_width = public_number("box", box, above=0.0, infinite=True)
+    if math.isinf(half_width):
+        return math.inf
+    if dimension is None:
+        raise DeclarationError(f"box = {half_width:g}: state the dimension, on which the norm of v depends")
+    return half_width * math.sqrt(whole_number("dimension", dimension, at_least=1)) * _ROUNDED
+
+
+def _log_weight_ranges(arms: tuple[ArmCurves, ...], reach: float) -> Interval:
+    """Length of an interval that all ``h + log b`` lie in, and of the longest that h of one arm lies in."""
+    lows, highs, moving = [], [], 0.0
+    for arm in arms:
+        first, last = arm.margins(reach)
+        if max(-first, last) <= _FARTHEST:
+            low, high = arm.weight.range(first, last)
+        else:
+            low, high = _range_by_slope(arm.weight, max(-first, last))
+        lows.append(low + math.log(arm.weight_factor[0]))
+        highs.append(high + math.log(arm.weight_factor[1]))
+        moving = max(moving, high - low)
+    return max(highs) - min(lows), moving
+
+
+def _range_by_slope(weight: ScalarWeight, reach: float) -> Interval:
+    """Interval of h over margins of at most ``reach``, from its value at 0 and its largest slope."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at_zero = float(weight.log(np.zeros(1))[0])
+    if weight.lipschitz == 0.0:
+        return at_zero, at_zero
+    rise = weight.lipschitz * reach
+    if not math.isfinite(at_zero):
+        return -math.inf, math.inf
+    return at_zero - rise, at_zero + rise
+
+
+class _Cells(NamedTuple):
+    """Cells of margins, each with the number of its arm."""
+
+    arm: NDArray[np.int64]
+    low: Array
+    high: Array
+
+    def cut(self, chosen: NDArray[np.int64]) -> _Cells:
+        """Cells of which the chosen are cut into eighths, unless they are many."""
+        if len(self.low) + 7 * len(chosen) > _MOST_CELLS:
+            return self
+        edges = np.linspace(self.low[chosen], self.high[chosen], 9)
+        rest = np.delete(np.arange(len(self.low)), chosen)
+        return _Cells(
+            np.append(self.arm[rest], np.tile(self.arm[chosen], 8)),
+            np.append(self.low[rest], edges[:-1]),
+            np.append(self.high[rest], edges[1:]),
+        )
+
+
+class _Rows(NamedTuple):
+    """What records may be in Theorem 23: a row for a cell of margins and a part of the interval of c.
+
+    Attributes
+    ----------
+    near : least ``|x|``, ``x = <z, v>``, of the cell, by which rows are sorted
+    loose : whether x may be out of reach where the margin is not, as the offset varies
+    left, right : ends of x
+    down, up : ends of phi'
+    pull : largest ``-x phi'``
+    factor_low, factor_high : ends of c
+    weight : bound on b f: the least of one of the others, the largest of the record itself
+    cell : number of the cell
+    """
+
+    near: Array
+    loose: NDArray[np.bool_]
+    left: Array
+    right: Array
+    down: Array
+    up: Array
+    pull: Array
+    factor_low: Array
+    factor_high: Array
+    weight: Array
+    cell: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: list[tuple[Any, ...]]) -> _Rows:
+        """From tuples of columns."""
+        columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return cls(*(column[order] for column in columns))
+
+    def within(self, norm: float) -> _Rows:
+        """Rows that a margin may lie in where ``||v|| <= norm``."""
+        count = int(np.searchsorted(self.near, norm, side="right"))
+        columns: tuple[Any, ...] = self
+        return _Rows(*(column[:count] for column in columns))
+
+    def pulls(self, norm: float) -> Array:
+        """Largest ``-c x phi'`` where ``|x| <= norm``."""
+        left, right = np.maximum(self.left, -norm), np.minimum(self.right, norm)
+        products = [-left * self.down, -left * self.up, -right * self.down, -right * self.up]
+        pull = np.where(self.loose, np.minimum(self.pull, np.max(products, axis=0)), self.pull)
+        largest: Array = np.where(pull > 0.0, self.factor_high, self.factor_low) * pull
+        return largest
+
+
 @dataclass(frozen=True)
 class _Scheme:
-    """Rows of norm 1: phi, f, the ridge, the bound on margins, and that on rows of a linear term."""
+    """Rows of norm 1: curves by arm, the ridge, bounds on ``<z, v>`` and on the rows of a linear term.
+
+    ``public`` is the norm of the public linear term less the price of ``||v||_1``.
+    """
 
     n: int
     mu: float
     reach: float
-    loss: ScalarLoss
-    weight: ScalarWeight
+    arms: tuple[ArmCurves, ...]
     beside: float
     by_arm: bool
+    public: float
 
-    def cells(self) -> tuple[Array, Array]:
-        """Cells of margins that end at 0."""
-        half = np.linspace(0.0, self.reach, _CELLS // 2 + 1)
-        edges = np.concatenate([-half[:0:-1], half])
-        return edges[:-1], edges[1:]
+    def cells(self) -> _Cells:
+        """Cells of the margins of every arm, which end where ``<z, v>`` is 0 at an end of the offset."""
+        columns = []
+        for number, arm in enumerate(self.arms):
+            half = np.linspace(0.0, self.reach, _CELLS // 2 + 1)
+            edges = np.concatenate([arm.offset[0] - half[:0:-1], arm.offset[1] + half])
+            if arm.offset[0] < arm.offset[1]:
+                between = np.linspace(*arm.offset, _CELLS // 8 + 1)
+                edges = np.concatenate([arm.offset[0] - half[:0:-1], between, arm.offset[1] + half[1:]])
+            columns.append((np.full(len(edges) - 1, number), edges[:-1], edges[1:]))
+        return _Cells(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
     @property
     def log_size(self) -> float:
         """Largest size of log f on cells; infinite where f or a slope of phi would leave no number."""
-        if not np.all(np.isfinite(self.loss.slope(np.array([-self.reach, self.reach])))):
-            return math.inf
-        return float(np.max(np.abs(self.weight.enclose(*self.cells())[:2])))
+        for arm in self.arms:
+            if not np.all(np.isfinite(arm.loss.slope(np.array(arm.margins(self.reach))))):
+                return math.inf
+        down, up, _ = self._log_weights(self.cells())
+        return float(np.max(np.abs([down, up])))
 
-    def weights(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
-        """Least and largest f, and the largest ``|h'|``, on cells."""
-        down, up, falls, rises = self.weight.enclose(low, high)
-        return np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD, np.maximum(np.abs(falls), np.abs(rises))
+    def _log_weights(self, cells: _Cells) -> tuple[Array, Array, Array]:
+        """Least and largest h, and the largest ``|h'|``, on cells."""
+        columns = np.empty((3, len(cells.low)))
+        for number, arm in enumerate(self.arms):
+            on = cells.arm == number
+            down, up, falls, rises = arm.weight.enclose(cells.low[on], cells.high[on])
+            columns[:, on] = down, up, np.maximum(np.abs(falls), np.abs(rises))
+        return columns[0], columns[1], columns[2]
 
     def variance(self) -> tuple[float, float, float]:
-        """C of Theorem 22, the largest ``g = f h'^2 / phi''`` and the largest ``|h'|``, by cells."""
-        low, high = self.cells()
+        """C of Theorem 22, the largest ``g = b f h'^2 / (c phi'')`` and the largest ``|h'|``, by cells."""
+        cells = self.cells()
         for _ in range(_ROUNDS):
-            least, largest, steep = self.weights(low, high)
-            bend = self.loss.curvatures(low, high)[0]
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                g = np.where(steep == 0.0, 0.0, largest * steep**2 / np.maximum(bend, 0.0)) * _OUTWARD
+            g, inverse, steep, numbers = self._variance_points(cells)
             if not math.isfinite(float(np.max(g))):
-                return math.inf, math.inf, float(np.max(steep))
-            on = corners(g, _OUTWARD / least)
-            near = g[on], _OUTWARD / least[on]
-            low, high = _cut(low, high, on)
-        return _variance_constant(*near), float(np.max(near[0])), float(np.max(steep))
+                return math.inf, math.inf, steep
+            on = corners(g, inverse)
+            near = g[on], inverse[on]
+            cells = cells.cut(np.unique(numbers[on]))
+        return _variance_constant(*near), float(np.max(near[0])), steep
+
+    def _variance_points(self, cells: _Cells) -> tuple[Array, Array, float, NDArray[np.int64]]:
+        """Points (g, 1/(b f)) of Theorem 22, the largest ``|h'|``, and the cell of every point.
+
+        Between the ends of b the points lie below the line through those of the ends; where b is c it
+        cancels in g.
+        """
+        down, up, steep = self._log_weights(cells)
+        least, largest = np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD
+        g, inverse, numbers = [], [], []
+        for number, arm in enumerate(self.arms):
+            on = np.flatnonzero(cells.arm == number)
+            bend = np.maximum(arm.loss.curvatures(cells.low[on], cells.high[on])[0], 0.0)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                plain = np.where(steep[on] == 0.0, 0.0, largest[on] * steep[on] ** 2 / bend) * _OUTWARD
+            low, high = arm.weight_factor
+            multiples = [(1.0, low)] if arm.tied else [(b / arm.factor[0], b) for b in sorted({low, high})]
+            for upward, b in multiples:
+                g.append(upward * plain)
+                inverse.append(_OUTWARD / (b * least[on]))
+                numbers.append(on)
+        return np.concatenate(g), np.concatenate(inverse), float(np.max(steep)), np.concatenate(numbers)
 
     def largest_and_mean(self) -> tuple[float, float]:
-        """Theorem 23: the largest weight, and the least mean of f over n - 1 records, by cells."""
-        low, high = self.cells()
-        table = self._table(low, high)
+        """Theorem 23: the largest weight, and the least mean of b f over n - 1 records, by cells."""
+        margins = self.cells()
+        rows = self._rows(margins)
         edges = np.linspace(0.0, self.reach, _NORMS + 1)
-        cells = [self._at(table, float(p), float(q)) for p, q in pairwise(edges)]
+        cells = [self._at(*rows, float(p), float(q)) for p, q in pairwise(edges)]
         for _ in range(_ROUNDS):
             cells.sort(key=lambda cell: -cell[0])
             worst, cells = cells[:4], cells[4:]
-            low, high = _cut(low, high, np.unique(np.concatenate([active for *_, active in worst])))
-            table = self._table(low, high)
+            margins = margins.cut(np.unique(np.concatenate([active for *_, active in worst])))
+            rows = self._rows(margins)
             finer = [np.linspace(p, q, 9).tolist() for _, _, p, q, _ in worst]
-            cells += [self._at(table, p, q) for edge in finer for p, q in pairwise(edge)]
+            cells += [self._at(*rows, p, q) for edge in finer for p, q in pairwise(edge)]
         largest = max(cell[0] for cell in cells) * _OUTWARD
         return min(largest, float(self.n)), min(cell[1] for cell in cells) / _OUTWARD
 
-    def _table(self, low: Array, high: Array) -> tuple[Any, ...]:
-        """Least size, largest pull, least and largest f on cells of margins, and their numbers, by size."""
-        least, largest, _ = self.weights(low, high)
-        near = np.maximum(np.maximum(low, -high), 0.0)
-        order = np.argsort(near, kind="stable")
-        return near[order], _pull(self.loss, low, high)[order], least[order], largest[order], order
+    def _rows(self, cells: _Cells) -> tuple[_Rows, _Rows]:
+        """What one of the others may be, and the record itself."""
+        log_least, log_largest, _ = self._log_weights(cells)
+        least, largest = np.exp(log_least) / _OUTWARD, np.exp(log_largest) * _OUTWARD
+        others, own = [], []
+        for number, arm in enumerate(self.arms):
+            on = np.flatnonzero(cells.arm == number)
+            first, last = cells.low[on], cells.high[on]
+            left, right = first - arm.offset[1], last - arm.offset[0]
+            near = np.maximum(np.maximum(left, -right), 0.0)
+            loose = np.full(len(on), arm.offset[0] < arm.offset[1])
+            slopes = arm.loss.slope(first), arm.loss.slope(last)
+            # linear in the offset at one margin
+            pull = np.maximum(*(_pull(arm.loss, first - o, last - o, o) for o in arm.offset))
+            shared = near, loose, left, right, *slopes, pull
+            for factor, b in _of_others(arm):
+                ends = (np.full(len(on), c) for c in factor)
+                others.append((*shared, *ends, b * least[on], on))
+            for factor, b in _of_itself(arm):
+                ends = (np.full(len(on), c) for c in factor)
+                own.append((*shared, *ends, b * largest[on], on))
+        return _Rows.of(others), _Rows.of(own)
 
     def _at(
-        self, table: tuple[Any, ...], p: float, q: float
+        self, others: _Rows, own: _Rows, p: float, q: float
     ) -> tuple[float, float, float, float, NDArray[np.int64]]:
         """Largest weight and least mean where ``p <= ||v|| <= q``, p, q, and the cells that they rest on."""
-        n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
-        near, pulled, least, largest, order = (column[:count] for column in table)
+        n, others, own = self.n, others.within(q), own.within(q)
+        pulls, need = others.pulls(q), own.pulls(q)
         if self.beside:
-            # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
-            other = np.sqrt(np.maximum(q * q - near * near, 0.0)) if self.by_arm else q
-            pulled = pulled + self.beside * other
-        need = (n * self.mu * np.maximum(p, near) ** 2 - pulled) / (n - 1)
-        (possible,) = np.nonzero(need <= float(np.max(pulled)))
+            pulls = pulls + self.beside * self._other_margin(others.near, q)
+            need = need + self.beside * self._other_margin(own.near, q)
+        norm = np.maximum(p, own.near)
+        public = self.public * (q if self.public > 0.0 else norm)
+        need = (n * self.mu * norm**2 - n * public - need) / (n - 1)
+        (possible,) = np.nonzero(need <= float(np.max(pulls)))
         if not len(possible):
-            return 1.0, math.inf, p, q, order[:0]
-        # the least mean of f under a mean of the pull: two corners of the hull share the others
-        on, own = corners(pulled, -least)[::-1], largest[possible]
-        shared = np.interp(need[possible], pulled[on], least[on]) - 1e-15 * np.max(least[on])  # rounding
-        mean = np.maximum(shared, np.min(least))
-        weights = n * own / (own + (n - 1) * mean)
+            return 1.0, math.inf, p, q, own.cell[:0]
+        # the least mean of b f under a mean of the pull: two corners of the hull share the others
+        on = corners(pulls, -others.weight)[::-1]
+        pull, weight = pulls[on], others.weight[on]
+        shared = np.interp(need[possible], pull, weight) - 1e-15 * np.max(weight)  # rounding
+        mean = np.maximum(shared, np.min(others.weight))
+        largest = own.weight[possible]
+        weights = n * largest / (largest + (n - 1) * mean)
         top = np.argsort(-weights)[:_TOP]
-        place = np.minimum(np.searchsorted(pulled[on], need[possible][top]), len(on) - 1)
-        active = np.concatenate([on[np.maximum(place - 1, 0)], on[place], possible[top]])
-        return float(weights[top[0]]), float(np.min(mean)), p, q, order[active]
+        place = np.minimum(np.searchsorted(pull, need[possible][top]), len(on) - 1)
+        sharing = others.cell[np.append(on[np.maximum(place - 1, 0)], on[place])]
+        active = np.append(sharing, own.cell[possible[top]])
+        return float(weights[top[0]]), float(np.min(mean)), p, q, active
+
+    def _other_margin(self, near: Array, norm: float) -> Array | float:
+        """Largest size of the margin of a linear term, in units of its norm."""
+        # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
+        return np.sqrt(np.maximum(norm * norm - near * near, 0.0)) if self.by_arm else norm
 
 
-def _cut(low: Array, high: Array, chosen: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Cells of which the chosen are cut into eighths, unless they are many."""
-    if len(low) + 7 * len(chosen) > _MOST_CELLS:
-        return low, high
-    edges = np.linspace(low[chosen], high[chosen], 9)
-    rest = np.delete(np.arange(len(low)), chosen)
-    return np.append(low[rest], edges[:-1]), np.append(high[rest], edges[1:])
+def _of_others(arm: ArmCurves) -> list[tuple[Interval, float]]:
+    """Ends of c and the least b of one of the others; a tied factor enters their mean linearly."""
+    if arm.tied:
+        return [((c, c), c) for c in sorted(set(arm.factor))]
+    return [(arm.factor, arm.base[0])]
+
+
+def _of_itself(arm: ArmCurves) -> list[tuple[Interval, float]]:
+    """Ends of c and the largest b of the record itself.
+
+    A tied factor raises its weight and, where its pull is negative, the mean of the others as well: the
+    largest weight may lie between the ends, so that the interval is cut into parts.
+    """
+    if not arm.tied:
+        return [(arm.factor, arm.base[1])]
+    ends = np.geomspace(*arm.factor, _PARTS + 1)
+    ends[[0, -1]] = arm.factor
+    return [((low, high), high) for low, high in pairwise(ends.tolist())]
 
 
 def _variance_constant(g: Array, inverse: Array) -> float:
@@ -304,26 +588,59 @@ def _law_change(
     return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD
 
 
-def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, beside: float = 0.0) -> float:
-    """Bound on ``||v||`` of a minimizer of a mean of ``phi(<z, v>)`` plus ``ridge/2 ||v||^2`` in a ball.
+def minimizer_norm(
+    arms: tuple[ArmCurves, ...],
+    ridge: float,
+    radius: float = math.inf,
+    linear: float = 0.0,
+    l1: float = 0.0,
+) -> float:
+    """Bound on ``||v||`` of a minimizer of a mean of ``c phi(<z, v> + o) + ridge/2 ||v||^2`` in a ball.
 
-    By optimality at 0, ``ridge rho^2 <= max over |s| <= rho of -s phi'(s)`` (rows of norm 1), plus ``beside
-    rho`` for linear terms of that norm. The largest such rho over geometric cells, the last one bisected.
+    By optimality at 0, ``ridge rho^2 <= max over |x| <= rho of -c x phi'(x + o)`` (rows of norm 1), plus
+    ``linear rho`` for linear terms of that norm and less ``l1 rho``, as ``||v||_1 >= rho``. The largest such
+    rho over geometric cells, the last one bisected.
+
+    Parameters
+    ----------
+    arms
+        Curves of the controls and of the treated; one entry where both are alike.
+    ridge
+        Of the mean objective, in squared units of the rows.
+    radius
+        Public bound on ``||v||``, in inverse units of the rows.
+    linear
+        Bound on the norm of the mean of linear terms beside the loss.
+    l1
+        Price of ``||v||_1`` in the mean objective, in units of the rows.
+
+    Returns
+    -------
+    float
+        The bound, ``radius`` where there is no smaller one.
     """
+
+    def pulls(low: Array, high: Array) -> Array:
+        """Largest pull of a record with ``|<z, v>|`` in these cells."""
+        largest = np.full_like(low, -math.inf)
+        for arm in arms:
+            # -x phi'(x + o) falls in o where x > 0 and rises where x < 0
+            right = _pull(arm.loss, low, high, arm.offset[0])
+            left = _pull(arm.loss, -high, -low, arm.offset[1])
+            largest = np.maximum(largest, _multiplied(np.maximum(right, left), arm.factor))
+        return largest
 
     def allowed(low: float, high: float) -> bool:
         """True if some rho of a cell may satisfy the condition."""
         edges = np.linspace(0.0, high, 2001)
-        a, b = edges[:-1], edges[1:]
-        top = float(np.max(np.maximum(_pull(loss, a, b), _pull(loss, -b, -a))))
-        return not ridge * low**2 > top + beside * high
+        top = float(np.max(pulls(edges[:-1], edges[1:])))
+        return not ridge * low**2 + l1 * low > top + linear * high
 
     edges = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4000)])
     low, high = edges[:-1], edges[1:]
     with np.errstate(over="ignore", invalid="ignore"):
-        right, left = _pull(loss, low, high), _pull(loss, -high, -low)
-        most = np.maximum.accumulate(np.nan_to_num(np.maximum(right, left), nan=np.inf, posinf=np.inf))
-        cells = np.flatnonzero(ridge * low**2 <= most + beside * high)
+        most = np.maximum.accumulate(np.nan_to_num(pulls(low, high), nan=np.inf, posinf=np.inf))
+        cells = np.flatnonzero(ridge * low**2 + l1 * low <= most + linear * high)
     if cells[-1] == len(low) - 1:
         return radius
 
@@ -341,52 +658,84 @@ def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, bes
     return min(radius, (low[-1] if norm is None else norm) * _OUTWARD)
 
 
-def _pull(loss: ScalarLoss, low: Array, high: Array) -> Array:
-    """Upper bound of ``-s phi'(s)`` on cells: by its ends, and by its middle and its steepest derivative."""
+def _pull(loss: ScalarLoss, low: Array, high: Array, offset: float = 0.0) -> Array:
+    """Upper bound of ``-x phi'(x + o)`` on cells of x: by ends, and by the middle and the steepest slope."""
     with np.errstate(over="ignore", invalid="ignore"):
-        down, up = loss.slope(low), loss.slope(high)
+        first, last = low + offset, high + offset
+        down, up = loss.slope(first), loss.slope(last)
         by_ends: Array = np.max([-low * down, -low * up, -high * down, -high * up], axis=0)
-        least, largest = loss.curvatures(low, high)
+        least, largest = loss.curvatures(first, last)
         bends = np.stack([low * least, low * largest, high * least, high * largest])
         steep = np.maximum(np.abs(down + bends.min(axis=0)), np.abs(up + bends.max(axis=0)))
         middle = 0.5 * (low + high)
-        by_middle = -middle * loss.slope(middle) + 0.5 * (high - low) * steep
+        by_middle = -middle * loss.slope(middle + offset) + 0.5 * (high - low) * steep
     smaller: Array = np.fmin(by_ends, by_middle)
     return smaller
 
 
+def _multiplied(value: Array, factor: Interval) -> Array:
+    """Largest product with a number from the interval, whose ends are at least 0."""
+    larger: Array = np.where(value > 0.0, factor[1] * value, factor[0] * value)
+    return larger
+
+
 def record_diameter(
-    loss: ScalarLoss, reach: float, beside: float = 0.0, varying: float | None = None
+    arms: tuple[ArmCurves, ...], reach: float, beside: float = 0.0, varying: float | None = None
 ) -> float:
-    """Diameter of ``phi'(<z, v>) z + c`` over records, the largest over ``||v|| <= reach``.
+    """Diameter of ``c phi'(<z, v> + o) z + t`` over records of any arm, the largest over ``||v|| <= reach``.
 
-    Rows z and those of a linear term, c, have norms of at most 1 and ``beside``; where ``varying`` is known,
-    ``z = e_a (x) g``, c is ``beside`` times the same g in the other arm, and all of g but a constant is at
-    most ``varying`` long.
+    Parameters
+    ----------
+    arms
+        Curves of the controls and of the treated; one entry where both are alike.
+    reach
+        Bound on ``||v||``, for rows of norm at most 1; it may be infinite.
+    beside
+        Bound on the norm of the row t of a linear term.
+    varying
+        Where ``z = e_a (x) g`` and t is ``beside`` times the same g in the other arm, a bound on all of g
+        but a constant; None for other rows.
+
+    Returns
+    -------
+    float
+        The diameter, in units of the loss.
     """
+    kinds = tuple(MarginGradient(arm.loss, arm.offset, arm.factor) for arm in arms)
     if varying is None:
-        return gradient_diameter(loss, reach) + 2.0 * beside
+        return diameter_of_kinds(kinds, reach) + 2.0 * beside
     # within an arm the constant cancels in the other block
-    within = math.hypot(gradient_diameter(loss, reach), 2.0 * beside * varying)
-    return max(within, _across_arms(loss, reach, beside)) * _ROUNDED
+    widest = max(diameter_of_kinds((kind,), reach) for kind in kinds)
+    within = math.hypot(widest, 2.0 * beside * varying)
+    return max(within, _across_arms(kinds, reach, beside)) * _ROUNDED
 
 
-def weight_diameter(
-    weight: ScalarWeight, reach: float, *, clipped: bool, varying: float | None = None
-) -> float:
-    """Diameter of ``{h'(<z, v>) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
-    within = log_weight_diameter(weight, reach, clipped=clipped)
+def weight_diameter(arms: tuple[ArmCurves, ...], reach: float, varying: float | None = None) -> float:
+    """Diameter of ``{h'(<z, v> + o) z}`` over rows as in :func:`record_diameter`; with 0 in it if clipped."""
+    kinds = tuple(MarginSlope(arm.weight, arm.offset) for arm in arms)
+    clipped = any(arm.weight.is_clipped for arm in arms)
     if varying is None:
-        return within
-    across = math.sqrt(2.0) * weight.lipschitz
-    return max(within, across if weight.curve is None else _across_arms(weight.curve, reach, 0.0))
+        return slope_diameter_of_kinds(kinds, reach, clipped=clipped)
+    within = max(slope_diameter_of_kinds((kind,), reach, clipped=clipped) for kind in kinds)
+    if any(arm.weight.curve is None for arm in arms):
+        return max(within, math.hypot(*(kind.weight.lipschitz for kind in _both(kinds))))
+    curves = tuple(MarginGradient(arm.weight.curve, arm.offset) for arm in arms)
+    return max(within, _across_arms(curves, reach, 0.0))
 
 
-def _across_arms(loss: ScalarLoss, reach: float, beside: float) -> float:
-    """Distance of gradients of two arms: margins u, v have ``u^2 + v^2 <= reach^2``."""
+def _both(kinds: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The kinds of both arms, where one entry stands for both."""
+    return kinds[0], kinds[-1]
+
+
+def _across_arms(kinds: tuple[MarginGradient, ...], reach: float, beside: float) -> float:
+    """Distance of gradients of two arms, whose ``<z, v>`` have squares of sum ``reach^2`` at most."""
     angle = np.linspace(0.0, math.pi / 2, _ANGLES + 1)
     # over a cell of angles each margin takes its larger end
     with np.errstate(over="ignore"):
-        u, v = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
-        sizes = [np.maximum(np.abs(loss.slope(s)), np.abs(loss.slope(-s))) + beside for s in (u, v)]
+        ends = reach * np.cos(angle[:-1]), reach * np.sin(angle[1:])
+        sizes = []
+        for kind, s in zip(_both(kinds), ends, strict=True):
+            right, left = kind.loss.slope(s + kind.offset[1]), kind.loss.slope(kind.offset[0] - s)
+            sizes.append(kind.factor[1] * np.maximum(np.abs(right), np.abs(left)) + beside)
         return float(np.max(np.hypot(*sizes)))

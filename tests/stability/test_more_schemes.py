@@ -24,6 +24,7 @@ from dp2erm_cvx.program import FirstStage, Gaussian, SeparableFirstStage
 from dp2erm_cvx.program.curves import EXPONENTIAL, INVERSE_PROPENSITY, LOGISTIC
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.stability import ArmCurves
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from dp2erm_cvx.suprema import gradient_diameter
 from tests.helpers import logistic_diameter, planted
@@ -103,15 +104,16 @@ ROWS = list(rows())
 
 @pytest.mark.parametrize(("varying", "r"), [(0.6, 1.7), (0.95, 0.2), (0.1, 3.0)])
 def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
+    arms = (ArmCurves(EXPONENTIAL, INVERSE_PROPENSITY),)
     angle, t = np.linspace(0, 2 * np.pi, 2001), np.linspace(-1, 1, 20_001)
     u, v = np.exp(r * np.cos(angle)), np.exp(r * np.sin(angle))
     # one arm: twice the largest distance from the best center (k, 0)
     k = np.linspace(0.0, math.exp(r), 513)[:, None]
     far = np.max(np.exp(2 * r * t) - 2 * k * t * np.exp(r * t) + k**2, axis=1)
     apart, within = np.max(np.hypot(1 + u, 1 + v)), math.hypot(2 * varying, 2 * math.sqrt(np.min(far)))
-    assert apart <= record_diameter(EXPONENTIAL, r, 1.0, varying) <= max(apart, within) * (1 + 1e-3)
+    assert apart <= record_diameter(arms, r, 1.0, varying) <= max(apart, within) * (1 + 1e-3)
     sigma = np.max(np.hypot(u / (1 + u), v / (1 + v)))
-    result = weight_diameter(INVERSE_PROPENSITY, r, clipped=False, varying=varying)
+    result = weight_diameter(arms, r, varying)
     assert sigma <= result <= max(sigma * 1.001, logistic_diameter(r) * (1 + 1e-4))
 
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, Curve, LogWeight, Part
 from dp2erm_cvx.program.weights import describe
-from dp2erm_cvx.stability import margin_movement, minimizer_norm, separable, tilt_lemma
+from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
 from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved
 
@@ -53,14 +53,14 @@ def test_a_weight_beyond_floating_point_may_be_the_only_one():
     # flat up to a margin of .2: of rows of .49 and one of 1, that one has all the weight
     steep = LogWeight("sum", (LogWeight(), LogWeight("constant", number=-0.2))).times(-3e6)
     weight = LogWeight("minimum", (LogWeight().times(-0.01), steep)).times(-1.0)
-    result = margin_movement(10**6, 1.0, 1.0, LOGISTIC, weight)
+    result = margin_movement(10**6, 1.0, 1.0, (ArmCurves(LOGISTIC, weight),))
     assert (result.largest, result.bound.w_max, result.bound.V) == (1e6, 1e6, 2e6)
 
 
 def test_a_slope_beyond_floating_point_bounds_no_weight():
     # of rows of 0 and one of 1 that one has 60 of 100: its margin is 5
     steep = Curve((Part(1.0, atom("exp"), -1e6), Part(1.0, atom("line"), -0.5)))
-    result = margin_movement(100, 1e-3, 1.0, steep, LogWeight(), radius=10.0)
+    result = margin_movement(100, 1e-3, 1.0, (ArmCurves(steep, LogWeight()),), radius=10.0)
     assert min(result.largest, result.bound.w_max) > 100 * math.exp(5) / (99 + math.exp(5))
 
 
@@ -68,8 +68,8 @@ MATCHING = LogWeight("minimum", (LogWeight().times(-1.0), LogWeight("constant", 
 
 
 def test_units_of_the_rows_change_nothing():
-    small = margin_movement(300, 0.05, 1.0, LOGISTIC, OVERLAP).bound
-    large = margin_movement(300, 0.05 * 9.0, 3.0, LOGISTIC, OVERLAP).bound
+    small = margin_movement(300, 0.05, 1.0, (ArmCurves(LOGISTIC, OVERLAP),)).bound
+    large = margin_movement(300, 0.05 * 9.0, 3.0, (ArmCurves(LOGISTIC, OVERLAP),)).bound
     assert large.V == pytest.approx(small.V, rel=1e-12)
 
 
@@ -87,17 +87,17 @@ def test_weights_that_are_linear_in_the_margin_move(radius):
 
 def test_a_mean_weight_without_the_movement_between_both_ends_is_too_small(monkeypatch):
     """The factor exp(Z L delta / 2) belongs to the mean weight along the way between both minimizers."""
-    right = margin_movement(60, 0.003, 1.0, LOGISTIC, OVERLAP).bound.V
+    right = margin_movement(60, 0.003, 1.0, (ArmCurves(LOGISTIC, OVERLAP),)).bound.V
     monkeypatch.setattr(np, "expm1", lambda x: x)
     margin_movement.cache_clear()
-    wrong = margin_movement(60, 0.003, 1.0, LOGISTIC, OVERLAP).bound.V
+    wrong = margin_movement(60, 0.003, 1.0, (ArmCurves(LOGISTIC, OVERLAP),)).bound.V
     margin_movement.cache_clear()
     assert wrong < right
 
 
 def test_where_the_loss_is_flat_theorem_3_is_left():
     flat = Curve((Part(1.0, atom("huber", 0.1), 1.0, 1.0),))
-    result = margin_movement(200, 1.0, 1.0, flat, MATCHING)
+    result = margin_movement(200, 1.0, 1.0, (ArmCurves(flat, MATCHING),))
     assert math.isinf(result.variance)
     assert result.bound.V <= 400
 
@@ -118,14 +118,14 @@ def test_weights_read_at_other_rows_have_theorem_3_alone():
 def variance(margin, trim=INF):
     """C of Theorem 22 over margins up to this one."""
     weight = ipw_logistic(trim=trim).log_weight
-    result = margin_movement(400, 1e-6, 1.0, LOGISTIC, weight, radius=margin)
+    result = margin_movement(400, 1e-6, 1.0, (ArmCurves(LOGISTIC, weight),), radius=margin)
     assert result.reach == margin
     return result.variance
 
 
 @pytest.mark.parametrize(("n", "ridge", "radius"), [(4, 0.003, 2.0), (400, 0.1, INF), (400, 1.0, 2.0)])
 def test_a_cap_below_every_weight_makes_them_equal(n, ridge, radius):
-    lowest = 1 + math.exp(-minimizer_norm(LOGISTIC, ridge, radius))
+    lowest = 1 + math.exp(-minimizer_norm((ArmCurves(LOGISTIC, OVERLAP),), ridge, radius))
     assert pytest.approx(2.0) == logistic_propensity(n, 1.0, ridge, radius, lowest * (1 - 1e-6)).V
 
 

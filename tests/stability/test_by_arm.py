@@ -1,0 +1,242 @@
+"""Theorems 22 and 23 with curves by arm: no pair of neighbors that a search finds moves more."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.atoms import atom
+from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
+from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
+from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
+from tests.stability.by_arm import INF, Scheme, Search, logistic, own
+
+#: Losses and log weights at the log odds u of treatment, of controls and of the treated.
+FALLING = Curve((Part(1.0, atom("logistic"), 1.0),))
+MARGIN, NOTHING = LogWeight(), LogWeight("constant", number=0.0)
+MIRRORED = LogWeight("atom", (MARGIN.times(-1.0),), atom=atom("logistic")).times(-1.0)
+EXPONENTIAL, DOWN = Curve((Part(1.0, atom("exp"), 1.0),)), Curve((Part(1.0, atom("line"), -1.0),))
+
+
+def arms(controls: tuple[Any, Any], treated: tuple[Any, Any], **numbers: Any) -> tuple[ArmCurves, ArmCurves]:
+    """Curves of both arms with the same intervals."""
+    return ArmCurves(*controls, **numbers), ArmCurves(*treated, **numbers)
+
+
+def odds(**numbers: Any) -> tuple[ArmCurves, ...]:
+    """Odds weights of the controls for the effect on the treated."""
+    return arms((FALLING, MARGIN), (LOGISTIC, NOTHING), **numbers)
+
+
+def overlap(**numbers: Any) -> tuple[ArmCurves, ...]:
+    """Overlap weights."""
+    return arms((FALLING, MIRRORED), (LOGISTIC, OVERLAP), **numbers)
+
+
+def tailored(**numbers: Any) -> tuple[ArmCurves, ...]:
+    """Tailored loss of the effect on the treated: a line in the treated arm."""
+    return arms((EXPONENTIAL, MARGIN), (DOWN, NOTHING), **numbers)
+
+
+def raking(**numbers: Any) -> tuple[ArmCurves, ...]:
+    """Weights exp(s) of all records whose mean row is a public target."""
+    return (ArmCurves(EXPONENTIAL, MARGIN, **numbers),)
+
+
+def raking_slope(s, treated):
+    return np.exp(np.minimum(s, 300.0))
+
+
+def raking_weight(s, treated):
+    return s
+
+
+def odds_weight(s, treated):
+    return np.where(treated, 0.0, s)
+
+
+def overlap_weight(s, treated):
+    return -np.logaddexp(0.0, own(s, treated))
+
+
+def tailored_slope(s, treated):
+    return np.where(treated, -1.0, np.exp(np.minimum(s, 300.0)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scheme twice: as curves of the library and as functions of NumPy; the least share that is found."""
+
+    label: str
+    curves: Any
+    slope: Any
+    log_weight: Any
+    ridge: float
+    least: float
+    radius: float = INF
+    numbers: tuple[tuple[str, Any], ...] = ()
+    l1: float = 0.0
+    target: float = 0.0
+
+    def bound(self, n: int, **changes: Any) -> float:
+        """V of the library."""
+        curves = self.curves(**(dict(self.numbers) | changes))
+        public = {"radius": self.radius, "l1": self.l1, "pull": self.target}
+        return float(margin_movement(n, self.ridge, 1.0, curves, **public).bound.V)
+
+    def found(self, n: int, **settings: Any) -> float:
+        """The largest movement that a search finds."""
+        settings_of_records = dict(self.numbers) | {"l1": self.l1, "target": self.target}
+        scheme = Scheme(self.slope, self.log_weight, self.ridge, self.radius, **settings_of_records)
+        return Search(scheme, n).run(**settings)
+
+
+HALF = (("offset", (-0.5, 0.5)),)
+TIED = (("factor", (0.5, 2.0)), ("tied", True))
+BASE = (("base", (0.5, 2.0)),)
+FACTOR = (("factor", (0.5, 2.0)),)
+CASES = (
+    Case("odds", odds, logistic, odds_weight, 0.1, 0.75),
+    Case("odds, small ridge", odds, logistic, odds_weight, 0.01, 0.75),
+    Case("odds, radius", odds, logistic, odds_weight, 0.01, 0.3, 2.0),
+    Case("tailored", tailored, tailored_slope, odds_weight, 1.0, 0.6, 1.0),
+    Case("tailored, small ridge", tailored, tailored_slope, odds_weight, 0.1, 0.5, 1.0),
+    Case("overlap", overlap, logistic, overlap_weight, 0.1, 0.7),
+    Case("overlap, offset", overlap, logistic, overlap_weight, 0.1, 0.6, INF, HALF),
+    Case("overlap, tied factor", overlap, logistic, overlap_weight, 0.1, 0.65, INF, TIED),
+    Case("overlap, base", overlap, logistic, overlap_weight, 0.1, 0.7, INF, BASE),
+    Case("overlap, factor", overlap, logistic, overlap_weight, 0.1, 0.45, INF, FACTOR),
+    Case("overlap, l1", overlap, logistic, overlap_weight, 0.1, 0.6, l1=0.02),
+    Case("overlap, l1, small ridge", overlap, logistic, overlap_weight, 0.01, 0.4, l1=0.05),
+    Case("odds, l1", odds, logistic, odds_weight, 0.01, 0.6, l1=0.05),
+    Case("raking", raking, raking_slope, raking_weight, 1.0, 0.7, 1.0, target=0.6),
+    Case("raking, small ridge", raking, raking_slope, raking_weight, 0.1, 0.5, 1.0, target=0.6),
+    Case("odds, offset", odds, logistic, odds_weight, 0.1, 0.7, INF, HALF),
+    Case("odds, tied factor", odds, logistic, odds_weight, 0.1, 0.6, INF, TIED),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_no_pair_moves_more_than_its_bound(case):
+    bound, found = case.bound(400), case.found(400, generations=40, population=200)
+    assert case.least * bound <= found <= bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 3, 40, 2000])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_no_pair_of_a_longer_search_moves_more(case, n):
+    for seed in range(3):
+        assert case.found(n, seed=seed) <= case.bound(n)
+
+
+@pytest.mark.parametrize(
+    ("label", "wrong"),
+    [
+        # the bound of another weight, of no offset, and of no base weights
+        ("odds", margin_movement(400, 0.1, 1.0, overlap())),
+        ("odds, offset", margin_movement(400, 0.1, 1.0, odds())),
+        ("overlap, base", margin_movement(400, 0.1, 1.0, overlap())),
+        # a price that is not there, and a public term left out
+        ("odds", margin_movement(400, 0.1, 1.0, odds(), l1=0.05)),
+        ("raking", margin_movement(400, 1.0, 1.0, raking())),
+    ],
+)
+def test_a_search_finds_the_bound_of_another_scheme_wrong(label, wrong):
+    (case,) = [case for case in CASES if case.label == label]
+    assert case.found(400) > 1.1 * wrong.bound.V
+
+
+def test_one_entry_is_both_arms_alike():
+    one, two = (margin_movement(300, 0.05, 1.0, arms) for arms in ((CURVES,), (CURVES, CURVES)))
+    assert two.bound.V == pytest.approx(one.bound.V, rel=1e-3)
+    assert two.least_mean == pytest.approx(one.least_mean, rel=1e-3)
+
+
+CURVES = ArmCurves(LOGISTIC, OVERLAP)
+
+
+def test_the_log_odds_and_the_margin_of_the_own_arm_say_the_same():
+    by_arm, signed = (margin_movement(300, 0.05, 1.0, arms) for arms in (overlap(), (CURVES,)))
+    assert by_arm.bound.V == pytest.approx(signed.bound.V, rel=1e-2)
+    assert by_arm.reach == pytest.approx(signed.reach, rel=1e-4)
+    assert by_arm.gradient_diameter == pytest.approx(signed.gradient_diameter, rel=1e-4)
+
+
+@pytest.mark.parametrize("reach", [0.3, 2.0, 9.0])
+def test_diameters_are_those_of_the_union(reach):
+    """Gradients of two arms differ by more than those of one: a line's and an exponential's."""
+    curves, angle = tailored(), np.linspace(0.0, 2.0 * np.pi, 721)
+    z = np.exp(1j * angle)  # rows of full norm, v along the real axis
+    gradients = np.concatenate([np.exp(reach * z.real) * z, -z])
+    farthest = np.max(np.abs(gradients[:, None] - gradients))
+    union = record_diameter(curves, reach)
+    assert 0.995 * union <= farthest <= union
+    assert union > 1.02 * record_diameter(curves[:1], reach) or reach == 9.0
+    assert weight_diameter(curves, reach) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_tied_factor_cancels_where_the_loss_bends():
+    wide = {"factor": (0.25, 4.0)}
+    free = margin_movement(400, 0.1, 1.0, overlap(**wide, base=(0.25, 4.0)))
+    tied = margin_movement(400, 0.1, 1.0, overlap(**wide, tied=True))
+    assert tied.variance < free.variance
+    assert tied.bound.V < free.bound.V
+
+
+def test_norms_of_minimizers_of_two_arms():
+    # a line pulls without end; the exponential of controls has rho^2 / 2 = rho exp(-rho)
+    assert minimizer_norm(tailored(), 0.5) == pytest.approx(2.0, rel=1e-4)
+    assert minimizer_norm(tailored()[:1], 0.5) == pytest.approx(0.8526055, rel=1e-4)
+    within = minimizer_norm(overlap(offset=(-0.5, 0.5)), 0.1)
+    assert within > minimizer_norm(overlap(), 0.1)
+    shifted = minimizer_norm((ArmCurves(SQUARE, MARGIN, offset=(-1.0, -1.0)),), 0.5)
+    assert shifted == pytest.approx(1.0, rel=1e-4)  # 2 x (1 - x) >= x^2 / 2 up to .8, 1/2 at x = 1/2 is most
+
+
+def test_a_flat_loss_needs_a_weight_that_does_not_move():
+    assert math.isfinite(margin_movement(400, 1.0, 1.0, tailored(), radius=1.0).variance)
+    moving = arms((EXPONENTIAL, MARGIN), (DOWN, MARGIN))
+    assert math.isinf(margin_movement(400, 1.0, 1.0, moving, radius=1.0).variance)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"offset": (1.0, -1.0)},
+        {"offset": (0.0, INF)},
+        {"factor": (0.0, 1.0)},
+        {"factor": (2.0, 1.0)},
+        {"base": (-1.0, 1.0)},
+        {"base": (1.0, math.nan)},
+    ],
+)
+def test_intervals_that_are_none_are_refused(numbers):
+    with pytest.raises(DeclarationError, match=next(iter(numbers))):
+        ArmCurves(LOGISTIC, OVERLAP, **numbers)
+
+
+def test_there_are_two_arms():
+    for curves in ((), (CURVES,) * 3):
+        with pytest.raises(DeclarationError, match="two arms"):
+            margin_movement(400, 1.0, 1.0, curves)
+    with pytest.raises(CalibrationError, match="ridge"):
+        margin_movement(400, 0.0, 1.0, (CURVES, CURVES))
+
+
+def test_a_box_is_a_ball_of_its_corners():
+    boxed = margin_movement(400, 0.01, 1.0, overlap(), box=1.0, dimension=2)
+    assert (
+        boxed.bound.V == margin_movement(400, 0.01, 1.0, overlap(), radius=math.sqrt(2) * (1 + 1e-12)).bound.V
+    )
+    with pytest.raises(DeclarationError, match="dimension"):
+        margin_movement(400, 0.01, 1.0, overlap(), box=1.0)
+
+
+def test_units_of_rows_change_no_public_term():
+    small = margin_movement(300, 0.05, 1.0, overlap(), l1=0.01, pull=0.02, box=4.0, dimension=3)
+    large = margin_movement(300, 0.45, 3.0, overlap(), l1=0.03, pull=0.06, box=4.0 / 3, dimension=3)
+    assert large.bound.V == pytest.approx(small.bound.V, rel=1e-9)
