@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import cvxpy as cp
-
 from dp2erm_cvx import conformance
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, FirstStage, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
@@ -19,19 +17,13 @@ P = 3
 
 _SETS: tuple[Any, ...] = (None, L1Ball(0.4), L2Ball(0.3), Box(0.2), WholeSpace())
 _NETS = (ElasticNet(), ElasticNet(l1=0.2), ElasticNet(l2=0.3), ElasticNet(0.2, 0.3))
-_USER = {
-    "regularizer": UserRegularizer(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")
-}
 _SECOND: list[dict[str, Any]] = [
-    *({"theta_set": chosen, "regularizer": net} for chosen in _SETS for net in _NETS),
-    # a penalty of one's own has no certificate but Clarabel's gap, too wide in other balls on some datasets
-    {**_USER, "theta_set": L1Ball(2.5)},
+    {"theta_set": chosen, "regularizer": net} for chosen in _SETS for net in _NETS
 ]
 # the smaller programs share the code of the rule, which is tried at every set and penalty
 _PLAIN: list[dict[str, Any]] = [
     {}, {"theta_set": WholeSpace()}, {"theta_set": L1Ball(0.4), "regularizer": _NETS[3]},
 ]  # fmt: skip
-_SMALL = [*_PLAIN, _USER]
 
 #: Schemes that differ in their dispersion or price alone: one row of each, all of them in the golden table.
 _ALIKE = (
@@ -62,7 +54,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "itr_huber": [*_PLAIN, {"threshold": 0.05}],
     **dict.fromkeys(("itr_logistic", "regression"), _PLAIN),
     **{name: [*_PLAIN, {"slope": 0.05}] for name in ("itr_saturating", "saturating_regression")},
-    **dict.fromkeys(("arm_means", "plug_in_ate"), _SMALL),
+    **dict.fromkeys(("arm_means", "plug_in_ate"), _PLAIN),
 }
 
 _FAR = [{"ridge": 0.01, "radius": 1e6}, {"ridge": 0.01, "radius": 1e-6}, {"ridge": 1e6}]

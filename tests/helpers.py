@@ -3,7 +3,7 @@
 import importlib
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
-from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, rows, trust
+from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, rows, second_stage, trust
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernels import Kernel
@@ -154,3 +154,40 @@ def declared_solution(instance: Instance, variable: str) -> Array:
         warnings.simplefilter("ignore")  # how inaccurate it is, the caller's tolerance says
         compiled.problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
     return np.asarray(compiled.declaration.variables[variable].value)
+
+
+#: Losses of theta that a penalty may stand beside.
+LOSSES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "squares": lambda theta, records: cp.sum_squares(records.x @ theta - records.response),
+    "logistic": lambda theta, records: cp.sum(cp.logistic(records.signed @ theta)),
+    "huber": lambda theta, records: cp.sum(cp.huber(records.y - records.x @ theta, 0.3)),
+    "hinge": lambda theta, records: cp.sum(cp.square(cp.pos(0.5 - records.signed @ theta))),
+}
+
+
+def penalized(
+    loss: Callable[[Any, Any], Any],
+    penalty: Callable[[Any], Any],
+    name: str = "penalized",
+    columns: int | None = None,
+) -> Scheme:
+    """A second stage of a loss and a public penalty of theta, in the ball of the rule."""
+
+    def declared(theta: Any, records: Any) -> Any:
+        """A loss and a public penalty."""
+        ball = [cp.norm(theta) <= records.outcome_bound / records.domain.covariate_bound]
+        return cp.Problem(cp.Minimize(loss(theta, records) + records.n * penalty(theta)), ball)
+
+    declared.__name__ = name
+    scheme: Scheme = second_stage(columns=columns)(declared)
+    return scheme
+
+
+def penalized_rule(penalty: Callable[[Any], Any], name: str = "penalized") -> Scheme:
+    """The rule ``itr`` with a public penalty of theta beside it."""
+    return penalized(LOSSES["squares"], penalty, name)
+
+
+def kinked_net(l1: float, l2: float) -> Callable[[Any], Any]:
+    """An elastic net written so that it is read as a penalty with kinks, which a duality gap judges."""
+    return lambda theta: l1 * cp.sum(cp.abs(theta)) + l2 / 2 * cp.sum_squares(theta)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet, Simplices
@@ -23,7 +25,7 @@ class KinkedProblem:
     strong_convexity
         m > 0 with ``f + G - m/2 ||.||^2`` convex, as declared; 0 where none is.
     smooth
-        f, a quadratic; None for 0.
+        f, smooth and convex; None for 0.
     beside
         h, at data; None without constraints beside the set.
     inside
@@ -39,3 +41,16 @@ class KinkedProblem:
     beside: LoadedFunction | None = None
     inside: Array | None = None
     scale: float = 1.0
+
+    @property
+    def is_quadratic(self) -> bool:
+        """True if f is a quadratic, whose Hessian is that of any point."""
+        return self.smooth is None or self.smooth.self_concordance == 0.0
+
+    def value(self, point: Array) -> float:
+        """F + G at a point (d,)."""
+        values, _ = self.kinks.values(point, np.zeros_like(point))
+        value = float(values[0])
+        if self.smooth is not None:
+            value += self.smooth.value(point)
+        return value

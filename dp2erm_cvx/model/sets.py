@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import cvxpy as cp
@@ -14,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
+from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.public import check_settings, public_size, setting
 from dp2erm_cvx.text import Written
 
@@ -250,57 +247,3 @@ class ElasticNet:
     def strong_convexity(self) -> float:
         """mu_R."""
         return self.l2
-
-
-@dataclass(frozen=True)
-class UserRegularizer:
-    """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
-
-    Closed, proper, and independent of the data (Theorem 1). Its strong convexity is not credited (mu_R = 0),
-    and its solutions are certified by the duality gap alone (Theorem E), which reads norms, absolute values,
-    maxima, squares and Huber's function, one inside of another.
-    """
-
-    expression: Callable[[Any], Any]
-    name: str = "custom"
-
-    @property
-    def strong_convexity(self) -> float:
-        """mu_R, not credited: a wrong claim would be a wrong privacy claim."""
-        return 0.0
-
-    def declared(self, theta: Any) -> Any:
-        """The CVXPY expression. Raises ProgramError unless it is a convex scalar."""
-        expression = self.expression(theta)
-        if not isinstance(expression, cp.Expression):
-            expression = cp.Constant(expression)  # a number is one as well
-        if not (expression.is_scalar() and expression.is_convex()):
-            raise ProgramError(f"regularizer {self.name!r}: must be a convex scalar CVXPY expression")
-        return expression
-
-    def supported(self, n_parameters: int) -> SupportedFunction:
-        """R over R^n_parameters as the duality gap reads it.
-
-        Raises ProgramError, without any data, for what it does not read.
-        """
-        return _supported(self, n_parameters)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain JSON types for a release."""
-        return {"custom": self.name}
-
-
-@lru_cache(maxsize=64)
-def _supported(regularizer: UserRegularizer, n_parameters: int) -> SupportedFunction:
-    theta = cp.Variable(n_parameters)
-    try:
-        expression = regularizer.declared(theta)
-        function = SupportedFunction(expression, theta, {})
-    except ProgramError as error:
-        raise ProgramError(f"regularizer {regularizer.name!r}: {error}") from None
-    except Exception as error:  # of the user's expression, of which any kind may come
-        reason = f"its expression fails ({type(error).__name__})"
-        raise ProgramError(f"regularizer {regularizer.name!r}: {reason}") from None
-    points = [np.cos(np.arange(n_parameters) + 3.0 * k) for k in range(3)]
-    refuse_other_values(function.at({}), expression, theta, points)
-    return function

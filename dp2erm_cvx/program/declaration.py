@@ -132,7 +132,10 @@ class Compiled:
 
 def derivative(e: Any, variable: Any) -> Array | None:
     """Derivative (size,) of a number by a variable at its value, by CVXPY; None where it has none."""
-    grad = e.grad.get(variable)
+    try:
+        grad = e.grad.get(variable)
+    except NotImplementedError:  # as of a largest absolute value
+        return None
     return None if grad is None else np.ravel(grad.toarray() if hasattr(grad, "toarray") else grad)
 
 

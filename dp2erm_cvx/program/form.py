@@ -20,6 +20,7 @@ from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
+from dp2erm_cvx.program.penalties import PublicPenalty
 from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data
 
 #: Where expressions of one margin are compared.
@@ -74,7 +75,7 @@ class Form:
     """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of v.
 
     ``is_mean`` says that the declared objective is a mean over records, not a sum; ``own`` are the names of
-    data that maps of the author make.
+    data that maps of the author make; ``public`` are other terms of v that hold no data.
     """
 
     term: MarginTerm
@@ -83,12 +84,14 @@ class Form:
     feasible: ConvexSet
     is_mean: bool = False
     own: tuple[str, ...] = ()
+    public: PublicPenalty | None = None
 
     @staticmethod
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
         """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
         objective = _objective(problem)
         terms: list[MarginTerm] = []
+        public: list[tuple[float, Any]] = []
         ridge = l1 = 0.0
         for c, node in _split(objective):
             name = _name(node)
@@ -98,6 +101,8 @@ class Form:
                 ridge += 2 * c / _number(node.args[1])
             elif name == "norm1" and node.args[0] is v:
                 l1 += c
+            elif not node.parameters():
+                public.append((c, node))
             else:
                 terms += _summed(c, node, v)
         margins = _tilted(terms)
@@ -106,7 +111,8 @@ class Form:
                 f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
                 f"record; here are {len(margins)}"
             )
-        return Form(margins[0], ridge, l1, _set(problem.constraints, v))
+        penalty = PublicPenalty.of(public, v) if public else None
+        return Form(margins[0], ridge, l1, _set(problem.constraints, v), public=penalty)
 
     def differs(self, other: Form, *, one_column: bool = False) -> str:
         """What another form of one record has otherwise, in words; empty where it is the same, to rounding.
@@ -120,7 +126,10 @@ class Form:
             return "its set of theta"
         if not self.term.near(other.term) or self.own != other.own:
             return "its loss"
-        return "" if _close((self.ridge, self.l1), (other.ridge, other.l1)) else "its penalty"
+        same_public = other.public is None if self.public is None else self.public.near(other.public)
+        if not same_public or not _close((self.ridge, self.l1), (other.ridge, other.l1)):
+            return "its penalty"
+        return ""
 
     def refuse_other_set(self, problem: cp.Problem, v: cp.Variable) -> None:
         """Raise DeclarationError where the set that was read is not that of the declared constraints.
@@ -142,14 +151,16 @@ class Form:
         """The form of a multiple of the objective."""
         tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
         term = replace(self.term, curve=self.term.curve.scaled(factor), tilt=tilt)
-        return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
+        public = self.public and self.public.scaled(factor)
+        return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1, public=public)
 
 
 def at_size(form: Form, n: int, is_mean: bool) -> Form:
     """The form of one record of a sum over n records, or of a mean, as it was read of a problem."""
     if not is_mean:
-        return replace(form, ridge=form.ridge / n, l1=form.l1 / n)
-    return replace(form.scaled(n), ridge=form.ridge, l1=form.l1, is_mean=True)
+        public = form.public and form.public.scaled(1.0 / n)
+        return replace(form, ridge=form.ridge / n, l1=form.l1 / n, public=public)
+    return replace(form.scaled(n), ridge=form.ridge, l1=form.l1, public=form.public, is_mean=True)
 
 
 def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
@@ -317,7 +328,7 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     if name == "quad_over_lin" and _scalar(node.args[1]):
         return _losses(c / _number(node.args[1]), cp.square(first), v)
     raise DeclarationError(
-        f"{printed(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
+        f"{printed(node)}: no sum over records, and a penalty of {v.name()} holds no data. Declare weights "
         "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
     )
 

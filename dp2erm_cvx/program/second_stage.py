@@ -15,16 +15,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.model.kinked import KinkedProblem
-from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.model.quadratics import WithQuadratic
+from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import SQUARE, Curve
-from dp2erm_cvx.program.declaration import SIZES, Declaration, Params, printed, refuse_misread, with_n
+from dp2erm_cvx.program.declaration import (
+    SIZES,
+    Declaration,
+    Params,
+    Value,
+    printed,
+    refuse_misread,
+    with_n,
+)
 from dp2erm_cvx.program.form import Form, at_size
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
+from dp2erm_cvx.program.penalties import PublicPenalty
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
@@ -75,14 +85,15 @@ class SecondStage(DeclaredProgram):
     minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
     subject to  s_i = <z_i, theta> - o_i,  theta in Theta
 
-    A user's regularizer is for squared losses: no gap certificate covers it elsewhere.
+    The declared problem may add public penalties of theta: linear and quadratic terms, norms, absolute
+    values, maxima and Huber's function of affine functions of theta.
 
     Parameters
     ----------
     theta_set
         Theta, the public set of the parameter; None leaves it to the program and the domain.
     regularizer
-        R, added to the loss: an elastic net, or one of your own.
+        An elastic net in the place of the l1 norm and the squares of theta that the program declares.
     features
         Names declared by the domain's ranges, or column numbers without the intercept; default: all.
     features_bound
@@ -95,22 +106,26 @@ class SecondStage(DeclaredProgram):
         {"theta_set": "the set that it declares", "features": "all", "features_bound": "that of the domain"}
     )
     theta_set: ConvexSet | None = setting(None, declared_choice, kinds=(WholeSpace, L1Ball, L2Ball, Box))
-    regularizer: ElasticNet | UserRegularizer = setting(
-        ElasticNet(), declared_choice, kinds=(ElasticNet, UserRegularizer)
-    )
+    regularizer: ElasticNet = setting(ElasticNet(), declared_choice, kinds=(ElasticNet,))
     features: tuple[str | int, ...] | None = setting(None, _feature_list)
     features_bound: float | None = setting(None, above=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if type(self.regularizer) is not ElasticNet and not self.squared:
-            raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
         """Names of the entries of theta where rows are no covariates; None: the columns of the design."""
         names: tuple[str, ...] | None = self.scheme.options["coordinates"]
         return names
+
+    @property
+    def own_columns(self) -> int | None:
+        """Number of columns of the design that it is declared for; None for any."""
+        columns: int | None = self.scheme.options["columns"]
+        return columns
+
+    @property
+    def _example_columns(self) -> int:
+        """Columns of the records that its declaration is compared with CVXPY at."""
+        return self.own_columns or PLACES[0][1]
 
     @property
     def loss(self) -> Curve:
@@ -150,19 +165,38 @@ class SecondStage(DeclaredProgram):
     def reading_at(self, domain: Domain, n: int, p: int) -> LossReading:
         declared: LossReading = self.reading
         readings = [self._read_once(domain, n, p) for _ in range(2)]  # twice, as a function may remember
+        form = at_size(readings[0].form, n, declared.form.is_mean)
+        known = replace(declared.form, public=form.public)
         for read in readings:
-            form = at_size(read.form, n, declared.form.is_mean)
-            part = declared.form.differs(form, one_column=self._columns(domain, p) == 1)
-            if part:
-                raise DeclarationError(
-                    f"{self.name}: {part} changes with the records: {declared.text} is declared, "
-                    f"{read.text} is read at n = {n}, p = {p}: state one for all"
-                )
-        return replace(declared, domain=domain)
+            self._refuse_other(declared, known, read, domain, n, p)
+        if form.public is not None:
+            # what a penalty of so many columns is at other numbers of records
+            for other in SIZES:
+                self._refuse_other(declared, known, self._read_once(domain, other, p), domain, other, p)
+        return replace(declared, domain=domain, form=known)
+
+    def _refuse_other(
+        self, declared: LossReading, known: Form, read: LossReading, domain: Domain, n: int, p: int
+    ) -> None:
+        """Raise DeclarationError where what is read of n records of p columns is not the known form."""
+        form = at_size(read.form, n, known.is_mean)
+        one_column = self._columns(domain, p) == 1
+        part = known.differs(form, one_column=one_column)
+        part = part or declared.form.differs(form, one_column=one_column)
+        if part:
+            raise DeclarationError(
+                f"{self.name}: {part} changes with the records: {declared.text} is declared, "
+                f"{read.text} is read at n = {n}, p = {p}: state one for all"
+            )
 
     def _read_once(self, domain: Domain, n: int, p: int) -> LossReading:
         """What the function returns for n records of p columns, its penalties as they are stated."""
-        records, theta, problem = self.declared_problem(domain, n, self._columns(domain, p))
+        columns = self._columns(domain, p)
+        if self.own_columns not in (None, columns):
+            raise DeclarationError(
+                f"{self.name}: it is declared for {self.own_columns} columns of records.x, here are {columns}"
+            )
+        records, theta, problem = self.declared_problem(domain, n, columns)
         form = replace(Form.of(problem, theta), own=records.own)
         return LossReading(form, _in_words(problem))
 
@@ -172,16 +206,24 @@ class SecondStage(DeclaredProgram):
         It is read at several numbers of records and columns, of which it must be the same: a loss may be
         declared as a sum or as a mean, its penalties with it.
         """
-        readings = [self._read_once(domain, n, p) for n, p in PLACES]
+        places = [(n, self.own_columns or p) for n, p in PLACES]
+        readings = [self._read_once(domain, n, p) for n, p in places]
         first = readings[0]
+        if first.form.public is not None:
+            # penalties are compared between readings of as many columns
+            more = [(n, places[0][1]) for n, _ in places[1:]]
+            readings += [self._read_once(domain, n, p) for n, p in more]
+            places += more
         differing: dict[str, LossReading] = {}
         for is_mean in (False, True):
-            forms = [at_size(read.form, n, is_mean) for (n, _), read in zip(PLACES, readings, strict=True)]
+            forms = [at_size(read.form, n, is_mean) for (n, _), read in zip(places, readings, strict=True)]
             parts = [forms[0].differs(form) for form in forms]
             if not any(parts):
-                return replace(first, form=forms[1])
-            place = next(place for place, part in enumerate(parts) if part)
-            differing.setdefault(parts[place], readings[place])
+                # at the second number of records, and of as many columns as the first where that matters
+                chosen = 1 if first.form.public is None else len(PLACES)
+                return replace(first, form=forms[chosen])
+            where = next(place for place, part in enumerate(parts) if part)
+            differing.setdefault(parts[where], readings[where])
         if "its penalty" in differing:
             raise DeclarationError(
                 f"{self.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
@@ -201,26 +243,44 @@ class SecondStage(DeclaredProgram):
 
     def _compare(self, form: Form) -> None:
         n = 7
+        k = self._example_columns
         s = np.arange(n)
-        records = STANDARD.records(np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0])), s % 2, np.cos(2.0 * s))
+        records = STANDARD.records(np.sin(np.outer(s + 1.0, np.arange(1.0, k + 1))), s % 2, np.cos(2.0 * s))
         read = self.changed(
             reading=LossReading(form, "", STANDARD), regularizer=ElasticNet(form.l1, form.ridge)
         )
-        model = read._bound(records, np.ones(n), 0.0, None).model
-        assert model is not None
-        _, theta, problem = read.declared_problem(STANDARD, n, 3)
+        model = read._bound(records, np.ones(n), 0.0, None).composite
+        _, theta, problem = read.declared_problem(STANDARD, n, k)
         for datum in problem.parameters():
             datum.value = datum.of(records)
-        scale, l1 = n if form.is_mean else 1.0, model.penalty.l1
+        scale = n if form.is_mean else 1.0
+        kinks = None if form.public is None else form.public.loaded_kinks(float(n))
 
         def own(v: Array) -> tuple[float, Array]:
-            value, gradient = model.value(v) + l1 * np.sum(np.abs(v)), model.gradient(v) + l1 * np.sign(v)
+            value = model.value(v) + n * form.l1 * np.sum(np.abs(v))
+            gradient = model.gradient(v) + n * form.l1 * np.sign(v)
+            if kinks is not None:
+                still = np.zeros_like(v)
+                value += kinks.values(v, still)[0][0]
+                gradient = gradient + kinks.plane(v, still, kinks.slopes_at(v), np.ones(1)).slope
             return value / scale, gradient / scale
 
+        # points that repeat no entry, where no difference of theta is at a kink
         points = 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]])
-        inside = [form.feasible.project(np.resize(point, theta.size)) for point in points]
+        places = 1.0 + 0.1 * np.arange(theta.size)
+        inside = [form.feasible.project(np.resize(point, theta.size) * places) for point in points]
         refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
         form.refuse_other_set(problem, theta)
+
+    def _penalty(self, domain: Domain) -> PublicPenalty | None:
+        """Penalties of theta beside its l1 norm and squares; None where there are none."""
+        return self.form(domain).public
+
+    def strong_convexity(self, domain: Domain) -> float:
+        """mu_R of a program that was read at its place, in the units of one record."""
+        penalty = self._penalty(domain)
+        own = 0.0 if penalty is None else penalty.strong_convexity
+        return self.regularizer.strong_convexity + own
 
     def feasible(self, domain: Domain) -> ConvexSet:
         """Theta."""
@@ -290,7 +350,8 @@ class SecondStage(DeclaredProgram):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        texts = [printed(self.declared_problem(STANDARD, n, 3)[2].objective.args[0]) for n in SIZES]
+        k = self._example_columns
+        texts = [printed(self.declared_problem(STANDARD, n, k)[2].objective.args[0]) for n in SIZES]
         text = with_n(*texts)
         return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
 
@@ -344,7 +405,9 @@ class SecondStage(DeclaredProgram):
         """The loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         if not self.squared:
             raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
-        if self.regularizer != ElasticNet():
+        form = self.reading.form
+        declared = form.public is not None or form.l1 or form.ridge
+        if declared or self.regularizer != ElasticNet():
             raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
         return self.changed(theta_set=WholeSpace())
 
@@ -376,7 +439,7 @@ class SecondStage(DeclaredProgram):
             n_parameters=p,
             gradient_radius=radius,
             hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
-            strong_convexity=program.regularizer.strong_convexity,
+            strong_convexity=program.strong_convexity(universe.domain),
             theta_bound=far if math.isfinite(far) else None,
             outcome_bound=universe.domain.outcome_bound if plain else bounds.loss_at_zero(curve),
             gradient_bound=largest,
@@ -398,18 +461,16 @@ class SecondStage(DeclaredProgram):
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
         On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``.
-        None for a user's regularizer, which a duality gap judges, and for a curvature too small for floating
-        point; of a loss that is not squared also over an unbounded Theta, and where its Hessian jumps and
-        gamma is below about a millionth of its curvature. Raises DeclarationError, and ProgramError for a
-        user's regularizer that no gap can be measured for.
+        None for penalties beside an elastic net, and for a curvature too small for floating point; of a loss
+        that is not squared also over an unbounded Theta, and where its Hessian jumps and gamma is below about
+        a millionth of its curvature. Raises DeclarationError.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
         n, constants = universe.n_samples, self.loss_constants(universe)
-        if isinstance(self.regularizer, UserRegularizer):
-            self.regularizer.supported(constants.n_parameters)
-            return None
         program = self.at(universe)
+        if program._penalty(universe.domain) is not None:
+            return None
         p = constants.n_parameters
         theta_set, ridge = program.feasible(universe.domain), n * (extra + constants.strong_convexity)
         loss, rows = program.loss, program.row_bounds(universe)
@@ -435,24 +496,39 @@ class SecondStage(DeclaredProgram):
     def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
         n, net = records.n_samples, self.regularizer
         exact = None if noise is None else np.asarray(noise, dtype=np.float64)
-        l1, l2 = (net.l1, net.l2) if isinstance(net, ElasticNet) else (0.0, 0.0)
-        model = MarginModel(
+        penalty = self._penalty(records.domain)
+        kinked = penalty is not None and bool(penalty.kinks)
+        ridge = n * (gamma + net.l2)
+        plain = MarginModel(
             records.rows(self.rows),
             self.loss,
-            n * (gamma + l2),
-            Penalty(self.feasible(records.domain), n * l1),
+            ridge,
+            # a norm beside other kinks is one of them
+            Penalty(self.feasible(records.domain), 0.0 if kinked else n * net.l1),
             multipliers=weights,
             linear=noisy_sum(records.rows(self._pulls).map(weighted_total, weights), exact),
         )
-        if not self.squared:  # whose curve has a unit of its own
-            return Instance(self, model.declared, model)
-        unit, objective = self._units(records, n * (gamma + l2), exact)
-        if isinstance(net, ElasticNet):
-            scaled = partial(model.declared_in, unit, objective)
-            return Instance(self, model.declared, model, scaled=scaled, unit=unit)
-        data = {"n_samples": float(n)}
-        kinked = partial(self._kinked, model, n, unit)
-        return Instance(self, lambda: model.declared() | data, model, model.ridge, kinked)
+        if penalty is None:
+            if not self.squared:  # whose curve has a unit of its own
+                return Instance(self, plain.declared, plain)
+            unit, objective = self._units(records, ridge, exact)
+            scaled = partial(plain.declared_in, unit, objective)
+            return Instance(self, plain.declared, plain, scaled=scaled, unit=unit)
+        model: Composite = plain
+        if penalty.is_curved:
+            model = WithQuadratic(plain, penalty.quadratic.times(penalty.factor).times(float(n)))
+        data: dict[str, Value] = {"n_samples": float(n)}
+
+        def load() -> dict[str, Value]:
+            own: dict[str, Value] = {"l1": n * net.l1} if net.l1 else {}
+            return plain.declared() | own | data
+
+        if not kinked:
+            return Instance(self, load, model)
+        unit, _ = self._units(records, ridge, exact)
+        kinks = penalty.loaded(net.l1, float(n))
+        problem = KinkedProblem(kinks, plain.penalty.set, model.ridge, model, scale=unit)
+        return Instance(self, load, model, model.ridge, lambda: problem)
 
     def _units(self, records: Records, ridge: float, noise: Array | None) -> tuple[float, float]:
         """Sizes of theta and of the objective by public bounds and the noise, in whose units solvers work.
@@ -476,13 +552,6 @@ class SecondStage(DeclaredProgram):
         usable = math.isfinite(objective) and min(unit, objective) > 1e-300
         return (unit, objective) if usable else (1.0, 1.0)
 
-    def _kinked(self, model: MarginModel, n: int, unit: float) -> KinkedProblem:
-        """The program with a user's regularizer as a duality gap judges it."""
-        assert isinstance(self.regularizer, UserRegularizer)
-        feasible = model.penalty.set
-        regularizer = self.regularizer.supported(model.dimension).at({}, float(n))
-        return KinkedProblem(regularizer, feasible, model.ridge, model, scale=unit)
-
     def _pulls(self, records: Records) -> Array | None:
         """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""
         tilts = self.form(records.domain).term.numbers("tilt", records)
@@ -491,8 +560,9 @@ class SecondStage(DeclaredProgram):
     def declare(self, data: Params) -> Declaration:
         assert self.theta_set is not None
         declaration = MarginRows.declare(data, "theta", self.loss, self.theta_set)
-        if isinstance(self.regularizer, UserRegularizer):
-            own = self.regularizer.declared(declaration.variables["theta"])
+        penalty = self.reading.form.public
+        if penalty is not None:
+            own = penalty.expression(declaration.variables["theta"])
             declaration.objective += data("n_samples", nonneg=True) * own
         return declaration
 

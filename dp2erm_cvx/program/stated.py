@@ -18,7 +18,6 @@ import numpy as np
 
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.declaration import numbers_in, stated
 from dp2erm_cvx.program.reach import Called, Reach, loads, reached_by_declaration
@@ -262,9 +261,7 @@ def _functions(program: Any) -> list[Callable[..., Any]]:
         functions.insert(0, function)
     for name in program.setting_fields():
         value = program.value(name)
-        if isinstance(value, UserRegularizer):
-            functions.append(value.expression)
-        elif isinstance(value, BalanceFunctions) and value.function not in functions:
+        if isinstance(value, BalanceFunctions) and value.function not in functions:
             functions.append(value.function)
     return functions
 
@@ -275,10 +272,7 @@ def _declared(program: Any, universe: Universe) -> DeclaredExpressions:
     expressions, called = dict(read.expressions), dict(read.called) | program.own_calls()
     for name in program.setting_fields():
         value = program.value(name)
-        if isinstance(value, UserRegularizer):
-            theta = cp.Variable(program.n_parameters(universe), name="theta")
-            expressions[name] = value.declared(theta)
-        elif isinstance(value, BalanceFunctions):
+        if isinstance(value, BalanceFunctions):
             called[value.name] = value.called
     return DeclaredExpressions(expressions, read.sets, called)
 

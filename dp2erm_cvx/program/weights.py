@@ -24,7 +24,7 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
-from dp2erm_cvx.public import setting
+from dp2erm_cvx.public import setting, whole_number
 from dp2erm_cvx.weighting.form import WeightingForm
 
 
@@ -245,6 +245,7 @@ def second_stage(
     *,
     coordinates: tuple[str, ...] | None = None,
     treats: Function | None = None,
+    columns: int | None = None,
     **settings: Setting,
 ) -> Callable[[Function], Any]:
     """Decorator of ``function(theta, records, **settings) -> cp.Problem``, the sum of a loss over records.
@@ -254,7 +255,12 @@ def second_stage(
     are a :class:`~dp2erm_cvx.program.rows.DeclaredRecords`. Constants, noise and certificates are derived
     (Theorems 1, 2 and 15 to 19). Theta has one entry for every column of ``records.x``; where rows are cells
     instead, one for each of the named ``coordinates``. A rule treats where the effect is positive, or where
-    ``treats(effect, x)`` is true of a record with raw covariates x. Raises DeclarationError, in one line.
+    ``treats(effect, x)`` is true of a record with raw covariates x.
+
+    Penalties of theta beside the loss are public convex terms without data: ``c @ theta``, ``quad_form(theta,
+    P)``, ``sum_squares``, norms of order 1, 2 and inf, ``tv``, maxima and ``huber`` of affine functions of
+    theta. A function that names entries of theta, as those of a group, says how many ``columns`` of
+    ``records.x`` it is for, the constant of an intercept among them. Raises DeclarationError, in one line.
     """
     rule: Called | None = None
     if treats is not None:
@@ -263,14 +269,17 @@ def second_stage(
         except TypeError:
             raise DeclarationError("treats: must be a function of an effect and covariates") from None
         rule = Called.of("treats", treats)
+    number_of_columns = None if columns is None else whole_number("columns", columns, at_least=1)
     names: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = ()
     if coordinates is not None:
+        if columns is not None:
+            raise DeclarationError("columns: theta has the coordinates that are named")
         names = tuple(coordinates)
         hidden = ("features", "features_bound")
 
     def decorate(function: Function) -> Any:
-        options = {"coordinates": names, "treats": rule}
+        options = {"coordinates": names, "treats": rule, "columns": number_of_columns}
         return Scheme.declared(function, SecondStage, {}, settings, hidden=hidden, **options)
 
     return decorate if function is None else decorate(function)

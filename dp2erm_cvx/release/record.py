@@ -43,7 +43,7 @@ class Standing(enum.StrEnum):
     """True if the guarantee holds for this release.
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
-    or a regularizer of the user's own leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
+    or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
     Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
     ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its noise.
     """

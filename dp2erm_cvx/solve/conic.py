@@ -26,6 +26,10 @@ USABLE = frozenset({"Solved", "AlmostSolved"})
 
 _TOLERANCE = 1e-12
 _MOST_ITERATIONS = 200
+#: Newton steps of a smooth part that is no quadratic, and halves of each; a move below this share ends them.
+_MOST_STEPS = 60
+_MOST_HALVES = 30
+_STILL = 1e-13
 
 #: Multiples of the public unit that are tried in turn, and how many of these a set may be wide in a solve: no
 #: solver works with numbers of 1 and of 1e12 at once.
@@ -276,13 +280,13 @@ def _add_set(program: _Program, problem: KinkedProblem, variable: slice) -> None
 
 
 class _Parts:
-    """A problem with kinks, put together as a conic program.
+    """A problem with kinks, put together as a conic program, its smooth part as a quadratic at a point.
 
     ``linear`` (all columns) and ``hessian`` (d, d) are of its objective, in declared units; ``block`` is the
     number of the constraints beside the set, in units ``beside_units``.
     """
 
-    def __init__(self, problem: KinkedProblem) -> None:
+    def __init__(self, problem: KinkedProblem, at: Array | None = None) -> None:
         self.dimension = d = problem.kinks.dimension
         self.program = program = _Program()
         variable = program.columns(np.full(d, problem.scale))
@@ -303,8 +307,10 @@ class _Parts:
         self.objective.add_values(self.linear)
         self.hessian: Array | None = None
         if problem.smooth is not None:
-            self.linear[:d] += problem.smooth.gradient(np.zeros(d))
-            self.hessian = problem.smooth.hessian(np.zeros(d))
+            point = np.zeros(d) if at is None else at
+            self.hessian = problem.smooth.hessian(point)
+            gradient = problem.smooth.gradient(point)
+            self.linear[:d] += gradient if at is None else gradient - self.hessian @ point
 
 
 def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, float]:
@@ -319,25 +325,63 @@ def _narrowed(problem: KinkedProblem, multiple: float) -> tuple[KinkedProblem, f
     return replace(problem, scale=unit), math.inf
 
 
-def _in_reach(problem: KinkedProblem) -> tuple[KinkedProblem, Candidate | None]:
-    """The problem as it is put to a solver, and the judge's candidate in it, which is no end of a cut set."""
+def _in_reach(problem: KinkedProblem, at: Array | None = None) -> tuple[KinkedProblem, Candidate | None]:
+    """The problem as it is put to a solver, and the judge's candidate in it, which is no end of a cut set.
+
+    The smooth part is the quadratic ``at`` a point (d,), by default at 0.
+    """
     if isinstance(problem.feasible, Simplices):
-        return problem, _solved(problem)
+        return problem, _solved(problem, at)
     for multiple in _MULTIPLES:
         narrow, width = _narrowed(problem, multiple)
-        candidate = _solved(narrow)
+        candidate = _solved(narrow, at)
         if candidate is not None and np.sum(np.abs(candidate.point)) <= width / 2:
             return narrow, candidate
     return problem, None
 
 
 def solved(problem: KinkedProblem) -> Candidate | None:
-    """Solve the problem by an interior-point method in public units; None where there is no usable point."""
-    return _in_reach(problem)[1]
+    """Solve the problem by an interior-point method in public units; None where there is no usable point.
+
+    Where the smooth part is no quadratic, by Newton's method: each step minimizes the quadratic at the point,
+    the kinks and the set as they are, and goes as far toward it as the objective falls.
+    """
+    if problem.is_quadratic:
+        return _in_reach(problem)[1]
+    point = problem.feasible.project(np.zeros(problem.kinks.dimension))
+    value = problem.value(point)
+    best: Candidate | None = None
+    for _ in range(_MOST_STEPS):
+        candidate = _in_reach(problem, point)[1]
+        if candidate is None:
+            return best
+        aim = problem.feasible.project(candidate.point)
+        move = aim - point
+        best = candidate._replace(point=point)
+        share, there = _fallen(problem, point, move, value)
+        if share == 0.0:
+            return best
+        point = point + share * move
+        value = there
+        best = candidate._replace(point=point)
+        if float(np.linalg.norm(move)) <= _STILL * float(np.linalg.norm(point)):
+            return best
+    return best
 
 
-def _solved(problem: KinkedProblem) -> Candidate | None:
-    parts = _Parts(problem)
+def _fallen(problem: KinkedProblem, point: Array, move: Array, value: float) -> tuple[float, float]:
+    """The largest share of a move at which the objective falls, 0 without one; and what it is there."""
+    share = 1.0
+    for _ in range(_MOST_HALVES):
+        there = problem.value(point + share * move)
+        if there < value:
+            return share, there
+        share *= 0.5
+    return 0.0, value
+
+
+def _solved(problem: KinkedProblem, at: Array | None = None) -> Candidate | None:
+    parts = _Parts(problem, at)
     result = parts.program.solved(parts.linear, parts.hessian)
     if result is None:
         return None

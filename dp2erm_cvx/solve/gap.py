@@ -172,7 +172,9 @@ def _curvature(problem: KinkedProblem, point: Array, normal: float) -> float:
     """Curvature of both sides of the proof: of the objective, and of what is below it."""
     whole, below = problem.strong_convexity, 0.0
     if problem.smooth is not None:
-        below = max(problem.smooth.spectrum(point)[0], problem.smooth.ridge)
+        below = problem.smooth.ridge
+        if problem.is_quadratic:  # whose Hessian at one point is that of all
+            below = max(problem.smooth.spectrum(point)[0], below)
         whole = max(whole, below)
     if isinstance(problem.feasible, L2Ball) and normal > 0:
         below += normal / problem.feasible.radius * (1 - 1e-9)

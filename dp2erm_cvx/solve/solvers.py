@@ -278,8 +278,9 @@ def solved_by_cvxpy(
     scaled = not isinstance(settings, OwnSolver) or settings.scaled
     program = instance.program
     compiled: Compiled | ConicForm
-    if scaled and instance.kinked is not None:
-        compiled = ConicForm(instance.kinked())
+    kinked = None if instance.kinked is None else instance.kinked()
+    if scaled and kinked is not None and kinked.is_quadratic:
+        compiled = ConicForm(kinked)
     else:
         compiled = compiled_for(instance, settings.name, scaled=scaled)
     problem = compiled.problem

@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.checks import check_universe, standard_records
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
@@ -21,6 +21,7 @@ from dp2erm_cvx.program import BalanceFunctions, scheme, second_stage
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.solve import solve
+from tests.helpers import penalized_rule
 
 _CLASS = (
     "from dp2erm_cvx.problems.known_weights import Uniform\n\n\nclass Mine(Uniform):\n    name = 'mine'\n"
@@ -191,8 +192,8 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     path.write_text(text, encoding="utf-8")
     (cls,) = programs_of_file(path)
     assert cls().stability(Universe(check_universe(50).domain, 50, 2)).V == 100
-    domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
-    for second, private in (("arm_means", True), (itr(L2Ball(1.0), own), False)):
+    domain, own = Domain(1.0, 2.0), penalized_rule(lambda theta: cp.norm(theta))
+    for second, private in (("arm_means", True), (own(theta_set=L2Ball(1.0)), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
         release = model.fit(data.X, data.a, data.y).release_
         assert model.private_workings_.weights.certificate.basis == "duality gap"

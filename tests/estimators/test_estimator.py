@@ -14,15 +14,15 @@ from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, TwoStage
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.estimators import two_stage
-from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
-from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
 from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.solve import SCS, Newton
+from tests.helpers import penalized_rule
 
 DOMAIN = Domain(2.0, 3.0, 0.5, ranges={"u": (0, 10), "v": (-1, 1)}, intercept=1.0)
 
@@ -82,8 +82,8 @@ def test_predict_scales_and_clips_as_the_fit_does() -> None:
     np.testing.assert_array_equal(model.predict(X), (model.predict_effect(X) > 0).astype(int))
 
 
-def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
-    second = itr(theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1)))
+def test_a_penalty_with_kinks_is_released_on_its_duality_gap() -> None:
+    second = penalized_rule(lambda theta: 0.1 * cp.norm(theta))(theta_set=L2Ball(1.0))
     model = fitted(second_stage=second, solver="clarabel", seed=None)
     assert model.private_workings_.theta.certificate.basis == "duality gap"
     assert model.private_workings_.theta.certified
@@ -188,8 +188,8 @@ def test_the_error_names_the_stage_that_is_not_certified():
         in_the_clear("uniform", "itr_logistic", solver=Newton(max_iterations=1))
 
 
-def test_a_regularizer_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
-    second = itr(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
+def test_a_penalty_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
+    second = penalized_rule(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5)))()
     settings = {"first": "uniform", "second": second, "gamma": 0.1}
     assert in_the_clear(**settings).workings_.theta.tolerance == 1e-3
     rough = {**settings, "solver": SCS(eps=1e-9, max_iterations=5)}

@@ -11,7 +11,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty, Sizes
-from dp2erm_cvx.model.sets import Box, UserRegularizer, WholeSpace
+from dp2erm_cvx.model.sets import Box, WholeSpace
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.overlap import overlap
@@ -27,6 +27,7 @@ from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify,
 from dp2erm_cvx.solve.solvers import private_solver
 from tests.drawn import PROGRAMS, ROBUST, first_stage, hostile_records, noisy_stage, unequal_weights
 from tests.every_program import edge_records
+from tests.helpers import penalized_rule
 
 SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
 
@@ -89,8 +90,8 @@ def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
 
 def test_no_promise_where_none_is_known():
     universe = Universe(Domain(1.0, 1.0), 100, 3)
-    user = PROGRAMS["itr"](regularizer=UserRegularizer(lambda theta: cp.norm(theta, 2)))
-    assert user.certified_radius(universe, 0.1, 1.0) is None
+    group = penalized_rule(lambda theta: cp.norm(theta, 2))()
+    assert group.certified_radius(universe, 0.1, 1.0) is None
     assert PROGRAMS["itr"]().certified_radius(universe, 0.0, 1.0) is None
     assert PROGRAMS["itr"]().certified_radius(universe, 1e-14, 1.0) is None
     for name in ROBUST:

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, Study, make_plan, rule_of_use
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
@@ -18,6 +18,7 @@ from dp2erm_cvx.problems.mmd import mmd
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.steps.record_map import Balance
+from tests.helpers import penalized_rule
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 
@@ -104,7 +105,7 @@ def test_the_public_rule_of_use():
 PUBLIC = (0.1, 0.2, 0.3, 0.4)
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
 PAPER = PaperEntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
-OWN = itr(theta_set=L1Ball(1.0), regularizer=UserRegularizer(lambda theta: cp.norm(theta, 1)))
+OWN = penalized_rule(lambda theta: cp.norm(theta, 2))(theta_set=L1Ball(1.0))
 COUNTED, PURE, FREE = {"arithmetic": "counted"}, Budget(1.0), {"domain": Domain(2.0, 1.0)}
 #: Settings of a study and part of what is said of them.
 BOTH = [
@@ -134,7 +135,8 @@ OF_WEIGHTS = [
     ({"second": itr(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"}, "regul"),
     ({"second": arm_means(), "calibration": "output"}, "use plug_in_ate"),
     ({"first": ipw_private(radius=math.inf, trim=math.inf)}, "finite radius or trim"),
-    (COUNTED | {"calibration": "paper"}, "paper's calibrations"), (COUNTED | {"second": OWN}, "itr does"),
+    (COUNTED | {"calibration": "paper"}, "paper's calibrations"),
+    (COUNTED | {"second": OWN}, "penalized does"),
     *(({"split": 0.5, "calibration": one}, "split = 0.5") for one in ("renyi", "auto")),
     ({"calibration": "best"}, "must be one of"), ({"noise": "laplace"}, "noise"),
     ({"tolerance": -0.1}, "tolerance"), ({"arithmetic": "exact"}, "auto, counted, assumed"),

@@ -95,3 +95,19 @@ def bounded_influence(theta, records, scale, lasso):
     residual = (records.y - records.x @ theta) / scale
     loss = scale**2 * (2 * cp.logistic(residual) - residual)
     return cp.Problem(cp.Minimize(cp.sum(loss) + records.n * lasso * cp.norm1(theta)))
+
+
+@second_stage(radius="outcome_bound / M", price=0.02)
+def group_lasso(theta, records, radius, price):
+    """Covariates that enter by pairs or not at all, with a robust loss (Yuan & Lin 2006)."""
+    groups = sum(cp.norm(theta[first : first + 2]) for first in range(0, theta.size, 2))
+    loss = cp.huber(records.y - records.x @ theta, 0.5)
+    return cp.Problem(cp.Minimize(cp.sum(loss) + records.n * price * groups), [cp.norm(theta) <= radius])
+
+
+@second_stage(radius="outcome_bound / M", price=0.02, sparse=0.005)
+def fused_lasso(theta, records, radius, price, sparse):
+    """Ordered covariates, few of which differ from the one before (Tibshirani et al. 2005)."""
+    penalty = price * cp.tv(theta) + sparse * cp.norm1(theta)
+    loss = cp.square(records.y - records.x @ theta)
+    return cp.Problem(cp.Minimize(cp.sum(loss) + records.n * penalty), [cp.norm(theta) <= radius])

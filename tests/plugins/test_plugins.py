@@ -26,7 +26,7 @@ FIRST = [literature.matching, literature.tailored, literature.trimmed_ipw, liter
 STATED = [literature.penalized_balance, literature.entropy, robust]
 FIRST += STATED
 SECOND = [literature.pinball, literature.poisson, literature.expectile, literature.hinge_rule]
-SECOND.append(literature.bounded_influence)
+SECOND += [literature.bounded_influence, literature.group_lasso, literature.fused_lasso]
 DOMAIN = Domain(1.5, 1.0, intercept=0.5)
 N, P = 60, 3
 UNIVERSE = Universe(DOMAIN, N, P)
@@ -244,7 +244,11 @@ OF_THETA = [
     ((lambda v, r: cp.sum_squares(cp.Parameter(r.n, name="q") - r.x @ v),), "parameter q has no public set"),
     ((lambda v, r: cp.sum(cp.logistic(cp.multiply(r.y, r.x @ v))),), READ),
     ((lambda v, r: cp.sum(cp.square(np.ones((r.n, r.n)) @ (r.x @ v))),), READ),
-    ((lambda v, r: cp.norm(residual(v, r)),), "no sum over records"),
+    ((lambda v, r: cp.norm(residual(v, r)),), "no sum over records, and a penalty of theta holds no data"),
+    ((lambda v, r: squares(v, r) + r.n * cp.norm(cp.sum(r.y) * v),), "holds no data"),
+    ((lambda v, r: squares(v, r) + r.n * (1 + 1 / r.n) * cp.norm(v),), RIDGE),
+    ((lambda v, r: squares(v, r) + cp.norm(v),), RIDGE),
+    ((lambda v, r: squares(v, r) + r.n * cp.sum(cp.exp(v)),), "no penalty that is read"),
     ((lambda v, r: cp.sum_squares(r.z - r.x @ v),), "records have no 'z'"),
     ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "here are 2"),
     ((lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v),), RIDGE),

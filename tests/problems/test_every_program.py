@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.model.sets import Box, ElasticNet, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.model.sets import Box, ElasticNet, L2Ball, WholeSpace
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernels import PublicSample
@@ -222,12 +222,11 @@ BOTH_ARMS = ("mmd", "energy_balancing", "kernel_mean_matching")
 @every({name: (rows[0], rows[-1]) for name, rows in SETTINGS.items()})
 def test_edge_datasets_are_solved_and_certified(program, data):
     """No dataset of the universe may make a fit refuse: a refusal would depend on private records."""
-    own = isinstance(getattr(program, "regularizer", None), UserRegularizer)
     if program.name in BOTH_ARMS and len(set(RECORDS[data].a)) < 2:
         pytest.skip("the domain's arm floor rules out an empty arm")
     # hard constraints may have no solution, which has its own error, or a dual that is flat somewhere
     with contextlib.nullcontext() if program.relations else contextlib.suppress(InfeasibleError):
-        solution = solve(bind(program, RECORDS[data]), solver="clarabel" if own else "first_certified")
+        solution = solve(bind(program, RECORDS[data]))
         check_weights(program, solution)
         assert solution.certified
 
@@ -248,9 +247,8 @@ KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing")
 #: Size, program, settings, and whether conic solvers run; settings between two others are slow, as these are.
 TARGETS = []
 for name, rows in SETTINGS.items():
-    own = [row for row in rows if not isinstance(row.get("regularizer"), UserRegularizer)]
-    for row in own:
-        between = () if row in (own[0], own[-1]) else pytest.mark.slow
+    for row in rows:
+        between = () if row in (rows[0], rows[-1]) else pytest.mark.slow
         TARGETS.append(pytest.param(400, name, row, False, marks=between))
         for n, conic in ((400, True), (4000, name not in KERNELS)):
             TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))

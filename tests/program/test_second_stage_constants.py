@@ -13,12 +13,13 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx.domain import Array, Domain, Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace, second_stage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
+from tests.helpers import LOSSES, penalized
 
 PROGRAMS: dict[str, Any] = dict(programs())
 P = 2
@@ -150,22 +151,36 @@ def test_the_sizes_of_responses():
 
 
 NETS = [ElasticNet(l1, l2) for l1 in (0.0, 0.7) for l2 in (0.0, 0.4)]
-USERS = {"norm": lambda theta: cp.norm(theta, 2), "squares": lambda theta: 3 * cp.sum_squares(theta)}
+#: Penalties of theta with 3 entries, and the strong convexity that each of them has.
+FORM = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]])
+PENALTIES = {
+    "norm": (lambda theta: cp.norm(theta, 2), 0.0),
+    "squares": (lambda theta: 3 * cp.sum_squares(theta), 6.0),
+    "form": (lambda theta: cp.quad_form(theta, FORM), 3.0 - math.sqrt(2.0)),
+    "flat": (lambda theta: cp.square(theta[0] - theta[1]) + 2 * cp.norm1(theta), 0.0),
+    "both": (
+        lambda theta: cp.quad_form(theta, FORM) + cp.sum_squares(theta) + cp.norm_inf(theta),
+        5.0 - math.sqrt(2.0),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "regularizer",
-    [*NETS, *(pytest.param(UserRegularizer(own), id=name) for name, own in USERS.items())],
-    ids=str,
-)
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_strong_convexity_of_declared_penalties(loss, name):
+    """mu_R of Theorem 1 is the least eigenvalue of what is quadratic, from below and to rounding."""
+    penalty, least = PENALTIES[name]
+    program = penalized(LOSSES[loss], penalty, columns=3)(theta_set=L2Ball(1.0))
+    declared = program.constants(Universe(Domain(1.0, 1.0), 100, 3)).strong_convexity
+    assert declared <= least
+    assert declared == pytest.approx(least, abs=1e-12)
+
+
+@pytest.mark.parametrize("regularizer", NETS, ids=str)
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
     """mu_R is at most the least second difference of R as declared, and equals it for the elastic net."""
     domain = DOMAINS["plain"]
-    if name in MARGINS and isinstance(regularizer, UserRegularizer):
-        with pytest.raises(DeclarationError, match="ElasticNet only"):
-            PROGRAMS[name](regularizer=regularizer)
-        return
     program = PROGRAMS[name](regularizer=regularizer)
     records = domain.records(np.zeros((4, P)), [0, 1, 0, 1], np.zeros(4))
     # weights 0 leave n R alone in the declared objective
@@ -190,7 +205,7 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
         least = min(least, 4 * bend / float((first - second) @ (first - second)))
     declared = program.constants(Universe(domain, 100, P)).strong_convexity
     assert declared <= least + 1e-9
-    assert declared == pytest.approx(least if isinstance(regularizer, ElasticNet) else 0.0, abs=1e-6)
+    assert declared == pytest.approx(least, abs=1e-6)
 
 
 def test_a_part_of_a_loss_times_0_has_no_slope_far_out():

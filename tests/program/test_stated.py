@@ -14,7 +14,6 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe, registry
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, scheme, second_stage, setting
 from dp2erm_cvx.program.declaration import numbers_in, stated
@@ -184,11 +183,16 @@ def test_variables_without_a_name_are_numbered():
     assert stated(*within(v)) == stated(*within(v))
 
 
-def test_a_regularizer_and_balance_functions_of_an_author_are_stated():
+def test_a_penalty_and_balance_functions_of_an_author_are_stated():
     weight = NUMBER
-    program = itr(L2Ball(1.0), UserRegularizer(lambda theta: weight * cp.norm(theta, 1), "lasso"))
-    assert read(program)["regularizer"] == "0.30000000000000004 * norm1(theta)"
-    assert facts(program) == ("itr: weight = 0.30000000000000004 is public",)
+
+    @second_stage()
+    def sparse(theta, records):
+        loss = cp.sum_squares(records.y - records.x @ theta) / records.n
+        return cp.Problem(cp.Minimize(loss + weight * cp.norm(theta)), [cp.norm(theta) <= 1])
+
+    assert "0.30000000000000004" in read(sparse())["minimize"]
+    assert facts(sparse()) == ("sparse: weight = 0.30000000000000004 is public",)
     balance = BalanceFunctions(lambda x: x * NUMBER, 1.0, "scaled")
     first = registry.build(registry.first_stages(), "stable_balancing", balance=balance)
     assert facts(first) == ("stable_balancing: NUMBER = 0.30000000000000004 is public",)

@@ -14,7 +14,7 @@ from dp2erm_cvx.compare import fenchel_gap
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
@@ -24,7 +24,7 @@ from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.gap import rounded_norm
 from tests import exact, exact_kernel
 from tests.drawn import PROGRAMS, hostile_records, instance_of
-from tests.helpers import make_records, make_weights, output_distance
+from tests.helpers import kinked_net, make_records, make_weights, output_distance, penalized_rule
 
 #: Programs without an exact counterpart here: tests/problems/test_literature.py compares them with CVXPY.
 WITHOUT = {
@@ -178,12 +178,12 @@ WEIGHTS = make_weights(RECORDS)
 
 @pytest.mark.parametrize("theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str)
 @pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
-def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1, l2):
+def test_gap_certificate_of_a_declared_penalty_covers_the_distance(theta_set, l1, l2):
     """The same regularizer, once as an expression that only a gap can judge and once in its prox form."""
-    user = UserRegularizer(lambda theta: l1 * cp.norm(theta, 1) + l2 / 2 * cp.sum_squares(theta), "net")
+    user = penalized_rule(kinked_net(l1, l2))
     known = PROGRAMS["itr"](theta_set, ElasticNet(l1, l2))
     truth = solve(known.instance(RECORDS, WEIGHTS, **PERTURBED))
-    instance = PROGRAMS["itr"](theta_set, user).instance(RECORDS, WEIGHTS, **PERTURBED)
+    instance = user(theta_set=theta_set).instance(RECORDS, WEIGHTS, **PERTURBED)
     assert instance.model is None
     rng = np.random.default_rng(14)
     for solver in ("clarabel", "scs"):

@@ -1,6 +1,6 @@
 """What a duality gap claims about a point, against minimizers that are found by another road.
 
-A user's regularizer and the elastic net of the same function have one minimizer: the elastic net's is known
+A penalty with kinks and the elastic net of the same function have one minimizer: the elastic net's is known
 to 50 digits, and judged without a gap.
 """
 
@@ -15,14 +15,14 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.model import supports
-from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.model.supports import LoadedTerm
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import SCS, Clarabel, OwnSolver, certify, conic, gap, solve
 from tests import exact
-from tests.helpers import make_records
+from tests.helpers import kinked_net, make_records, penalized_rule
 
 #: Sizes of the outcome, and of the noise over the slope of the loss.
 UNITS = (1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9)
@@ -50,11 +50,7 @@ def pair(theta_set, unit, ratio, *, gamma=0.1, l1=0.1, l2=0.0, n=12, seed=0):
     weights = np.ones(n)
     noise = ratio * unit * rng.normal(size=2)
     size = l1 * unit
-
-    def regularizer(theta):
-        return size * cp.norm(theta, 1) + l2 / 2 * cp.sum_squares(theta)
-
-    judged = itr(theta_set, UserRegularizer(regularizer))
+    judged = penalized_rule(kinked_net(size, l2))(theta_set=theta_set)
     known = itr(theta_set, ElasticNet(size, l2))
     bound = {"weights": weights, "gamma": gamma, "noise": noise}
     net = known.instance(records, **bound)
@@ -135,7 +131,7 @@ def test_a_point_far_from_the_minimizer_is_not_certified_under_large_noise():
     X /= np.linalg.norm(X, axis=1)[:, None] * 1.01
     records = Domain(1.0, 1.0).records(X, rng.integers(0, 2, n), rng.uniform(-1, 1, n))
     bound = {"weights": np.ones(n), "gamma": 1.0, "noise": 1e10 * np.array([1.0, -0.5])}
-    own = itr(L2Ball(1e12), UserRegularizer(lambda t: 0.1 * cp.norm(t, 1))).instance(records, **bound)
+    own = penalized_rule(kinked_net(0.1, 0.0))(theta_set=L2Ball(1e12)).instance(records, **bound)
     truth = solve(itr(L2Ball(1e12), ElasticNet(l1=0.1)).instance(records, **bound))
     wrong = solve(own, solver=OwnSolver(zero, "zero"), throw=False)
     assert not wrong.certified

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Landmarks, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
+from tests.helpers import penalized_rule
 from tests.unchanged import adapter
 
 
@@ -39,7 +40,6 @@ _ENTROPY: list[dict[str, Any]] = [
     {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
     {"ridge": 0.1, "radius": 0.3, "balance": _PRODUCTS},
 ]
-_USER = UserRegularizer(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")
 _SETS: list[dict[str, Any]] = [
     *({"theta_set": chosen} for chosen in (L1Ball(0.4), L2Ball(0.3), Box(0.2), WholeSpace())),
     {"regularizer": ElasticNet(0.2, 0.3)},
@@ -104,7 +104,6 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         *_SETS,
         {"theta_set": L1Ball(0.4), "regularizer": ElasticNet(l2=0.3)},
         {"features": (0, 2), "features_bound": 1.0},
-        {"regularizer": _USER},
     ],
     "itr_huber": [*_SETS, {"threshold": 0.05}],
     "itr_logistic": _SETS,
@@ -184,13 +183,22 @@ FINE: list[dict[str, Any]] = [
 ]
 
 
+#: Programs of the same loss with penalties of their own.
+DECLARED: Mapping[str, list[Any]] = {
+    "itr": [penalized_rule(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")],
+}
+
+
 @cache
 def stages(name: str) -> tuple[Stage, ...]:
     """A program at every setting that the table has of it: those from above, then its own examples."""
     known: dict[str, Stage] = {}
-    for settings in [*SETTINGS.get(name, []), *adapter.examples(name)]:
-        program = adapter.program(name, settings)
-        text = json.dumps(adapter.settings_of(program), sort_keys=True)
+    programs = [adapter.program(name, settings) for settings in SETTINGS.get(name, [])]
+    programs += [scheme() for scheme in DECLARED.get(name, [])]
+    programs += [adapter.program(name, settings) for settings in adapter.examples(name)]
+    for program in programs:
+        own = {} if program.name == name else {"declared": program.name}
+        text = json.dumps(adapter.settings_of(program) | own, sort_keys=True)
         known.setdefault(text, Stage(f"{name} {len(known)}", text, program))
     return tuple(known.values())
 

@@ -12,7 +12,7 @@ from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.density import _hockey_stick, _Peak
 from dp2erm_cvx.audit.laws import ObjectiveLaw, ReleaseLaw
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
-from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.itr import itr
@@ -33,6 +33,7 @@ from tests.audit.density.released import (
 )
 from tests.audit.density.test_laws import FIRST, LINE, LOSSES, SQUARED
 from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone, neighbors
+from tests.helpers import penalized_rule
 
 BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
 BOX_RULE = {"domain": dataclasses.replace(DOMAIN, coordinate_bound=1.0), "noise": "box"}
@@ -215,7 +216,7 @@ def test_equal_datasets_lose_nothing():
 
 PAIR = (X, a, y), other = drawn(neighbors, seed=3)
 KEEP = dataclasses.replace(DOMAIN, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-OWN = release(second=itr(L2Ball(1.0), UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 2))))
+OWN = release(second=penalized_rule(lambda theta: 0.1 * cp.norm(theta, 2))(theta_set=L2Ball(1.0)))
 TWO = PAIR[0], (*other[:2], np.where(np.arange(12) == 1, -other[2], other[2]))
 ALL = PAIR[0], (*other[:2], other[2] + 0.5)
 SHORTER = PAIR[0], (X[1:], a[1:], y[1:])
