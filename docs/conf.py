@@ -53,7 +53,7 @@ nitpick_ignore_regex = [
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),
     (
         "py:class",
-        r"ArmMass|Block|CausalSettings|Index|Released|Statistic|"
+        r"ArmMass|Block|CausalSettings|Index|Released|ScalarLoss|ScalarWeight|Statistic|"
         r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|tables.Table)|"
         r"dp2erm_cvx.program.separable.BalancedProgram|"
         r"TypeAliasForwardRef",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,11 @@ ScalarLoss = Any
 ScalarWeight = Any
 
 
-class MarginGradient(NamedTuple):
+@dataclass(frozen=True)
+class MarginGradient:
     """Gradients ``(c phi'(<z, v> + o) + t) z`` of the records of one kind, ``||z|| <= 1``.
 
-    Attributes
+    Parameters
     ----------
     loss
         Phi.
@@ -63,11 +64,17 @@ class MarginGradient(NamedTuple):
     factor: Interval = (1.0, 1.0)
     tilt: Interval = (0.0, 0.0)
 
+    def largest(self, reach: float) -> float:
+        """Bound on ``|c phi' + t|`` where ``|<z, v>|`` is at most ``reach``."""
+        low, high = _multiples(self.loss, reach, self.offset, self.factor, self.tilt)
+        return max(abs(low), abs(high))
 
-class MarginSlope(NamedTuple):
+
+@dataclass(frozen=True)
+class MarginSlope:
     """Gradients ``h'(<z, v> + o) z`` of the log weights of one kind of records, ``||z|| <= 1``.
 
-    Attributes
+    Parameters
     ----------
     weight
         H, the logarithm of a weight.
@@ -115,15 +122,15 @@ def diameter_of_kinds(kinds: tuple[MarginGradient, ...], reach: float) -> float:
     float
         An upper bound, in units of the loss over those of the margin.
     """
-    anywhere = 2.0 * max(_largest_multiple(kind, reach) for kind in kinds)
+    anywhere = 2.0 * max(kind.largest(reach) for kind in kinds)
     if not reach <= _FARTHEST or not math.isfinite(anywhere) or anywhere == 0.0:
         return anywhere * _OUTWARD
     if len(kinds) == 1:
-        loss, offset, factor, tilt = kinds[0]
-        if (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)) and offset[0] == -offset[1]:
-            bend = _bend_of_odd_line(loss)
-            if bend is not None:
-                return _limacon_width(bend * reach, bend * offset[1])
+        (kind,) = kinds
+        bend = _bend_of_odd_line(kind.loss)
+        symmetric = kind == MarginGradient(kind.loss, (-kind.offset[1], kind.offset[1]))
+        if bend is not None and symmetric:
+            return _limacon_width(bend * reach, bend * kind.offset[1])
     searched = _largest_over_radii(reach, lambda p, q: _width(kinds, p, q))
     return min(anywhere, searched) * _OUTWARD
 
@@ -264,12 +271,6 @@ def _largest_over_radii(reach: float, width: Callable[[float, float], float], cl
     return max(best, *(top for top, _, _ in cells))
 
 
-def _largest_multiple(kind: MarginGradient, reach: float) -> float:
-    """Bound on ``|c phi' + t|`` over margins of at most ``reach`` and the offset."""
-    low, high = _multiples(kind.loss, reach, kind.offset, kind.factor, kind.tilt)
-    return max(abs(low), abs(high))
-
-
 def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
     """Upper bound of the diameter for ``p <= ||v|| <= q``."""
     multiples, angles, rises = [], [], []
@@ -283,18 +284,19 @@ def _width(kinds: tuple[MarginGradient, ...], p: float, q: float) -> float:
 
 def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Array, float]:
     """Multiples y and angles of rows at nodes, for ``p <= ||v|| <= q``, and by how much H may exceed them."""
-    loss, offset, factor, tilt = kind
+    loss = kind.loss
+    offset = kind.offset
     reach = q + max(map(abs, offset))
-    steep = factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
-    size = _largest_multiple(kind, q)
+    steep = kind.factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
+    size = kind.largest(q)
     turn = steep * (loss.bend * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
     count = 0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
     t = _nodes(2 * math.ceil(min(count, _MOST_NODES / 2)), loss.kinks, (p, q), offset)
     m = np.sin(t)
     first, last = np.minimum(p * m, q * m), np.maximum(p * m, q * m)
     down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
-    lowest = np.minimum(factor[0] * down, factor[1] * down) + tilt[0]
-    highest = np.maximum(factor[0] * up, factor[1] * up) + tilt[1]
+    lowest = np.minimum(kind.factor[0] * down, kind.factor[1] * down) + kind.tilt[0]
+    highest = np.maximum(kind.factor[0] * up, kind.factor[1] * up) + kind.tilt[1]
     y = np.concatenate([lowest, highest])
     rise = float(np.max(np.diff(t))) ** 2 / 8.0 * float(turn)
     return y, np.concatenate([t, t]), rise
@@ -307,8 +309,8 @@ def _weight_width(kinds: tuple[MarginSlope, ...], p: float, q: float, clipped: b
     corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
     first, last = corners.min(axis=0), corners.max(axis=0)
     slopes = []
-    for weight, offset in kinds:
-        _, _, down, up = weight.enclose(first + offset[0], last + offset[1])
+    for kind in kinds:
+        _, _, down, up = kind.weight.enclose(first + kind.offset[0], last + kind.offset[1])
         if not np.all(np.isfinite([down, up])):
             return math.inf
         if clipped:
