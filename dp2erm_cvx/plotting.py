@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     from dp2erm_cvx.audit import Verdict
     from dp2erm_cvx.compare import BoundCurves
+    from dp2erm_cvx.design import FrontierResult
 
 
-__all__ = ["bound_plot", "forest_plot", "love_plot", "overlap_plot"]
+__all__ = ["bound_plot", "forest_plot", "frontier_plot", "love_plot", "overlap_plot"]
 
 BLUE, ORANGE = "#1f5fa8", "#b35900"
 #: Colors that stay apart for color-blind readers, black first.
@@ -124,6 +125,72 @@ def bound_plot(panels: Sequence[tuple[str, str, BoundCurves]], path: str | Path)
         ax.legend(frameon=False, fontsize="small")
     save(figure, path)
     return figure
+
+
+def frontier_plot(
+    result: FrontierResult, path: str | Path, paper: Sequence[tuple[float, float]] = ()
+) -> Figure:
+    """V against the part of the distance of the arms that is left, a color for every scheme.
+
+    Points are all settings that were tried; a line joins those of a scheme of which no other one of it has
+    both less V and less left.
+
+    Parameters
+    ----------
+    result
+        From :func:`~dp2erm_cvx.design.frontier`.
+    path
+        Where to save the figure: .png, .svg or .pdf.
+    paper
+        Points (left, V) of the paper's entropy bound, which stand beside them.
+
+    Raises
+    ------
+    DeclarationError
+        Where nothing has a bound, matplotlib is missing, or the file cannot be written.
+    """
+    check_figure(path)
+    solved = [row for row in result.rows if not row.refusal]
+    if not solved:
+        raise DeclarationError("no setting has weights and a bound: there is nothing to draw")
+    figure = new_figure(WIDTH, 4.5)
+    ax = figure.add_subplot()
+    most = 2.0 * result.request.universe.n_samples
+    for place, name in enumerate(dict.fromkeys(row.scheme for row in solved)):
+        color = _FAMILIES[place % len(_FAMILIES)]
+        style = ("-", "--", ":")[place // len(_FAMILIES) % 3]
+        points = sorted((row.left, row.V) for row in solved if row.scheme == name)
+        left, V = zip(*points, strict=True)
+        ax.plot(left, V, ".", color=color, alpha=0.5)
+        left, V = zip(*_lowest(points), strict=True)
+        ax.plot(left, V, style, color=color, label=name.replace("_", " "))
+    if paper:
+        left, V = zip(*sorted(paper), strict=True)
+        ax.plot(left, V, "k-", marker="+", label="entropy, the paper's bound")
+    best = result.proposed
+    if best is not None:
+        looks: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "color": COLORS[0]}
+        ax.plot([best.left], [best.V], "o", label="proposed", **looks)
+    if max(row.V for row in solved) > 0.2 * most or paper:
+        ax.axhline(most, color="gray", linewidth=0.8)
+        ax.annotate("2n: any weights", (0.02, most), va="bottom", fontsize=7)
+    ax.set_yscale("log")
+    ax.set_xlim(0.0, max(1.02, 1.02 * max(row.left for row in solved)))
+    ax.set_xlabel("part of the distance of the arms that is left")
+    ax.set_ylabel(f"V at n = {result.request.universe.n_samples:,}")
+    plain(ax)
+    ax.legend(frameon=False, fontsize="small")
+    save(figure, path)
+    return figure
+
+
+def _lowest(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points (left, V), sorted by left, of which none before them has as little V."""
+    kept: list[tuple[float, float]] = []
+    for left, V in points:
+        if not kept or V < kept[-1][1]:
+            kept.append((left, V))
+    return kept
 
 
 #: Shares beyond are drawn here.

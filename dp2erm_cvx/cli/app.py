@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli import audit, demo, programs, released, run, settings, study
+from dp2erm_cvx.cli import audit, demo, frontier, programs, released, run, settings, study
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -133,13 +133,17 @@ EXAMPLES = {
     ),
     "certify": ("certify --program entropy_balancing --set ridge=0.1 --solver newton --solver clarabel",),
     "programs": ("programs", "programs ipw_logistic --n 1000"),
+    "frontier": (
+        "frontier entropy_balancing logit_calibration --treated 0.3 --plot trade_off.png",
+        "frontier matching.py --n 10000 --set ridge=0.1,0.03,0.01 --set cap=1.5,2",
+    ),
     "settings": ("settings effect", "settings effect residual_scale", "settings matching.py"),
     "new-program": ("new-program matching --kind exponential", "check-program matching.py"),
     "check-program": ("check-program matching.py --seconds 20",),
     "demo": ("demo --output-dir output",),
 }
 
-for module in (audit, demo, programs, released, run, settings, study):
+for module in (audit, demo, frontier, programs, released, run, settings, study):
     for command in vars(module).values():
         if isinstance(command, click.Command):
             lines = (one if one.startswith(" ") else f"dp2erm {one}" for one in EXAMPLES[str(command.name)])

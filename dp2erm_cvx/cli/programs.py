@@ -120,7 +120,7 @@ def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[s
 
     Raises DeclarationError.
     """
-    from dp2erm_cvx.study_file import parsed_change, public_sample, stage_settings
+    from dp2erm_cvx.study_file import parsed_change
 
     settings: dict[str, Any] = {}
     for text in changes:
@@ -129,6 +129,17 @@ def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[s
         if len(keys) > 2 or (len(keys) == 2 and keys[0] != "program"):
             raise DeclarationError(f"{text!r}: must be NAME=VALUE or program.NAME=VALUE")
         settings[name] = value
+    return made_settings(settings, records)
+
+
+def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> dict[str, Any]:
+    """Settings of a program from what is written of them; a ``target`` is a CSV file with these covariates.
+
+    Raises DeclarationError.
+    """
+    from dp2erm_cvx.study_file import public_sample, stage_settings
+
+    settings = dict(written)
     if isinstance(settings.get("target"), str):
         if records is None:
             raise DeclarationError("target: needs a --study or named ranges, whose covariates it has")

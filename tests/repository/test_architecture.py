@@ -55,7 +55,7 @@ ONLY = {
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release", "display"},
     "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
-    "plotting": {"errors", "tables", "diagnostics", "release", "audit", "compare"},
+    "plotting": {"errors", "tables", "diagnostics", "release", "design", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "stability", "model", "program"},
 }
 

@@ -361,6 +361,29 @@ def test_commands_of_a_design_are_commands():
     assert set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE)) <= options
 
 
+def test_the_scheme_of_its_page_is_tried(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    declared, python = blocks("from_scheme_to_effect.md", "python")
+    Path("mine.py").write_text(declared, encoding="utf-8")
+    (words,) = commands("from_scheme_to_effect")
+    text = done(*words, "--n", "60", "--n-features", "2").stdout
+    shown = blocks("from_scheme_to_effect.md", "text")[0]
+    rows = [re.findall(r"ridge \S+, cap \S+", one) for one in (text, shown)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 12
+    run([declared, python], monkeypatch)
+    assert re.fullmatch(r"\w+ \{.*\} V = [\d.]+, 0\.\d\d left\n", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_the_table_of_its_page_is_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    declared, _ = blocks("from_scheme_to_effect.md", "python")
+    Path("mine.py").write_text(declared, encoding="utf-8")
+    (words,) = commands("from_scheme_to_effect")
+    assert agree(done(*words).stdout, blocks("from_scheme_to_effect.md", "text")[0])
+
+
 def test_every_calibration_is_explained():
     listed = re.findall(r'^\| `"([\w-]+)"`', page("theory/calibrations.md"), flags=re.MULTILINE)
     assert set(listed) == set(NAMES)

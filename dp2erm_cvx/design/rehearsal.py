@@ -1,0 +1,275 @@
+"""A scheme on public records: what its weights leave of the distance of two arms, and how they move.
+
+The records are normal quantiles, or those of a table that was declared public. Nothing private is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtri
+
+from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+from dp2erm_cvx.weighting.form import WeightingForm
+
+#: Records that a scheme is rehearsed on where they tell as much as n do.
+REHEARSED = 4_000
+#: The most records that it is rehearsed on where only n of them tell what it does at n.
+MOST_REHEARSED = 20_000
+#: The least part of the variance along the difference of the arms that lies within them.
+LEAST_WITHIN = 0.2
+#: The part of normal covariates that is within the bound on their norm, where no ranges are declared.
+INSIDE = 0.95
+#: A declared range is so many standard deviations wide.
+WIDE = 6.0
+#: Records of every arm that are replaced, and what differs by rounding alone, relative to a constant.
+_REPLACED, _ALIKE = 2, 1e-6
+
+
+def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[Array, NDArray[np.int64]]:
+    """Normal covariates of two arms that lie apart along the sum of all columns.
+
+    Every column of an arm has the quantiles of a normal law in an order of its own, the same in every call.
+    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so that
+    every covariate has the standard deviation 1 over both.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    columns
+        Number of covariates.
+    treated
+        Share of the treated.
+    distance
+        Distance of the means of both arms, in standard deviations.
+
+    Returns
+    -------
+    tuple
+        Covariates (n, columns) in standard deviations, of mean 0; arms (n,), the controls first.
+    """
+    rng = np.random.default_rng(0)  # public: an order of quantiles, and nothing that is ever released
+    n_treated = round(n * treated)
+    a = np.repeat([0, 1], [n - n_treated, n_treated])
+    apart = np.full(columns, 1.0 / math.sqrt(columns))
+    within = math.sqrt(1.0 - treated * (1.0 - treated) * distance**2)
+    x = np.empty((n, columns))
+    for arm, size in ((0, n - n_treated), (1, n_treated)):
+        quantiles = ndtri((np.arange(size) + 0.5) / size)
+        x[a == arm] = np.column_stack([rng.permutation(quantiles) for _ in range(columns)])
+    x -= (1.0 - within) * np.outer(x @ apart, apart)
+    x += distance * np.outer(a - treated, apart)
+    return x, a
+
+
+def largest_distance(treated: float) -> float:
+    """The largest distance of two arms that leaves ``LEAST_WITHIN`` of the variance within them."""
+    return math.sqrt((1.0 - LEAST_WITHIN) / (treated * (1.0 - treated)))
+
+
+def normal_records(universe: Universe, size: int, treated: float, distance: float) -> Records:
+    """Public records of a universe: normal covariates of two arms.
+
+    A declared range is ``WIDE`` standard deviations wide, around what scales to 0. Without ranges a part
+    ``INSIDE`` of the records is within the bound on the norm, to which the others are shrunk.
+
+    Parameters
+    ----------
+    universe
+        What records may look like.
+    size
+        Number of records.
+    treated, distance
+        As of :func:`normal_arms`.
+    """
+    domain = universe.domain
+    p = universe.n_features
+    x, a = normal_arms(size, p, treated, distance)
+    if domain.ranges is None:
+        longest = math.sqrt(2.0 * gammaincinv(0.5 * p, INSIDE))
+        raw = x * (domain.features_bound / longest)
+    else:
+        low, high = np.array(domain.range_pairs).T
+        raw = np.array(domain.middles(p)) + x * ((high - low) / WIDE)
+    outcomes = np.full(size, domain.outcome_middle)
+    return resized(domain, universe.n_samples, size).records(raw, a, outcomes)
+
+
+def resized(domain: Domain, n: int, size: int) -> Domain:
+    """The domain for ``size`` records in the place of n: an arm floor stays the share that it is."""
+    if domain.arm_floor is None or size == n:
+        return domain
+    return replace(domain, arm_floor=max(1, math.floor(domain.arm_floor * size / n)))
+
+
+def rehearsed_size(program: FirstStage, universe: Universe) -> int:
+    """How many public records tell what a resolved program does at n.
+
+    ``REHEARSED`` where prices are the same per record at both numbers; else n itself.
+
+    Raises DeclarationError where n are too many to solve for at every setting.
+    """
+    n = universe.n_samples
+    if n <= REHEARSED:
+        return n
+    smaller = Universe(resized(universe.domain, n, REHEARSED), REHEARSED, universe.n_features)
+    if not isinstance(program, WeightsProgram) or _priced_alike(program, universe, smaller):
+        return REHEARSED
+    if n > MOST_REHEARSED:
+        raise DeclarationError(
+            f"{program.name}: at n = {n:,} its prices per record are not known to be those at "
+            f"{REHEARSED:,}: take n = {MOST_REHEARSED:,} at most"
+        )
+    return n
+
+
+def _priced_alike(program: WeightsProgram, universe: Universe, smaller: Universe) -> bool:
+    """Whether all prices are smooth, and the same per record at the sizes of both universes."""
+    compared = []
+    for where in (universe, smaller):
+        form = program.at(where).form(where)
+        if not isinstance(form, WeightingForm) or form.kinked or form.hard:
+            return False
+        constants = program.form_in(where).constants
+        numbers = [constants.diameter, constants.response]
+        for one in form.imbalances:
+            penalty = one.penalty
+            scale = math.sqrt(penalty.smoothness / form.n)
+            numbers += [float(np.max(penalty.tolerance)) * scale, penalty.knee * scale]
+        compared.append(numbers)
+    here, there = compared
+    return len(here) == len(there) and bool(np.allclose(here, there, rtol=_ALIKE, atol=0.0))
+
+
+@dataclass(frozen=True)
+class PublicBalance:
+    """What weights do to public records.
+
+    Parameters
+    ----------
+    left
+        Distance of the weighted means of both arms over that of the means, in standard deviations.
+    effective
+        Records without weights that have the same sampling error of a difference of means, over n.
+    largest
+        The largest weight, where the mean weight is 1.
+    treated
+        Share of the weight that the treated have.
+    squares
+        Sum of the squared weights over that of weights ``1 / (2 pi_a)``, pi_a the share of an arm.
+    """
+
+    left: float
+    effective: float
+    largest: float
+    treated: float
+    squares: float
+
+    @classmethod
+    def of(cls, records: Records, w: Array) -> PublicBalance:
+        """Balance at weights w (n,) of sum n.
+
+        The records of an arm without weights, which the other arm is matched to, count alike.
+
+        Raises DeclarationError where the arms do not differ.
+        """
+        n = records.n_samples
+        members = (records.a == 0, records.a == 1)
+        before = _distance(records, np.ones(n), members)
+        if not before > 0.0:
+            raise DeclarationError(
+                "the arms of the public records do not differ: there is nothing to balance"
+            )
+        counted = w.copy()
+        even = 0.0
+        weighted = 0.0
+        bases = 0.0
+        for arm in members:
+            if not np.any(w[arm] > 0.0):
+                counted[arm] = 1.0
+            size = int(np.sum(arm))
+            even += 1.0 / size
+            weighted += float(np.sum(counted[arm] ** 2)) / float(np.sum(counted[arm])) ** 2
+            bases += n**2 / (4.0 * size)
+        return cls(
+            left=_distance(records, counted, members) / before,
+            effective=even / weighted,
+            largest=float(np.max(w)),
+            treated=float(np.sum(w[members[1]])) / n,
+            squares=float(np.sum(w**2)) / bases,
+        )
+
+
+def _distance(records: Records, w: Array, arms: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> float:
+    """Distance of the weighted means of both arms, in standard deviations of the covariates."""
+    x = records.covariates
+    spread = np.std(x, axis=0)
+    controls, treated = (np.average(x[arm], axis=0, weights=w[arm]) for arm in arms)
+    varying = spread > 0.0
+    return float(np.linalg.norm((treated - controls)[varying] / spread[varying]))
+
+
+def largest_movement(program: FirstStage, records: Records, w: Array) -> float:
+    """The largest movement ``V(D, D')`` found among few neighbors of public records.
+
+    The records of largest and smallest weight of every arm are replaced by records at the ends of the domain,
+    along the difference of the arms and along the first covariate, in both arms. It is proved of these pairs,
+    and says nothing of others: of V it is a lower bound.
+
+    Parameters
+    ----------
+    program
+        The program, read at the number of these records.
+    records
+        The records.
+    w
+        Their weights (n,).
+
+    Returns
+    -------
+    float
+        The movement; 0 where no neighbor is certified.
+    """
+    index = []
+    for arm in (0, 1):
+        members = np.flatnonzero(records.a == arm)
+        order = members[np.argsort(w[members], kind="stable")]
+        index += [*order[:_REPLACED], *order[-_REPLACED:]]
+    new = _ends_of_domain(records)
+    count = new.n_samples
+    pairs = np.repeat(np.array(index, dtype=np.int64), count)
+    place = np.tile(np.arange(count), len(index))
+    replacements = Replacements(records, pairs, new.X[place], new.a[place])
+    admitted = np.flatnonzero(replacements.admitted)
+    kept = Replacements(records, pairs[admitted], new.X[place[admitted]], new.a[place[admitted]])
+    return Neighborhood(program, records).movements(kept).V_found
+
+
+def _ends_of_domain(records: Records) -> Records:
+    """Records at the ends of the domain, in both arms."""
+    domain = records.domain
+    x = records.covariates
+    p = x.shape[1]
+    apart = np.mean(x[records.a == 1], axis=0) - np.mean(x[records.a == 0], axis=0)
+    first = np.eye(p)[0]
+    far = 1e3 * domain.features_bound
+    directions = np.array([apart, -apart, first, -first])
+    directions *= far / np.linalg.norm(directions, axis=1, keepdims=True)
+    raw = directions
+    if domain.ranges is not None:
+        low, high = np.array(domain.range_pairs).T
+        raw = np.array(domain.middles(p)) + directions * (high - low) / 2.0
+    both = np.vstack([raw, raw])
+    arms = np.repeat([0, 1], len(raw))
+    # an arm floor is one of the dataset, not of the few records that take a place in it
+    of_records = replace(domain, arm_floor=None)
+    made = of_records.records(both, arms, np.full(len(both), domain.outcome_middle))
+    return Records(made.X, made.a, made.y, domain)

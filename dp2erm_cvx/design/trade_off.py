@@ -1,0 +1,525 @@
+"""What V costs in balance: declared schemes over grids of their settings, on public records alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.design.rehearsal import (
+    REHEARSED,
+    PublicBalance,
+    largest_distance,
+    largest_movement,
+    normal_records,
+    rehearsed_size,
+    resized,
+)
+from dp2erm_cvx.design.samples import PublicData
+from dp2erm_cvx.design.scheme_interval import SchemeAllowance
+from dp2erm_cvx.display import Shown, grid, heading, law_text
+from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, brief, known_names
+from dp2erm_cvx.parallel import Progress, run_tasks
+from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.program.stage import Registered, family_of, fields_of
+from dp2erm_cvx.public import Named, check_settings, public_fraction, setting, whole_number
+from dp2erm_cvx.sampling import refuse
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+#: Parts of the default ridge, and caps, that are tried where none are chosen.
+RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01)
+CAPS = (1.5, 2.0, 3.0)
+#: Parts of what else is given away beside a price.
+PARTS = (1.0, 0.1)
+#: Settings of the paper's entropy balancing at which its bound is stated.
+OF_PAPER = {"scaling": "paper", "arm_mass": "proportional", "radius": 1.0}
+#: The setting that is the public share of the treated.
+TREATED = "treated"
+#: The most settings of one scheme that are tried.
+MOST_SETTINGS = 200
+#: What is proposed leaves so much of the distance at most, where no half width is predicted.
+ENOUGH = 0.5
+#: The fewest records of either arm.
+FEWEST = 2
+#: Ways of sums by which each arm may weigh half.
+_HALVES = (SumKind.ALL, SumKind.PUBLIC)
+#: A scheme by its name, as it was declared, or as a program with settings of its own.
+AnyScheme = str | Registered | FirstStage
+
+
+@dataclass(frozen=True)
+class FrontierRequest:
+    """What schemes are tried for; all of it is public.
+
+    Attributes
+    ----------
+    universe
+        What records may look like, n and the number of covariates.
+    epsilon
+        Budget of the release that the half width is predicted for.
+    treated
+        Part of the records that are treated. Schemes with a setting of this name get it.
+    distance
+        Distance of the means of both arms, in standard deviations of the covariates: that of normal records,
+        and what the half width allows for.
+    grids
+        Values of settings by name, every combination of which is tried. None: of those that a scheme has, the
+        ridge at parts of its default, a finite cap at 1.5, 2 and 3, a tolerance and a smoothing at their
+        default and a tenth of it.
+    public
+        Records that are declared public, in the place of normal ones. The share of the treated is theirs.
+
+    Raises DeclarationError for anything else.
+    """
+
+    universe: Universe
+    epsilon: float = setting(1.0, above=0.0)
+    treated: float = setting(0.5, public_fraction)
+    distance: float = setting(1.0, above=0.0)
+    grids: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    public: PublicData | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        refuse(self.universe.domain.codebook, "what V costs in balance", "arms", "units")
+        for name, values in self.grids.items():
+            if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+                raise DeclarationError(f"grids: {name} = {brief(values)}: must be a list of values")
+        object.__setattr__(self, "grids", Named({name: tuple(v) for name, v in self.grids.items()}))
+        if self.public is not None:
+            self._check_public(self.public.dataset)
+            return
+        n = self.universe.n_samples
+        smaller = round(n * min(self.treated, 1.0 - self.treated))
+        if smaller < max(self.universe.domain.arm_floor or 0, FEWEST):
+            floor = self.universe.domain.arm_floor or FEWEST
+            raise DeclarationError(
+                f"treated = {self.treated:g}: an arm has {smaller} of {n:,} records, and needs {floor:,}"
+            )
+        most = largest_distance(self.treated)
+        if self.distance > most:
+            raise DeclarationError(
+                f"distance = {self.distance:g}: at a share of {self.treated:g} the means of normal arms lie "
+                f"at most {most:.3g} standard deviations apart"
+            )
+
+    def _check_public(self, data: Dataset) -> None:
+        """Raise DeclarationError where public records have another number of columns, or lack an arm."""
+        columns = data.X.shape[1]
+        if columns != self.universe.n_features:
+            raise DeclarationError(
+                f"public: has {columns} covariates, and not n_features = {self.universe.n_features}"
+            )
+        domain = resized(self.universe.domain, self.universe.n_samples, data.n_samples)
+        smaller = min(int((data.a == arm).sum()) for arm in (0, 1))
+        least = max(domain.arm_floor or 0, FEWEST)
+        if smaller < least:
+            raise DeclarationError(f"public: an arm has {smaller} records, and needs {least:,}")
+
+    @property
+    def share(self) -> float:
+        """Share of the treated among the public records."""
+        if self.public is None:
+            return self.treated
+        return float((self.public.dataset.a == 1).mean())
+
+    def records(self, size: int) -> Records:
+        """Public records to rehearse on: so many normal ones, or all that were declared public."""
+        if self.public is None:
+            return normal_records(self.universe, size, self.treated, self.distance)
+        data = self.public.dataset
+        domain = resized(self.universe.domain, self.universe.n_samples, data.n_samples)
+        return domain.records(data.X, data.a, data.y)
+
+
+@dataclass(frozen=True)
+class FrontierRow:
+    """One scheme at one choice of its settings. Numbers are nan where they do not exist.
+
+    Attributes
+    ----------
+    scheme
+        Name of the scheme.
+    settings
+        The settings that were chosen for it, by name.
+    V
+        Proved bound on the movement of the weights where one record is replaced, at n.
+    theorem
+        What proves it.
+    left
+        Share of the distance of the arms that is left on the public records.
+    effective
+        Effective share of the records there: so many without weights have the same sampling error.
+    largest
+        The largest weight there; the mean weight is 1.
+    treated
+        Share of the weight that the treated have there.
+    moved
+        The largest movement found among few neighbors of the public records: V is at least that.
+    half_width
+        Predicted half width of the 95 % interval of an effect by these weights, in standard deviations of
+        residuals.
+    efficient
+        Whether no other row has both less V and less that is left.
+    refusal
+        Why there are no numbers, in a sentence; empty where there are.
+    """
+
+    scheme: str
+    settings: Mapping[str, Any]
+    V: float = math.nan
+    theorem: str = ""
+    left: float = math.nan
+    effective: float = math.nan
+    largest: float = math.nan
+    treated: float = math.nan
+    moved: float = math.nan
+    half_width: float = math.nan
+    efficient: bool = False
+    refusal: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON types."""
+        plain = {name: _plain(value) for name, value in self.settings.items()}
+        return {**vars(self), "settings": plain}
+
+
+@dataclass(frozen=True)
+class FrontierResult(Shown):
+    """Schemes at their settings, and which of them is proposed.
+
+    Attributes
+    ----------
+    request
+        What was asked.
+    rows
+        A row for every scheme and choice of settings, in their order.
+    """
+
+    request: FrontierRequest
+    rows: tuple[FrontierRow, ...]
+
+    @property
+    def proposed(self) -> FrontierRow | None:
+        """The row of least predicted half width; None where no row has numbers.
+
+        Where no half width is predicted, the one of least V that leaves at most ``ENOUGH``, or the one that
+        leaves least.
+        """
+        solved = [row for row in self.rows if not row.refusal]
+        predicted = [row for row in solved if math.isfinite(row.half_width)]
+        if predicted:
+            return min(predicted, key=lambda row: (row.half_width, row.V))
+        enough = [row for row in solved if row.left <= ENOUGH]
+        if enough:
+            return min(enough, key=lambda row: (row.V, row.left))
+        return min(solved, key=lambda row: (row.left, row.V), default=None)
+
+    def blocks(self) -> Iterator[Block]:
+        """Report: what was asked, the table, and the proposal."""
+        wanted = self.request
+        universe = wanted.universe
+        n = universe.n_samples
+        yield heading(f"What V costs in balance: n = {n:,}, {universe.n_features} covariates")
+        if wanted.public is None:
+            where = f"normal records, {wanted.share:.3g} of them treated, arms {wanted.distance:g} sd apart"
+        else:
+            size = wanted.public.dataset.n_samples
+            where = f"{size:,} records that were declared public ({wanted.public.source}), "
+            where += f"{wanted.share:.3g} of them treated"
+        yield f"Rehearsed on {where}; {law_text(Budget(wanted.epsilon))}. Nothing private was read."
+        yield ""
+        table = grid("", "settings", "V", "left", "effective", "largest", "found", "half width", left=2)
+        best = self.proposed
+        previous = None
+        for row in self.rows:
+            if row.refusal:
+                continue
+            if row.scheme != previous:
+                table.add_row("", row.scheme, style="bold")
+            mark = "1" if row is best else "=" if row.efficient else ""
+            table.add_row(mark, f"  {self._chosen(row, ' ')}", *_cells(row, n))
+            previous = row.scheme
+        yield table
+        yield _LEGEND
+        refused = dict.fromkeys(f"{row.scheme}: {row.refusal}" for row in self.rows if row.refusal)
+        yield from refused
+        yield ""
+        yield self.advice()
+
+    def advice(self) -> str:
+        """What is proposed, in a sentence."""
+        best = self.proposed
+        if best is None:
+            return "No setting has weights and a bound: nothing is proposed."
+        n = self.request.universe.n_samples
+        if best.V >= 2.0 * n:
+            return "No setting has a bound below 2n, which holds for any weights: none is worth its noise."
+        named = self._chosen(best, " = ")
+        at = f" at {named}" if named else ""
+        if math.isfinite(best.half_width):
+            why = f"the least predicted half width is {best.half_width:.3g} standard deviations of residuals"
+        else:
+            why = f"V is {best.V:.4g}, and {best.left:.2f} of the distance is left"
+        return f"Take: {best.scheme}{at}; {why}."
+
+    def _chosen(self, row: FrontierRow, between: str) -> str:
+        """The settings of a row, without a share of the treated that is that of the records."""
+        shown = dict(row.settings)
+        if shown.get(TREATED) == self.request.share:
+            del shown[TREATED]
+        return ", ".join(f"{name}{between}{brief_of(value)}" for name, value in shown.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values: what was asked, the rows, and the number of the proposed one."""
+        wanted = self.request
+        universe = wanted.universe
+        best = self.proposed
+        return {
+            "n_samples": universe.n_samples,
+            "n_features": universe.n_features,
+            "domain": universe.domain.to_dict(),
+            "epsilon": wanted.epsilon,
+            "treated": wanted.share,
+            "distance": wanted.distance,
+            "public": None if wanted.public is None else wanted.public.source,
+            "rows": [row.to_dict() for row in self.rows],
+            "proposed": None if best is None else self.rows.index(best),
+        }
+
+
+#: What the columns of the table are.
+_LEGEND = (
+    "1: proposed; =: no other row has both less V and less left. V: proved for every dataset of n records; "
+    "left: share of the distance of the arms that the weights leave; effective: share of the records that "
+    "would do as well without weights; largest: weight, where the mean is 1; found: largest movement among "
+    "few neighbors, a lower bound of V; half width: of a 95 % interval of the effect, in standard deviations "
+    "of residuals, predicted where one sum is n and each arm weighs about half."
+)
+
+
+def frontier(
+    schemes: Sequence[AnyScheme],
+    request: FrontierRequest,
+    *,
+    workers: int = 1,
+    progress: Progress = lambda *_: None,
+) -> FrontierResult:
+    """What V costs in balance: every scheme at every choice of its settings, on public records.
+
+    No private record is read and nothing is spent. V is that of the theorem in force at n; weights are solved
+    for and certified on the public records.
+
+    Parameters
+    ----------
+    schemes
+        Names of registered first stages, schemes as a decorator makes them, or programs.
+    request
+        Public numbers, and the grids of settings.
+    workers
+        Processes, -1 for all cores; they do not change the result.
+    progress
+        Is told what is counted, how many of it are done, and their number.
+
+    Returns
+    -------
+    FrontierResult
+
+    Raises
+    ------
+    DeclarationError
+        For an unknown setting, a second stage, and weights with noise of their own.
+    ProgramError
+        For an unknown name.
+    """
+    programs = [_program(scheme) for scheme in schemes]
+    if not programs:
+        raise DeclarationError("schemes: name one at least")
+    names = [program.name for program in programs]
+    if len(set(names)) < len(names):
+        raise DeclarationError(f"schemes: {', '.join(names)}: name every one once")
+    known = {name for program in programs for name in program.setting_fields()}
+    for name in request.grids:
+        if name not in known:
+            raise DeclarationError(f"no scheme has a setting {name!r}; {known_names(name, sorted(known))}")
+    tasks = [(program, chosen, request) for program in programs for chosen in choices(program, request)]
+    rows = []
+    for row in run_tasks(_row, tasks, workers=workers):
+        rows.append(row)
+        progress("settings", len(rows), len(tasks))
+    return FrontierResult(request, tuple(_with_efficient(rows)))
+
+
+def _program(scheme: AnyScheme) -> FirstStage:
+    """The program of a scheme at its default settings, or as it is."""
+    made: Any = scheme
+    if isinstance(scheme, str):
+        second = registry.second_stages()
+        if scheme in second:
+            raise DeclarationError(f"{scheme}: is a second stage, which has no weights")
+        made = registry.build(registry.first_stages(), scheme)
+    elif not isinstance(scheme, FirstStage):
+        family = family_of(scheme)
+        if not issubclass(family, FirstStage):
+            raise DeclarationError(f"{scheme.name}: is a second stage, which has no weights")
+        made = scheme()
+    if isinstance(made, PrivateFirstStage):
+        raise DeclarationError(f"{made.name}: adds noise to its weights, which no rehearsal has")
+    program: FirstStage = made
+    return program
+
+
+def choices(program: FirstStage, request: FrontierRequest) -> list[dict[str, Any]]:
+    """Every choice of the settings of a program: those of the request, or the default grids.
+
+    Raises DeclarationError where there are more than ``MOST_SETTINGS``.
+    """
+    names = program.setting_fields()
+    grids: dict[str, Sequence[Any]] = {}
+    if TREATED in names:
+        grids[TREATED] = (request.share,)
+    grids |= {name: values for name, values in request.grids.items() if name in names}
+    if not request.grids.keys() & set(names):
+        grids |= _default_grids(program, request.universe.domain)
+    number = math.prod(len(values) for values in grids.values())
+    whole_number(f"{program.name}: choices of settings", number, at_least=1, at_most=MOST_SETTINGS)
+    return [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
+
+
+def _default_grids(program: FirstStage, domain: Domain) -> dict[str, Sequence[Any]]:
+    """Grids of the settings that a program has, where none are chosen."""
+    names = program.setting_fields()
+    resolved = program.resolve(domain)
+    grids: dict[str, Sequence[Any]] = {}
+    for name, parts in (("ridge", RIDGES), ("tolerance", PARTS), ("smoothing", PARTS)):
+        value = resolved.value(name) if name in names else None
+        if isinstance(value, int | float) and math.isfinite(value) and value > 0.0:
+            grids[name] = tuple(float(f"{part * value:.3g}") for part in parts)
+    if "cap" in names and math.isfinite(resolved.value("cap")):
+        grids["cap"] = CAPS
+    return grids
+
+
+def _row(program: FirstStage, chosen: Mapping[str, Any], request: FrontierRequest) -> FrontierRow:
+    """One row; what the library refuses in a sentence is a row with that sentence."""
+    named = partial(FrontierRow, program.name, dict(chosen))
+    try:
+        return named(**_numbers(program.with_settings(**chosen), request))
+    except Dp2ermError as error:
+        return named(refusal=str(error))
+
+
+def _numbers(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
+    """Fields of the row of a program."""
+    universe = request.universe
+    here = program.at(universe)
+    try:
+        bound = here.stability(universe)
+    except CalibrationError as error:
+        raise DeclarationError(f"no bound: {error}") from None
+    size = universe.n_samples
+    if request.public is None:
+        size = rehearsed_size(here, universe)
+    records = request.records(size)
+    there = program.at(Universe(records.domain, records.n_samples, records.n_features))
+    weights = solve(there.instance(records)).value
+    balance = PublicBalance.of(records, weights)
+    half_width = math.nan
+    if _weighs_half(here, universe):
+        allowance = SchemeAllowance.at(
+            universe.n_samples, universe.n_features, request.epsilon, request.share, request.distance
+        )
+        half_width = allowance.half_width(bound.V, balance.left, balance.treated, balance.squares)
+    return {
+        "V": bound.V,
+        "theorem": bound.theorem,
+        "left": balance.left,
+        "effective": balance.effective,
+        "largest": balance.largest,
+        "treated": balance.treated,
+        "moved": largest_movement(there, records, weights),
+        "half_width": half_width,
+    }
+
+
+def _weighs_half(program: FirstStage, universe: Universe) -> bool:
+    """Whether an effect by the weights has a half width: their sum is n, and both arms may weigh half."""
+    if not isinstance(program, WeightsProgram):
+        return False
+    form = program.form(universe)
+    return isinstance(form, WeightingForm) and form.sums.kind in _HALVES and program.balances_arms
+
+
+def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:
+    """The part of the distance that is left, and V as the paper prints it, of its entropy balancing.
+
+    At the ridges of the default grid. Empty where the paper makes no statement, as without an arm floor.
+    """
+    made = registry.first_stages()["paper_entropy_balancing"]
+    as_printed = {name: value for name, value in OF_PAPER.items() if name in fields_of(made)}
+    program: Any = made(**as_printed)
+    points = []
+    for ridge in _default_grids(program, request.universe.domain)["ridge"]:
+        tried = program.with_settings(ridge=ridge)
+        try:
+            V = tried.stability(request.universe, BoundFamily.PAPER).V
+            records = request.records(min(request.universe.n_samples, REHEARSED))
+            weights = solve(tried.instance(records)).value
+        except Dp2ermError:
+            continue
+        points.append((PublicBalance.of(records, weights).left, V))
+    return points
+
+
+def _with_efficient(rows: Sequence[FrontierRow]) -> Iterator[FrontierRow]:
+    """The rows, with whether none has both less V and less that is left."""
+    solved = [row for row in rows if not row.refusal]
+    for row in rows:
+        beaten = any(_beats(other, row) for other in solved)
+        fields = {**vars(row), "efficient": not row.refusal and not beaten}
+        yield FrontierRow(**fields)
+
+
+def _beats(other: FrontierRow, row: FrontierRow) -> bool:
+    """Whether another row has no more V and no more left, to the digits that are shown, and less of one."""
+    own = (round(row.V, 1), round(row.left, 3))
+    others = (round(other.V, 1), round(other.left, 3))
+    return others[0] <= own[0] and others[1] <= own[1] and others != own
+
+
+def _cells(row: FrontierRow, n: int) -> tuple[str, ...]:
+    """The numbers of a row as a table shows them."""
+    V = "2n" if row.V >= 2.0 * n else f"{row.V:.1f}"
+    width = "-" if math.isnan(row.half_width) else f"{row.half_width:.3g}"
+    return (
+        V,
+        f"{row.left:.3f}",
+        f"{row.effective:.0%}",
+        f"{row.largest:.2f}",
+        f"{row.moved:.1f}",
+        width,
+    )
+
+
+def brief_of(value: object) -> str:
+    """A setting in few characters."""
+    return f"{value:.3g}" if isinstance(value, float) else str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A setting as a number or a text."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, int | float | str | None) else str(value)
