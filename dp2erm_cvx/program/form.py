@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
 from dp2erm_cvx.program.penalties import PublicPenalty
-from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data
+from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shifted_rows
 
 #: Where expressions of one margin are compared.
 _MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
@@ -105,7 +105,7 @@ class Form:
                 public.append((c, node))
             else:
                 terms += _summed(c, node, v)
-        margins = _tilted(terms)
+        margins = _one_square(_tilted(terms))
         if len(margins) != 1:
             raise DeclarationError(
                 f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
@@ -360,10 +360,14 @@ def _losses(
 
 
 def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] | None, float]:
-    """(a, rows, (k, numbers), b) of an affine expression ``a rows @ v + k numbers + b``."""
+    """(a, rows, (k, numbers), b) of an affine expression ``a rows @ v + k numbers + b``.
+
+    A public linear function of v, which is the same for every record, is a constant row beside the rows.
+    """
     scale, shift = 0.0, 0.0
     rows: Datum | None = None
     offset: tuple[float, Datum] | None = None
+    constant = np.zeros(v.size)
     for c, node in _split(e):
         if _name(node) == "MulExpression" and node.args[1] is v:
             ((k, datum),) = _split(node.args[0])
@@ -376,6 +380,12 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
             offset = c, node
         elif node.is_constant() and _scalar(node):
             shift += c * _number(node)
+        elif node.size == 1 and node.is_affine() and not node.parameters():
+            v.value = np.zeros(v.size)
+            along = derivative(node, v)
+            assert along is not None
+            constant += c * along
+            shift += c * _number(node)
         else:
             raise DeclarationError(
                 f"{printed(node)}: a margin is rows @ {v.name()} plus one number per record; make a product "
@@ -383,6 +393,8 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
             )
     if rows is None or scale == 0.0:
         raise DeclarationError(f"{printed(e)}: no rows of records multiply {v.name()}")
+    if np.any(constant):
+        rows = shifted_rows(rows, constant / scale)
     return scale, rows, offset, shift
 
 
@@ -406,6 +418,45 @@ def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
         else:
             bent.append(line)
     return bent
+
+
+def _one_square(terms: list[MarginTerm]) -> list[MarginTerm]:
+    """Squares of the same rows and factor as one, where they differ in multiples of the same numbers.
+
+    ``sum_k a_k (s + o_k)^2`` is ``a (s + sum_k a_k o_k / a)^2`` with ``a = sum_k a_k``, up to a number of the
+    record that moves no minimizer.
+    """
+    merged: dict[tuple[Any, ...], MarginTerm] = {}
+    for term in terms:
+        squares = all(part.atom.kind == "square" and part.scale == 1.0 for part in term.curve.parts)
+        factor = None if term.factor is None else (term.factor[0], term.factor[1].id)
+        if squares and term.tilt is None:
+            key: tuple[Any, ...] = ("squares", term.rows.id, factor)
+        else:
+            key = ("another", len(merged))
+        known = merged.get(key)
+        both = term if known is None else _squares_added(known, term)
+        if both is None:
+            return terms
+        merged[key] = both
+    return list(merged.values())
+
+
+def _squares_added(one: MarginTerm, other: MarginTerm) -> MarginTerm | None:
+    """Two terms of squares as one; None where their offsets are of different data."""
+    data = [part[1] for part in (one.offset, other.offset) if part is not None]
+    if len(data) == 2 and data[0].id != data[1].id:
+        return None
+    total = beside = multiple = 0.0
+    for term in (one, other):
+        own = 0.0 if term.offset is None else term.offset[0]
+        for part in term.curve.parts:
+            total += part.coefficient
+            beside += part.coefficient * part.shift
+            multiple += part.coefficient * own
+    curve = Curve((Part(total, atom("square"), 1.0, beside / total),))
+    offset = (multiple / total, data[0]) if data else None
+    return replace(one, curve=curve, offset=offset)
 
 
 def _datum(part: tuple[float, Datum] | None) -> Datum | None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
@@ -501,6 +502,33 @@ class DeclaredRecords:
         self._held[datum.name()] = parts
         for label, value in parts.items():
             setattr(datum, label, value)
+
+
+def shifted_rows(rows: Datum, constant: Array) -> Datum:
+    """Rows plus a public constant row (k,), of which there is one datum for every constant.
+
+    Their norm is at most that of the rows and that of the constant together.
+    """
+    places = np.flatnonzero(constant)
+    entries = ", ".join(f"{float(constant[k])!r} at {k}" for k in places)
+    name = f"{rows.name()} plus {entries}"
+    if not hasattr(rows, "shifted"):
+        rows.shifted = {}
+    known: dict[str, Datum] = rows.shifted
+    if name not in known:
+        shifted: Datum = cp.Parameter(rows.shape, name=name)
+        size = float(np.linalg.norm(constant))
+        shifted.within = Ball((rows.within.radius + size) * (1 + 1e-12))
+        shifted.source = rows.source
+        shifted.of = partial(_with_constant, rows.of, places, constant[places])
+        known[name] = shifted
+    return known[name]
+
+
+def _with_constant(make: RecordMap, places: NDArray[np.int64], constant: Array, records: Records) -> Array:
+    rows = np.array(make(records), dtype=np.float64)
+    rows[:, places] += constant
+    return rows
 
 
 def mean_of_arm(values: Array, a: Arms, arm: int) -> Array:

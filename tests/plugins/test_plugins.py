@@ -251,6 +251,7 @@ OF_THETA = [
     ((lambda v, r: squares(v, r) + r.n * cp.sum(cp.exp(v)),), "no penalty that is read"),
     ((lambda v, r: cp.sum_squares(r.z - r.x @ v),), "records have no 'z'"),
     ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "here are 2"),
+    ((lambda v, r: squares(v, r) + cp.sum(cp.square(r.x @ v - r.treatment)),), "here are 2"),
     ((lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v),), RIDGE),
     ((lambda v, r: squares(v, r) + cp.sum_squares(v),), RIDGE),
     ((lambda v, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ v),), "1.0: must be Ball(r)"),
@@ -261,6 +262,56 @@ OF_THETA = [
     ((squares, lambda v, r: [cp.norm(v) <= r.n / 4]), CHANGES),
     ((squares, lambda v, r: [cp.abs(v) <= 1 / v.size]), CHANGES),
 ]
+
+
+def of_own_rows(margin):
+    return cp.sum(cp.logistic(margin - 1) + cp.huber(2 * margin, 1.0))
+
+
+#: Losses that are one margin, and the same ones as they are usually written, up to what moves no minimizer.
+ONE_MARGIN = {
+    "two squares": (
+        lambda v, r: cp.sum(cp.square(r.y - r.x @ v) + 3 * cp.square(r.x @ v - 2)),
+        lambda v, r: 4 * cp.sum(cp.square(r.x @ v - r.y / 4 - 1.5)),
+    ),
+    "multiples of an outcome": (
+        lambda v, r: cp.sum_squares(r.y - r.x @ v) + cp.sum_squares(2 * r.x @ v + r.y),
+        lambda v, r: 5 * cp.sum(cp.square(r.x @ v + r.y / 5)),
+    ),
+    "a constant row": (
+        lambda v, r: cp.sum_squares(r.y - r.x @ v - 2 * v[0]),
+        lambda v, r: cp.sum_squares(
+            r.y - r.rows("z", lambda x, a, y: x + 2 * np.eye(len(x))[0], Ball(9)) @ v
+        ),
+    ),
+    "a constant row of any curve": (
+        lambda v, r: cp.sum(cp.logistic(r.x @ v + v[1] - 1) + cp.huber(2 * (r.x @ v + v[1]), 1.0)),
+        lambda v, r: of_own_rows(r.rows("z", lambda x, a, y: x + np.eye(len(x))[1], Ball(9)) @ v),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_MARGIN)
+def test_a_loss_of_one_margin_is_read_as_one(name):
+    """Both ways of writing it have one minimizer, and the bound of the rows counts the constant row."""
+    first, second = (of_theta(loss)() for loss in ONE_MARGIN[name])
+    one, two = (
+        solve(made().instance(records(), np.ones(N), gamma=GAMMA, noise=NOISE)) for made in (first, second)
+    )
+    np.testing.assert_allclose(one.value, two.value, atol=1e-9)
+    program = first().at(UNIVERSE)
+    size = np.max(np.linalg.norm(program.rows(records()).Z, axis=1))
+    assert size <= program.row_bounds(UNIVERSE).norm <= 1.5 + 2.0 + 1e-9
+
+
+def test_a_constant_row_counts_in_the_noise():
+    """The gradient of a record is longer by the constant row: at most (M + 2) in place of M."""
+    plain, shifted = (of_theta(loss)() for loss in (squares, ONE_MARGIN["a constant row"][0]))
+    constants = [made().constants(UNIVERSE) for made in (plain, shifted)]
+    assert constants[1].hessian_trace == pytest.approx(2 * 3.5**2)
+    assert constants[1].gradient_radius > constants[0].gradient_radius
+
+
 OF_WEIGHTS = [
     ((lambda w, r: cp.norm(r.signed.T @ w),), "no strong convexity"),
     (
