@@ -23,6 +23,8 @@ from dp2erm_cvx.weighting.public_radius import StepConstants, public_steps
 
 #: Newton's steps, halvings of each, and steps without a smaller claim, at most.
 _MOST_STEPS, _HALVINGS, _MOST_STALLED = 100, 30, 12
+#: Proximal gradient steps in a row, at most, where no step of Newton's helps.
+_MOST_DESCENTS = 30
 #: What is missed, relative to the weights and rows, from which on claims are made, and that is rounding.
 _NEAR, _ROUNDED = 1e-5, 1e-13
 #: A claim, relative to n, that no second step is tried for once a step has not halved it.
@@ -323,11 +325,12 @@ class _Newton:
         self.step = np.maximum(step, other)
         self.scale = float(np.max(np.abs(data.rows), initial=0.0)) * data.form.n
 
-    def state(self, y: Array, multipliers: Array) -> tuple[_State, float]:
-        """The state at y, and the negative value of the dual there."""
+    def state(self, y: Array, multipliers: Array, step: Array | None = None) -> tuple[_State, float]:
+        """The state at y after a proximal step of that length, and the negative value of the dual there."""
         data = self.data
-        s = _prox(data, y, self.step)
-        prices = _prices_at(data, s, (y - s) / self.step)
+        step = self.step if step is None else step
+        s = _prox(data, y, step)
+        prices = _prices_at(data, s, (y - s) / step)
         state = _state_at_prices(data, prices, multipliers)
         state.imbalance = s
         penalty = sum(one.value(s[one.columns]) for one in data.priced)
@@ -392,15 +395,17 @@ class _Newton:
         for step in range(_MOST_STEPS):
             if claim <= self.goal or not len(y) or stalled == _MOST_STALLED:
                 return best, step
-            found = self.searched(y, self.direction(y, state), state, value)
-            if found is None:
-                # A proximal gradient step moves prices that no weight answers to as yet.
-                found = self.searched(y, -state.missed, state, value)
+            lowest = min(lowest, _size(state))
+            found = self.searched(y, self.direction(y, state), state, value, lowest)
+            if found is None and self.data.form.hard:
+                # Prices of constraints have no end where these have no solution.
+                found = self.searched(y, -state.missed, state, value, _size(state))
+            elif found is None:
+                found = self.descended(state, value)
             if found is None:
                 return best, step
             y, state, value = found
             new = self.claim(state)
-            lowest = min(lowest, _size(state))
             if new < 0.5 * claim or math.isinf(new):
                 stalled = 0
             elif lowest <= _ROUNDED * self.scale or claim <= _SMALL * self.data.form.n:
@@ -412,16 +417,39 @@ class _Newton:
                 claim = new
         return best, _MOST_STEPS
 
+    def descended(self, state: _State, value: float) -> tuple[Array, _State, float] | None:
+        """The point after proximal gradient steps, each of which lowers the dual value; None if none does.
+
+        They find which kinks hold a price where Newton's steps jump between them, and take prices far along
+        directions that no weight answers to. A step that was good is followed by a longer one.
+        """
+        found = False
+        step = self.step
+        for _ in range(_MOST_DESCENTS):
+            new, new_value = self.state(state.reached + step * state.prices, state.multipliers, step)
+            if new_value < value - 1e-12 * abs(value):
+                state = new
+                value = new_value
+                found = True
+                step = step / 2.0
+            else:
+                step = 4.0 * step
+        if not found:
+            return None
+        return state.imbalance + self.step * state.prices, state, value
+
     def searched(
-        self, y: Array, direction: Array, state: _State, value: float
+        self, y: Array, direction: Array, state: _State, value: float, least: float
     ) -> tuple[Array, _State, float] | None:
-        """The first point of a line that lowers the dual value or what is missed; None for no such point."""
-        size = _size(state)
+        """The first point of a line that lowers the dual value, or misses less than ``least``; None for none.
+
+        The least that any step missed, as less than the last one missed would let steps go round in circles.
+        """
         length = 1.0
         for _ in range(_HALVINGS):
             there = y + length * direction
             new, new_value = self.state(there, state.multipliers)
-            enough = _size(new) <= (1.0 - 0.1 * length) * size
+            enough = _size(new) <= (1.0 - 0.1 * length) * least
             if enough or new_value < value - 1e-12 * abs(value):
                 return there, new, new_value
             length /= 2.0

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from tests.weighting import examples
@@ -44,6 +45,26 @@ def test_weights_are_those_of_cvxpy(dispersion: str, penalty: str) -> None:
         assert solution.residual <= 1e-10 * N
     else:
         assert solution.claim <= (1e-6 if PENALTIES[penalty].kinked else 5e-12) * N
+
+
+KINKS = {
+    "1-norm": ImbalancePenalty(math.inf, price=5.0),
+    "norm": ImbalancePenalty(math.inf, price=5.0, norm=2),
+    "largest entry": ImbalancePenalty(math.inf, price=5.0, norm=math.inf),
+}
+
+
+@pytest.mark.parametrize("kink", KINKS)
+@pytest.mark.parametrize("seed", range(6))
+def test_kinks_are_certified_where_records_repeat(kink: str, seed: int) -> None:
+    """Steps that jump between kinks go round in circles there, and no weight answers to some prices."""
+    rng = np.random.default_rng(seed)
+    n = 12
+    kinds = rng.normal(size=(2, 3)) * rng.choice([0.01, 2.0], size=(2, 1))
+    covariates = rng.choice([-1.0, 1.0], (n, 1)) * kinds[rng.integers(0, 2, n)]
+    records = Domain(1.0, 1.0).records(covariates, rng.integers(0, 2, n), np.zeros(n))
+    form = form_of(n, moments_by_arm(KINKS[kink]), low=(0.0, 0.0), cap=(5.0, 5.0))
+    assert DualProblem(form, records).newton().claim <= 1e-5 * n
 
 
 SUMS = {
