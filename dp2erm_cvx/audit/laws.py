@@ -172,8 +172,9 @@ class ObjectiveLaw:
         if self.weights is not None:
             bound, unit = self.weights
             s, norms = unit.margins(theta), unit.row_norms
-            steep = unit.whole.multipliers * np.abs(unit.loss.slope(s))
-            bent = unit.whole.multipliers * unit.loss.curvature(s)
+            loss = unit.loss.along(unit.whole.arm)
+            steep = unit.whole.multipliers * np.abs(loss.slope(s))
+            bent = unit.whole.multipliers * loss.curvature(s)
             moved += bound * float(np.max(norms * steep))
             volume += bound * float(np.max(norms**2 * bent)) / float(np.linalg.eigvalsh(hessian)[0])
         # what moves by this in norm moves by no more in the norm of box noise than over its least half width

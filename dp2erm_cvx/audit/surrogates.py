@@ -240,10 +240,10 @@ def _separable(program: Any, universe: Universe, model: Any, records: Records, c
     share = count / count.sum(axis=1, keepdims=True)
     terms = program.linear_terms(records)
     linear = 0.0 if terms is None else np.einsum("bm,bmd->bd", share, terms.reshape(Z.shape))
-    v = _fitted(Z, share, linear, program.mu, program.ball(universe.domain), program.loss)
-    other = program.weight_rows(records)
-    U = Z if other is None else other.reshape(Z.shape)
-    logs = program.log_weight.log(np.einsum("bmd,bd->bm", U, v))
+    arm = records.a.reshape(count.shape)
+    loss, weight = program.loss.along(arm), program.log_weight.along(arm)
+    v = _fitted(Z, share, linear, program.mu, program.ball(universe.domain), loss)
+    logs = weight.log(np.einsum("bmd,bd->bm", Z, v))
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 

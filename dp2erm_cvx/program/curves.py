@@ -7,17 +7,22 @@ rounds, self-concordance and the CVXPY expression all follow from its atoms. A l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.composite import CLOSED_FORM
 from dp2erm_cvx.model.sums import UNIT, dot_error
+
+#: 0 or 1 of every record.
+Arms = NDArray[np.int64]
 
 #: Margins beyond which only the limits of a function are asked for.
 _FARTHEST = 700.0
@@ -210,6 +215,10 @@ class Curve:
             largest = max(largest, 2.0 * falls) if math.isfinite(falls) else math.nan
         return math.inf if math.isnan(largest) else float(max(largest, 0.0)) * (1 + 1e-9)
 
+    def along(self, arm: Arms | None) -> Curve:
+        """The loss of records of these arms (n,): it is the same in either."""
+        return self
+
     def descent(self, tilt: Array, total: Array) -> Array:
         """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, as batches have both."""
         if self == LOGISTIC:
@@ -229,12 +238,117 @@ class Curve:
         return reduce(np.add, own, np.zeros_like(s))
 
 
+#: No loss at all, as that of records that a scheme does not fit.
+FLAT = Curve((Part(0.0, atom("line")),))
 #: ``log(1 + exp(-s))``.
 LOGISTIC = Curve((Part(1.0, atom("logistic"), -1.0),))
 #: ``exp(-s)``.
 EXPONENTIAL = Curve((Part(1.0, atom("exp"), -1.0),))
 #: ``s^2``.
 SQUARE = Curve((Part(1.0, atom("square")),))
+
+
+def _by_arm(arm: Arms, own: Callable[[int, Any], Iterable[Array]]) -> list[Array]:
+    """Arrays of the shape of ``arm``, whose entries are those of records of either arm.
+
+    Parameters
+    ----------
+    arm
+        0 or 1 of every record.
+    own
+        Makes, for an arm and the mask of its records, the entries of each array.
+    """
+    treated = arm == 1
+    columns: list[Array] = []
+    for of_controls, of_treated in zip(own(0, ~treated), own(1, treated), strict=True):
+        column = np.empty(arm.shape)
+        column[~treated] = of_controls
+        column[treated] = of_treated
+        columns.append(column)
+    return columns
+
+
+@dataclass(frozen=True)
+class CurvesByArm:
+    """A loss of a margin that depends on the arm of its record. Bounds are those of both arms.
+
+    Parameters
+    ----------
+    each
+        The loss of controls, and that of the treated.
+    """
+
+    each: tuple[Curve, Curve]
+
+    def along(self, arm: Arms | None) -> CurveOfRecords:
+        """The loss of records of these arms (n,)."""
+        assert arm is not None
+        return CurveOfRecords(self.each, arm)
+
+    @property
+    def concordance(self) -> float:
+        """Ratio c with ``|phi'''| <= c phi''``; ``inf`` where the second derivative jumps."""
+        return max(curve.concordance for curve in self.each)
+
+    def largest_slope(self, margin_bound: float) -> float:
+        """Bound on ``|phi'|`` over ``|s| <= margin_bound``, which may be infinite."""
+        return max(curve.largest_slope(margin_bound) for curve in self.each)
+
+    def largest_curvature(self, margin_bound: float) -> float:
+        """Bound on ``phi''`` over ``|s| <= margin_bound``, which may be infinite."""
+        return max(curve.largest_curvature(margin_bound) for curve in self.each)
+
+    def rounding_units(self, margin_bound: float) -> float:
+        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is exact."""
+        return max(curve.rounding_units(margin_bound) for curve in self.each)
+
+    def pull(self, margin_bound: float) -> float:
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""
+        return max(curve.pull(margin_bound) for curve in self.each)
+
+
+@dataclass(frozen=True, eq=False)
+class CurveOfRecords:
+    """The losses of records of known arms; methods take arrays of the shape of ``arm``, as of a Curve.
+
+    Parameters
+    ----------
+    each
+        The loss of controls, and that of the treated.
+    arm
+        0 or 1 of every record.
+    """
+
+    each: tuple[Curve, Curve]
+    arm: Arms
+
+    def value(self, s: Array) -> Array:
+        """phi(s)."""
+        return _by_arm(self.arm, lambda which, of: [self.each[which].value(s[of])])[0]
+
+    def slope(self, s: Array) -> Array:
+        """phi'(s)."""
+        return _by_arm(self.arm, lambda which, of: [self.each[which].slope(s[of])])[0]
+
+    def curvature(self, s: Array) -> Array:
+        """phi''(s)."""
+        return _by_arm(self.arm, lambda which, of: [self.each[which].curvature(s[of])])[0]
+
+    def at(self, s: Array, error: Array) -> LossTerms:
+        """Value, derivatives and their errors at margins that are wrong by at most ``error``."""
+        return LossTerms(*_by_arm(self.arm, lambda which, of: self.each[which].at(s[of], error[of])))
+
+    def least_curvature(self, s: Array, distance: Array) -> Array:
+        """Lower bound on phi'' within ``distance`` of the margins."""
+
+        def own(which: int, of: Any) -> list[Array]:
+            return [self.each[which].least_curvature(s[of], distance[of])]
+
+        return _by_arm(self.arm, own)[0]
+
+
+#: The loss of a margin: one for all records, or one for each arm.
+Loss = Curve | CurvesByArm
 
 
 class Enclosure(NamedTuple):
@@ -270,6 +384,10 @@ class LogWeight:
     def __post_init__(self) -> None:
         if self.operation not in _OPERATIONS or (self.operation == "atom" and self.atom is None):
             raise DeclarationError(f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}")
+
+    def along(self, arm: Arms | None) -> LogWeight:
+        """The function of records of these arms (n,): it is the same in either."""
+        return self
 
     def times(self, factor: float) -> LogWeight:
         """A multiple of the function."""
@@ -384,6 +502,13 @@ class LogWeight:
         largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
         return float(np.min(least)), float(np.max(largest))
 
+    @property
+    def is_constant(self) -> bool:
+        """True if the function asks for no margin."""
+        if self.operation == "margin":
+            return False
+        return all(part.is_constant for part in self.parts)
+
     def of(self, tilt: Array, total: Array) -> Array:
         """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
         if self == OVERLAP:
@@ -413,6 +538,92 @@ class LogWeight:
         evaluated = 16 * UNIT * (2 + max(map(abs, self.range(-reach, reach))))
         moved = dot_error(dimension) * reach
         return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
+
+@dataclass(frozen=True)
+class LogWeightsByArm:
+    """``h(s)`` of a weight exp(h) that depends on the arm of its record. Bounds are those of both arms.
+
+    Parameters
+    ----------
+    each
+        The log weight of controls, and that of the treated.
+    """
+
+    each: tuple[LogWeight, LogWeight]
+
+    #: Of one function for all records alone; see :attr:`LogWeight.cap`.
+    cap: ClassVar[None] = None
+
+    def along(self, arm: Arms | None) -> LogWeightOfRecords:
+        """The function of records of these arms (n,)."""
+        assert arm is not None
+        return LogWeightOfRecords(self.each, arm)
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
+        return max(weight.lipschitz for weight in self.each)
+
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over ``[low, high]``, which may be infinite."""
+        ranges = [weight.range(low, high) for weight in self.each]
+        least, largest = zip(*ranges, strict=True)
+        return min(least), max(largest)
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
+        low, high = self.range(-reach, reach)
+        return math.inf if math.isnan(high - low) else high - low
+
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        return max(weight.steepest(reach) for weight in self.each)
+
+    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+
+        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+        """
+        return max(weight.error_at(dimension, row_bound, norm) for weight in self.each)
+
+
+@dataclass(frozen=True, eq=False)
+class LogWeightOfRecords:
+    """Log weights of records of known arms; methods take arrays of the shape of ``arm``, as of a LogWeight.
+
+    Parameters
+    ----------
+    each
+        The log weight of controls, and that of the treated.
+    arm
+        0 or 1 of every record.
+    """
+
+    each: tuple[LogWeight, LogWeight]
+    arm: Arms
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins of either arm."""
+        return max(weight.lipschitz for weight in self.each)
+
+    def log(self, s: Array) -> Array:
+        """h(s)."""
+        return self.evaluated(s)[0]
+
+    def evaluated(self, s: Array) -> tuple[Array, Array]:
+        """h(s), and the sizes of all that is added up on the way to it, 1 at least."""
+        value, size = _by_arm(self.arm, lambda which, of: self.each[which].evaluated(s[of]))
+        return value, size
+
+    def enclose(self, low: Array, high: Array) -> Enclosure:
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        return Enclosure(*_by_arm(self.arm, lambda which, of: self.each[which].enclose(low[of], high[of])))
+
+
+#: The log of a weight: one function for all records, or one for each arm.
+LogOfWeight = LogWeight | LogWeightsByArm
 
 
 #: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.

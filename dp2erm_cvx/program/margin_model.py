@@ -23,7 +23,7 @@ from dp2erm_cvx.model.sums import (
     sum_error,
     weighted_gram,
 )
-from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
+from dp2erm_cvx.program.curves import SQUARE, CurvesByArm, LogOfWeight, Loss
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_rows import MarginRows
 
@@ -84,13 +84,13 @@ class MarginModel(Composite):
     def __init__(
         self,
         rows: MarginRows | Blocks[MarginRows],
-        loss: Curve,
+        loss: Loss,
         ridge: float,
         penalty: Penalty,
         *,
         multipliers: Array | None = None,
         linear: Array | None = None,
-        weight: LogWeight | None = None,
+        weight: LogOfWeight | None = None,
         slopes: bool = False,
     ) -> None:
         blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
@@ -156,15 +156,16 @@ class MarginModel(Composite):
     def declared(self) -> dict[str, Value]:
         """Parameters of :func:`~dp2erm_cvx.program.margin_rows.MarginRows.declare`."""
         rows, l1 = self.whole, self.penalty.l1
-        Z, m, o = rows.Z, rows.multipliers, rows.offsets
         data: dict[str, Value] = {"curvature": self.ridge, "linear": self.linear}
         if isinstance(self.penalty.set, ConvexSet):
             data |= self.penalty.set.bounds()
         if np.any(l1):
             data["l1"] = l1
+        if isinstance(self.loss, CurvesByArm):
+            return data | rows.of_arm(0).parameters("0") | rows.of_arm(1).parameters("1")
         if not self._is_square:
-            data |= {"offset": o} if rows.offset is not None else {}
-            return data | {"Z": Z} | ({"multipliers": m} if rows.factor is not None else {})
+            return data | rows.parameters("")
+        Z, m, o = rows.Z, rows.multipliers, rows.offsets
         eigenvalues, vectors = np.linalg.eigh((Z.T * m) @ Z)
         factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
         return data | {"factor": factor, "linear": self.linear - 2 * (Z.T @ (m * o))}
@@ -245,13 +246,14 @@ class MarginModel(Composite):
 
     def output(self, v: Array) -> Array:
         if self.slopes:
+            assert not isinstance(self.loss, CurvesByArm)
             weights = self.loss.slope(self.margins(v))
             total = exact_sum(weights)
             # off the minimizer the totals are met only nearly
             return weights * (self.n / total) if total > 0 else np.ones(self.n)
         if self.weight is None:
             return v
-        logs = self.weight.log(np.concatenate(self.blocks.map(partial(MarginRows.read_margins, v=v))))
+        logs = np.concatenate(self.blocks.map(partial(_logs, weight=self.weight, v=v)))
         tilt: Array = np.exp(logs - np.max(logs))
         tilt *= self.n / exact_sum(tilt)
         return tilt
@@ -346,7 +348,7 @@ def _extent(rows: MarginRows, *, squared: bool, bent: bool) -> Any:
 
 
 def _moments(
-    rows: MarginRows, norms: Array, *, loss: Curve, v: Array, errors: _Errors, curved: bool, shifted: bool
+    rows: MarginRows, norms: Array, *, loss: Loss, v: Array, errors: _Errors, curved: bool, shifted: bool
 ) -> _Moments:
     parts = []
     for part, own in rows.pieces():
@@ -356,7 +358,7 @@ def _moments(
         if shifted:
             # capped, because a dual that diverges for lack of a ridge would overflow here
             s, error = s - top, np.minimum(error + UNIT * (top - s), 150.0)
-        of, m_size = loss.at(s, error), m * size
+        of, m_size = loss.along(own.arm).at(s, error), m * size
         rounded = of.slope_error + errors.term * np.abs(of.slope)
         more: dict[str, Any] = {}
         if curved:
@@ -399,21 +401,26 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
 
 
 def _least(
-    rows: MarginRows, norms: Array, *, loss: Curve, v: Array, distance: float, errors: _Errors
+    rows: MarginRows, norms: Array, *, loss: Loss, v: Array, distance: float, errors: _Errors
 ) -> tuple[Array, float]:
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
-    steep = rows.multipliers * loss.least_curvature(rows.margins(v), reach)
+    steep = rows.multipliers * loss.along(rows.arm).least_curvature(rows.margins(v), reach)
     return weighted_gram(rows.Z, steep), float(steep @ norms**2)
 
 
-def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -> tuple[float, float]:
+def _logs(rows: MarginRows, *, weight: LogOfWeight, v: Array) -> Array:
+    """Log weights (n,)."""
+    return weight.along(rows.arm).log(rows.read_margins(v))
+
+
+def _steepness(rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float) -> tuple[float, float]:
     """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds up."""
-    s = rows.read_margins(v)
-    steep = weight.lipschitz
+    s, own = rows.read_margins(v), weight.along(rows.arm)
+    steep = own.lipschitz
     if not steep <= 1.0:
-        steep = min(steep, float(np.max(weight.enclose(s - reach, s + reach).steepest, initial=0.0)))
-    return steep, float(np.max(weight.evaluated(s)[1], initial=1.0))
+        steep = min(steep, float(np.max(own.enclose(s - reach, s + reach).steepest, initial=0.0)))
+    return steep, float(np.max(own.evaluated(s)[1], initial=1.0))
 
 
 def _largest(rows: MarginRows, *, local: LocalError) -> float:

@@ -9,13 +9,14 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, sum_error
-from dp2erm_cvx.program.curves import SQUARE, Curve, LogWeight
+from dp2erm_cvx.program.curves import SQUARE, Curve, CurvesByArm, LogOfWeight, Loss
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
 
@@ -25,15 +26,27 @@ _NEAR = 0.01
 
 @dataclass(frozen=True)
 class MarginRows:
-    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``.
+    """Rows of a sum over records ``sum w_i c_i phi(<z_i, theta> - o_i)``.
 
-    None for offsets of 0, and for factors of 1. Weights are read at ``weight_rows`` u_i (n, p); None for z_i.
+    Parameters
+    ----------
+    Z
+        The rows z_i (n, p).
+    offset
+        The offsets o_i (n,); None for 0.
+    factor
+        The factors c_i >= 0 (n,); None for 1.
+    weight_rows
+        The rows u_i (n, p) that weights are read at; None for z_i.
+    arm
+        0 or 1 (n,), where phi depends on the arm of a record; None where it does not.
     """
 
     Z: Array
     offset: Array | None = None
     factor: Array | None = None
     weight_rows: Array | None = None
+    arm: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.Z)
@@ -51,36 +64,52 @@ class MarginRows:
         columns = zip(*(vars(part).values() for part in blocks.each()), strict=True)
         return MarginRows(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
 
+    def of_arm(self, which: int) -> MarginRows:
+        """The rows of records of an arm, in order."""
+        assert self.arm is not None
+        own = self.arm == which
+        columns = (None if column is None else column[own] for column in vars(self).values())
+        return MarginRows(*columns)  # type: ignore[arg-type]
+
+    def parameters(self, arm: str) -> dict[str, Array]:
+        """Parameters of :meth:`declare`, with ``arm`` behind their names; none of no records."""
+        data: dict[str, Array] = {}
+        if len(self):
+            data[f"Z{arm}"] = self.Z
+            if self.offset is not None:
+                data[f"offset{arm}"] = self.offset
+            if self.factor is not None:
+                data[f"multipliers{arm}"] = self.factor
+        return data
+
     def weighed(self, weights: Array) -> MarginRows:
         """Rows whose factors are multiplied by weights (n,)."""
         return replace(self, factor=weights if self.factor is None else weights * self.factor)
 
     @staticmethod
-    def declare(data: Params, name: str, loss: Curve, feasible: ConvexSet) -> Declaration:
+    def declare(data: Params, name: str, loss: Loss, feasible: ConvexSet) -> Declaration:
         """Declaration of a margin model in the variable v of this name, over a feasible set.
 
         minimize    sum_i m_i phi(s_i) + <linear, v> + curvature/2 ||v||^2 + l1 ||v||_1
         subject to  s_i = <z_i, v> - o_i
 
         With multipliers margins are variables: a product of two Parameters is not DPP. A squared
-        loss is in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``.
+        loss is in Gram form, up to a constant: ``||F v||^2`` with ``F'F = sum m_i z_i z_i'``. Where the
+        loss depends on the arm, the sums over both arms have parameters of their own.
         """
+        v = cp.Variable(*data.shape("linear"), name=name)
+        variables: dict[str, Any] = {name: v}
         constraints: dict[str, Any] = {}
         if data.has("factor"):
-            v = cp.Variable(data("factor").shape[1], name=name)
-            objective, variables = cp.sum_squares(data("factor") @ v), {name: v}
+            objective = cp.sum_squares(data("factor") @ v)
         else:
-            n, p = data("Z").shape
-            v = cp.Variable(p, name=name)
-            margins, variables = data("Z") @ v, {name: v}
-            if data.has("offset"):
-                margins -= data("offset")
-            if data.has("multipliers"):
-                s = variables["margins"] = cp.Variable(n, name="margins")
-                objective = data("multipliers", nonneg=True) @ loss.declared(s)
-                constraints["margins"] = s == margins
-            else:
-                objective = cp.sum(loss.declared(margins))
+            curves = {"0": loss.each[0], "1": loss.each[1]} if isinstance(loss, CurvesByArm) else {"": loss}
+            sums = [
+                _declared_sum(data, arm, curve, variables, constraints)
+                for arm, curve in curves.items()
+                if data.has(f"Z{arm}")
+            ]
+            objective = sum(sums[1:], start=sums[0])
         objective += data("linear") @ v + data("curvature", nonneg=True) / 2 * cp.sum_squares(v)
         if data.has("l1"):
             objective += data("l1", nonneg=True) * cp.norm(v, 1)
@@ -110,6 +139,34 @@ class MarginRows:
     def read_margins(self, v: Array) -> Array:
         """Margins (n,) that weights are read at."""
         return self.margins(v) if self.weight_rows is None else self.weight_rows @ v
+
+
+def _declared_sum(
+    data: Params, arm: str, loss: Curve, variables: dict[str, Any], constraints: dict[str, Any]
+) -> Any:
+    """The sum of a loss over the records of an arm, or over all; variables and constraints are added to.
+
+    Parameters
+    ----------
+    data
+        Parameters, those of these records with ``arm`` behind their names.
+    arm
+        ``0`` or ``1``; empty for all records.
+    loss
+        Their loss.
+    variables, constraints
+        Those of the declaration by name, the coefficient first.
+    """
+    v = next(iter(variables.values()))
+    margins = data(f"Z{arm}") @ v
+    if data.has(f"offset{arm}"):
+        margins -= data(f"offset{arm}")
+    if not data.has(f"multipliers{arm}"):
+        return cp.sum(loss.declared(margins))
+    s = cp.Variable(margins.shape, name=f"margins{arm}")
+    variables[f"margins{arm}"] = s
+    constraints[f"margins{arm}"] = s == margins
+    return data(f"multipliers{arm}", nonneg=True) @ loss.declared(s)
 
 
 @dataclass(frozen=True)
@@ -173,7 +230,7 @@ class MarginSum:
 
     n_samples: int
     n_parameters: int
-    loss: Curve
+    loss: Loss
     rows: RowBounds
     feasible: ConvexSet
     ridge: float
@@ -246,7 +303,7 @@ class MarginSum:
             set_rounding=self.feasible.rounding(self.n_parameters),
         )
 
-    def weights(self, weight: LogWeight) -> float:
+    def weights(self, weight: LogOfWeight) -> float:
         """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure."""
         sizes = self.sizes()
         if sizes is None or (radius := sizes.radius()) is None:

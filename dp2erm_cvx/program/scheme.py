@@ -140,16 +140,17 @@ class Scheme:
         """
         refuse_no_function(function)
         defaults = {**known, **own}
-        wanted = list(inspect.signature(function).parameters)[family.first :]
+        wanted = list(inspect.signature(function).parameters)[family.leading(function) :]
         for name in (*own, *wanted):
-            if name in HELD:
+            if name in HELD or name in family.arguments:
                 raise DeclarationError(
                     f"{function.__name__}: a setting is called {name!r}: choose another name"
                 )
             if name not in defaults or (name in own and name not in wanted):
+                other = "".join(f"; {known!r} is an argument beside settings" for known in family.arguments)
                 raise DeclarationError(
                     f"{function.__name__}: {name!r} must be a keyword of the decorator and an argument of "
-                    "the function"
+                    f"the function{other}"
                 )
         scheme = cls(function, family, *scheme_settings(family, defaults, hidden=hidden), options)
         if not _in_library(function):  # whose programs are read where they are made

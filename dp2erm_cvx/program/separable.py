@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,15 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, LogWeight
+from dp2erm_cvx.program.curves import (
+    LOGISTIC,
+    Curve,
+    CurvesByArm,
+    LogOfWeight,
+    LogWeight,
+    LogWeightsByArm,
+    Loss,
+)
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
@@ -36,17 +44,24 @@ from dp2erm_cvx.stability import (
     margin_movement,
     minimizer_norm,
     record_diameter,
-    separable,
 )
-from dp2erm_cvx.suprema import Saturation, log_weight_diameter
+from dp2erm_cvx.suprema import Saturation
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0
 
 
+#: Margins of one variable that a function may ask for by name, and what they are.
+MARGINS: Mapping[str, str] = MappingProxyType({"s": "(2a - 1) <x, v>", "u": "<x, v>"})
+#: Name of the argument that is the arm of a record.
+ARM = "arm"
+#: The arms in words, controls first.
+_ARMS = ("controls", "treated")
+
+
 @dataclass(frozen=True)
 class MarginReading:
-    """What was read of a declared loss of margins and of its log weight.
+    """What was read of a declared loss of margins and of its log weight, for all records or for an arm.
 
     Parameters
     ----------
@@ -67,15 +82,54 @@ class MarginReading:
     weight_text: str
 
 
+@dataclass(frozen=True)
+class SchemeReading:
+    """What was read of a separable scheme.
+
+    Parameters
+    ----------
+    arms
+        One reading for all records; or that of controls, and that of the treated.
+    """
+
+    arms: tuple[MarginReading, ...]
+
+    @property
+    def curve(self) -> Loss:
+        """The loss."""
+        if len(self.arms) == 1:
+            return self.arms[0].curve
+        controls, treated = self.arms
+        return CurvesByArm((controls.curve, treated.curve))
+
+    @property
+    def log_weight(self) -> LogOfWeight:
+        """The log weight."""
+        if len(self.arms) == 1:
+            return self.arms[0].log_weight
+        controls, treated = self.arms
+        return LogWeightsByArm((controls.log_weight, treated.log_weight))
+
+    @property
+    def beside(self) -> float:
+        """The coefficient of the other margin; 0 where the loss depends on the arm."""
+        return self.arms[0].beside
+
+    @property
+    def text(self) -> str:
+        """Losses and log weights in words."""
+        return "; ".join(f"({one.loss_text}, {one.weight_text})" for one in self.arms)
+
+
 @dataclass(frozen=True, repr=False)
 class SeparableFirstStage(DeclaredProgram, FirstStage):
-    """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
+    """``w_i ~ f(<z_i, lam>)``, lam the minimizer of a ridged sum of margin losses.
 
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
-    Loss phi and log weight f are declared; rows are ``z_i = (2 a_i - 1) x_i``, and so are u_i, unless weights
-    are read ``at_controls``. Its constants are derived.
+    Loss phi and log weight f are declared, for all records or for each arm. Rows are ``z_i = (2 a_i - 1)
+    x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. Its constants are derived.
 
     Parameters
     ----------
@@ -89,71 +143,93 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
     by_blocks: ClassVar[bool] = True
     theorem: ClassVar[str] = "Theorems 3, 22 and 23, derived from the declaration"
-    first: ClassVar[int] = 1
-    #: Margins that the function asks for, and what they are.
-    margins: ClassVar[Mapping[str, str]] = MappingProxyType({"s": "(2a - 1) <x, v>"})
+    arguments: ClassVar[tuple[str, ...]] = (ARM,)
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
 
-    @property
-    def at_controls(self) -> bool:
-        """Whether ``u_i = (1 - a_i) x_i``: treated records then count alike."""
-        return bool(self.scheme.options["at_controls"])
+    @classmethod
+    def leading(cls, function: Function) -> int:
+        """Number of arguments of a function before its settings: the margin, and the arm where it asks."""
+        names = list(inspect.signature(function).parameters)
+        if not names or names[0] not in MARGINS:
+            raise DeclarationError(
+                f"{function.__name__}: its first argument is s, the margin (2a - 1) <x, v>, or u, that is "
+                "<x, v>"
+            )
+        return 2 if names[1:2] == [ARM] else 1
 
     @property
-    def declared_margins(self) -> MarginReading:
+    def margins(self) -> Mapping[str, str]:
+        """Margins that the function asks for, and what they are."""
+        name = next(iter(inspect.signature(self.scheme.function).parameters))
+        return {name: MARGINS[name]}
+
+    @property
+    def arms(self) -> tuple[int | None, ...]:
+        """Arms that the function is asked for, (0, 1); (None,) where it is one for all records."""
+        by_arm = self.leading(self.scheme.function) > len(self.margins)
+        return (0, 1) if by_arm else (None,)
+
+    @property
+    def declared_margins(self) -> SchemeReading:
         """What was read of the declaration. Raises ProgramError where a setting of its own is still open."""
         self.own_settings()
-        held: MarginReading = self.reading
+        held: SchemeReading = self.reading
         return held
 
     @property
-    def loss(self) -> Curve:
+    def loss(self) -> Loss:
         """Phi."""
         return self.declared_margins.curve
 
     @property
-    def log_weight(self) -> LogWeight:
+    def log_weight(self) -> LogOfWeight:
         """Log f."""
         return self.declared_margins.log_weight
 
-    @property
-    def arms(self) -> tuple[ArmCurves, ...]:
-        """Loss and log weight of the records of every arm; one entry for both."""
-        return (ArmCurves(self.loss, self.log_weight),)
-
-    def first_reading(self) -> MarginReading | None:
+    def first_reading(self) -> SchemeReading | None:
         try:
             settings = dict(self.own_settings())
         except ProgramError:
             return None
         # functions of the library are compared with CVXPY by its tests, those of authors here
-        compared = not self.scheme.of_library
-        first = margins_read(self.scheme.function, tuple(self.margins), settings, compared=compared)
-        second = margins_read(self.scheme.function, tuple(self.margins), settings, compared=False)
+        first = self._asked(settings, compared=not self.scheme.of_library)
+        second = self._asked(settings, compared=False)
         self._refuse_changed(first, second)
         return first
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> MarginReading:
+    def _asked(self, settings: Mapping[str, float], *, compared: bool) -> SchemeReading:
+        """What the function returns, for all records or for each arm."""
+        ask = partial(margins_read, self.scheme.function, tuple(self.margins), settings, compared=compared)
+        arms = tuple(ask(arm=arm) for arm in self.arms)
+        if all(one.curve.is_line for one in arms):
+            raise DeclarationError(
+                f"{arms[-1].loss_text} has no curvature: nothing keeps the coefficient stable"
+            )
+        return SchemeReading(arms)
+
+    def reading_at(self, domain: Domain, n: int, p: int) -> SchemeReading:
         again = self.first_reading()
         assert again is not None
         self._refuse_changed(self.declared_margins, again)
         return again
 
-    def _refuse_changed(self, declared: MarginReading, read: MarginReading) -> None:
+    def _refuse_changed(self, declared: SchemeReading, read: SchemeReading) -> None:
         """Raise DeclarationError where the function returns another thing than before."""
         if declared != read:
-            texts = [f"{one.loss_text}, {one.weight_text}" for one in (declared, read)]
             raise DeclarationError(
-                f"{self.name}: its function returns ({texts[0]}) and, asked again, ({texts[1]}): it must "
+                f"{self.name}: its function returns {declared.text} and, asked again, {read.text}: it must "
                 "depend on its settings alone"
             )
 
     def declared_at(self, universe: Universe) -> DeclaredExpressions:
         margins = [cp.Variable(name=name) for name in self.margins]
-        loss, weight = self.called(*margins)
-        parts = {"loss": loss, "log weight": weight}
+        parts: dict[str, Any] = {}
+        for arm in self.arms:
+            of_arm = "" if arm is None else f" of {_ARMS[arm]}"
+            loss, weight = self.called(*margins, *_argument(arm))
+            parts |= {f"loss{of_arm}": loss, f"log weight{of_arm}": weight}
         numbers = {name: part for name, part in parts.items() if not isinstance(part, cp.Expression)}
         return DeclaredExpressions(parts | {name: cp.Constant(number) for name, number in numbers.items()})
 
@@ -162,11 +238,15 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        loss, weight = self.declared_margins.loss_text, self.declared_margins.weight_text
+        arms = self.declared_margins.arms
         margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
-        if self.at_controls:
-            weight, margins = re.sub(r"\bs\b", "u", weight), f"{margins}, u = (1 - a) <x, v>"
-        return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
+        if len(arms) == 1:
+            loss, weight = arms[0].loss_text, arms[0].weight_text
+            return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
+        text = f"v = argmin sum l + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp(h)"
+        for arm, one in zip(_ARMS, arms, strict=True):
+            text += f";  {arm}: l = {one.loss_text}, h = {one.weight_text}"
+        return text
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
@@ -176,15 +256,13 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
+        if "u" in self.margins:
+            return records.X
         return np.asarray((2 * records.a - 1)[:, None] * records.X)
 
     def row_bound(self, domain: Domain) -> float:
         """Bound on ``||z_i||`` over the domain."""
         return domain.covariate_bound
-
-    def weight_rows(self, records: Records) -> Array | None:
-        """The rows u_i (n, k) that weights are read at; None for those of the loss."""
-        return (1 - records.a)[:, None] * records.X if self.at_controls else None
 
     def n_rows(self, universe: Universe) -> int:
         """k, a public number."""
@@ -215,7 +293,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return r
         if self.kind is not Kind.PRIVATE and self.mu > 0:
             # the mean gradient at 0 has at most these norms, that of the other margin in a block of its own
-            steep = math.hypot(float(self.loss.slope(np.zeros(1))[0]), self.declared_margins.beside) * G
+            slope = max(abs(float(one.curve.slope(np.zeros(1))[0])) for one in self.declared_margins.arms)
+            steep = math.hypot(slope, self.declared_margins.beside) * G
             r = min(r, steep / self.mu * (1 + 1e-12))
         if not G * r <= _LARGEST_MARGIN:
             raise DeclarationError(
@@ -249,7 +328,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
         factor = records.counts if counted and records.sampling is not None else None
-        return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
+        arm = None if self.arms == (None,) else records.a
+        return MarginRows(self.rows(records), factor=factor, arm=arm)
 
     def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms and the noise, (k,), rounded once."""
@@ -275,32 +355,23 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def movement(self, universe: Universe) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.
-
-        Raises CalibrationError where weights are read at other rows than those of the loss.
-        """
-        if self.at_controls:
-            raise CalibrationError(
-                f"{self.name}: Theorem 22 covers no weights read at other rows than the loss"
-            )
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights."""
         domain, Z = universe.domain, self.row_bound(universe.domain)
         beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
         settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
-        return margin_movement(universe.n_samples, self.mu, Z, self.arms, **settings)
+        return margin_movement(universe.n_samples, self.mu, Z, self.curves, **settings)
+
+    @property
+    def curves(self) -> tuple[ArmCurves, ...]:
+        """Loss and log weight, for all records or for each arm."""
+        return tuple(ArmCurves(one.curve, one.log_weight) for one in self.declared_margins.arms)
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
-        if not self.at_controls:
-            return self.movement(universe).bound
-        # Theorem 22 does not cover them: the loss bends along other directions than the weights move
-        mu, Z, weight = self.mu, self.row_bound(universe.domain), self.log_weight
-        reach = minimizer_norm(self.arms, mu / Z**2, Z * self.ball(universe.domain), 0.0)
-        r = reach / Z
-        D, D_h = record_diameter(self.arms, Z * r, 0.0), log_weight_diameter(weight, Z * r, clipped=True)
-        return separable(universe.n_samples, mu, Z * D, Z * D_h, weight.log_range(Z * r), r)
+        return self.movement(universe).bound
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        plain = not self.at_controls and len(self.margins) == 1 and self.kind is not Kind.PRIVATE
+        plain = tuple(self.margins) == ("s",) and self.kind is not Kind.PRIVATE
         trim = self.log_weight.cap if plain and self.loss == LOGISTIC else None
         if trim is None:
             return super().printed_bound(universe)
@@ -317,11 +388,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
         """
         Z, beside = self.row_bound(domain), self.linear_bound(domain) / self.row_bound(domain)
-        return Z * record_diameter(self.arms, min(Z * self.ball(domain), 1e300), beside, self.varying(domain))
+        reach = min(Z * self.ball(domain), 1e300)
+        return Z * record_diameter(self.curves, reach, beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.at_controls:
-            return None  # a fast path moves one row of a record, not two
+        if self.arms != (None,):
+            return None  # the fast path of rows has one loss for all of them
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
@@ -392,10 +464,13 @@ class PrivateFirstStage(SeparableFirstStage):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
         pull, length = self.linear_bound(universe.domain), ball
         if math.isinf(ball):
-            length = minimizer_norm(self.arms, self.mu / bound**2, math.inf, pull / bound) / bound
-        slope = self.loss.largest_slope(bound * ball)
+            length = minimizer_norm(self.curves, self.mu / bound**2, math.inf, pull / bound) / bound
+        loss = self.loss
+        slope = loss.largest_slope(bound * ball)
         widths = universe.widths if len(self.margins) == 1 else None
-        saturation = None if pull else Saturation.of(self.loss, bound, 1.0, bound * ball)
+        saturation = None
+        if isinstance(loss, Curve) and not pull:
+            saturation = Saturation.of(loss, bound, 1.0, bound * ball)
         return LossConstants(
             n_parameters=self.n_rows(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
@@ -427,8 +502,20 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
     linearly.
     """
 
-    margins = MappingProxyType({"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"})
-    first = 2
+    @property
+    def margins(self) -> Mapping[str, str]:
+        """The margins of a record at the coefficients of its own arm and of the other one."""
+        return {"s": "<g(x), v_a>", "t": "<g(x), v_(1-a)>"}
+
+    @classmethod
+    def leading(cls, function: Function) -> int:
+        """The two margins, by their names."""
+        names = list(inspect.signature(function).parameters)
+        if names[:2] != ["s", "t"]:
+            raise DeclarationError(
+                f"{function.__name__}: by_arm asks for the margins s and t, of the own and the other arm"
+            )
+        return 2
 
     def row_bound(self, domain: Domain) -> float:
         """G: norm bound of g."""
@@ -454,10 +541,20 @@ class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
     """A separable scheme at margins of balance functions, whose coefficient is private itself (Theorem 9)."""
 
 
+def _argument(arm: int | None) -> tuple[int, ...]:
+    """The arm as an argument of a function; none where it is one for all records."""
+    return () if arm is None else (arm,)
+
+
 def margins_read(
-    function: Function, margins: tuple[str, ...], settings: Mapping[str, float], *, compared: bool
+    function: Function,
+    margins: tuple[str, ...],
+    settings: Mapping[str, float],
+    *,
+    compared: bool,
+    arm: int | None = None,
 ) -> MarginReading:
-    """What a function of margins returns.
+    """What a function of margins returns, for all records or for an arm.
 
     Parameters
     ----------
@@ -469,23 +566,33 @@ def margins_read(
         Its settings by name.
     compared
         Whether what was read is compared with values and slopes of CVXPY.
+    arm
+        0 for controls, 1 for the treated; None where the function does not ask for the arm.
 
-    Raises DeclarationError for what is not read.
+    Raises DeclarationError for what is not read, for weights that may be 0, and for a loss without curvature
+    where the log weight is not constant.
     """
     variables = [cp.Variable(name=name) for name in margins]
-    returned = asked(function, *variables, **settings)
+    returned = asked(function, *variables, *_argument(arm), **settings)
     kinds = int | float | cp.Expression
     if (
         not isinstance(returned, tuple)
         or len(returned) != 2
         or not all(isinstance(e, kinds) for e in returned)
     ):
-        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
+        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin {margins[0]}")
     loss, weight = (cp.Constant(part) if isinstance(part, int | float) else part for part in returned)
     curve, beside = read_curve(loss, *variables, compared=compared)
-    if curve.is_line:
-        raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
     log_weight = read_log_weight(weight, variables[0], compared=compared)
+    if curve.is_line and not log_weight.is_constant:
+        raise DeclarationError(
+            f"{printed(loss)} has no curvature: nothing keeps the log weight {printed(weight)} stable"
+        )
+    if not np.all(np.isfinite(log_weight.log(np.zeros(1)))):
+        raise DeclarationError(
+            f"{printed(weight)} is no finite log weight: a record that is left out has no bound; give it a "
+            "small weight"
+        )
     return MarginReading(curve, beside, log_weight, printed(loss), printed(weight))
 
 

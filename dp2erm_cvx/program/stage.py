@@ -239,8 +239,10 @@ class DeclaredProgram(Program):
     citation: ClassVar[Any] = OfScheme()
     formula: ClassVar[Any] = OfScheme()
     formulas: ClassVar[Any] = OfScheme(MappingProxyType({}))
-    #: Arguments of the function before its settings.
+    #: Number of arguments of the function before its settings.
     first: ClassVar[int] = 2
+    #: Names of arguments that are no settings, wherever they stand.
+    arguments: ClassVar[tuple[str, ...]] = ()
 
     scheme: Scheme = field(kw_only=True)
     own: Mapping[str, Any] = field(kw_only=True)
@@ -270,6 +272,11 @@ class DeclaredProgram(Program):
         # a copy is read anew
         values = {name: self.value(name) for name in self.setting_fields()}
         return _made_again, (self.scheme, values, self.place)
+
+    @classmethod
+    def leading(cls, function: Function) -> int:
+        """Number of arguments of a function before its settings. Raises DeclarationError for other names."""
+        return cls.first
 
     @classmethod
     def theorem_of(cls, scheme: Scheme) -> str:

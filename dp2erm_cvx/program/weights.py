@@ -152,17 +152,19 @@ class Decorators:
         ridge: Setting | None = None,
         radius: Setting = math.inf,
         by_arm: bool = False,
-        at_controls: bool = False,
         **settings: Any,
     ) -> Callable[[Function], Any]:
-        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin.
 
-        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, ``z_i =
-        (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n.
-        The loss is convex, the log weight any expression. Stability, certificates and noise are derived
-        (Theorems 3, 22 and 23). With ``at_controls`` the log weight is read at ``u_i = (1 - a_i) <x_i, v>``
-        in the place of s, so that treated records count alike: ``cp.logistic(-s), s`` are odds weights, for
-        the effect on the treated (Theorem 3).
+        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``; then
+        ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with sum n. The margin is told by
+        the name of the first argument: s has ``z_i = (2 a_i - 1) x_i``, and u has ``z_i = x_i``. The loss is
+        convex, the log weight any expression. Stability, certificates and noise are derived (Theorems 3, 22
+        and 23).
+
+        A second argument called ``arm`` is 0 or 1, a plain number: ``function(u, arm, **settings)`` is asked
+        for either arm and returns its loss and log weight. A loss may have no curvature in one arm, where
+        the log weight of that arm is constant.
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
@@ -172,15 +174,13 @@ class Decorators:
         """
         _refuse_bare("separable(ridge=1.0)", function, ridge)
         known: dict[str, Any] = {"ridge": ridge, "radius": radius}
-        if by_arm and at_controls:
-            raise DeclarationError("by_arm and at_controls: declare one of them")
         family: Any = SeparableFirstStage
         if by_arm:
             family = BalancedProgram
             known["constant"] = "G_x"
 
         def decorate(function: Function) -> Scheme:
-            return Scheme.declared(function, family, known, settings, at_controls=at_controls)
+            return Scheme.declared(function, family, known, settings)
 
         return decorate
 
@@ -328,7 +328,8 @@ def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
                 yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
     elif isinstance(program, SeparableFirstStage):
         size, varying = program.row_bound(domain), program.varying(domain)
-        rows = f"signed rows: ||z|| <= {size:.4g}"
+        kind = "rows" if "u" in program.margins else "signed rows"
+        rows = f"{kind}: ||z|| <= {size:.4g}"
         if varying is not None:
             rows = f"rows e_a (x) g: ||g|| <= {size:.4g}, all but a constant at most {varying * size:.4g}"
         yield "data", rows
@@ -343,7 +344,7 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         if isinstance(program, SecondStage):
             program.constants(universe)  # refuses one that is unbounded
         yield "derived", f"gradient radius {radius}, trace of the Hessian {trace}{more}"
-    elif isinstance(program, SeparableFirstStage) and not program.at_controls:
+    elif isinstance(program, SeparableFirstStage):
         moved = program.movement(universe)
         flat = "inf, as the loss is flat where a weight moves"
         C = flat if math.isinf(moved.variance) else f"{moved.variance:.4g}"

@@ -13,7 +13,9 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.problems.att_calibration import att_calibration
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
+from dp2erm_cvx.problems.odds_weights import odds_weights
 from dp2erm_cvx.problems.overlap import overlap, overlap_private
 from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, FirstStage, form, scheme, second_stage
 from dp2erm_cvx.program.declaration import with_n
@@ -456,17 +458,13 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
     assert any("curves" in one and "that record alone" in one for one in assumed)
 
 
-def test_odds_weights_are_read_at_controls_and_say_where():
-    @scheme.separable(ridge=1e-3, radius=3.0, at_controls=True)
-    def odds(s):
-        """Odds of a logistic propensity, for the effect on the treated."""
-        return cp.logistic(-s), s
-
+@pytest.mark.parametrize("made", [odds_weights(ridge=1e-3, radius=3.0), att_calibration(ridge=1e-3, low=0.05)])
+def test_weights_of_the_effect_on_the_treated_balance_the_controls_to_them(made):
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (4000, 1))
     a = (rng.random(4000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
     domain = Domain(1.5, 1.0, intercept=1.0)
-    weights = solve(odds().resolve(domain).instance(domain.records(X, a, np.zeros(4000)))).value
+    weights = solve(made.resolve(domain).instance(domain.records(X, a, np.zeros(4000)))).value
     controls = np.average(X[a == 0, 0], weights=weights[a == 0])
     assert controls == pytest.approx(X[a == 1, 0].mean(), abs=0.05)
-    assert odds().formula.endswith("u = (1 - a) <x, v>;  w_i ~ exp(u)")
+    assert np.ptp(weights[a == 1]) < 1e-12

@@ -34,10 +34,12 @@ def test_all_kinds_are_there():
 def test_curves_of_margins_have_the_values_of_cvxpy(name):
     program = READ[name]().resolve(STANDARD)
     assert program.scheme.of_library
-    read = margins_read(
-        program.scheme.function, tuple(program.margins), dict(program.own_settings()), compared=True
-    )
-    assert read == program.first_reading()
+    settings = dict(program.own_settings())
+    for arm, held in zip(program.arms, program.first_reading().arms, strict=True):
+        read = margins_read(
+            program.scheme.function, tuple(program.margins), settings, compared=True, arm=arm
+        )
+        assert read == held
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -298,6 +298,9 @@ def forgetful(**settings):
     def of_arms(s, t, trimm):
         return cp.exp(-s) + t, -s
 
+    def of_one_arm(u, arm, trimm):
+        return cp.logistic(u), u if arm else 0
+
     def of_record(x, a, trimm):
         return 1.0
 
@@ -308,7 +311,7 @@ def forgetful(**settings):
         return cp.Problem(cp.Minimize(cp.sum(cp.logistic(-records.favored @ theta))), [cp.norm(theta) <= 1])
 
     yield scheme.separable(ridge=0.1, radius=2.0, **settings), of_margin
-    yield scheme.separable(ridge=0.1, radius=2.0, at_controls=True, **settings), of_margin
+    yield scheme.separable(ridge=0.1, radius=2.0, **settings), of_one_arm
     yield scheme.separable(ridge="G**2", radius="1 / G", by_arm=True, **settings), of_arms
     yield scheme.known(least=0.5, most=2.0, **settings), of_record
     yield scheme(**settings), of_weights

@@ -85,6 +85,8 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "mmd": [*_KERNELS, {"alpha": 0.0}, {"alpha": 1.0, "ridge": 0.01, "cap": 1.5}, {"cap": 40.0}],
     "mmd_pooled": [*_KERNELS, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0}],
     "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 1.0}],
+    "odds_weights": [{}, {"ridge": 0.02, "radius": 1.0, "trim": 3.0}],
+    "att_calibration": [{}, {"ridge": 0.1, "low": 0.05, "high": 4.0}],
     "inverse_probability_tilting": [
         {},
         {"ridge": 0.2, "radius": 0.2},

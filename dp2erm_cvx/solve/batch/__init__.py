@@ -201,7 +201,7 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     rows = program.row_neighbors(records)
     if rows is None:
         return None
-    if not isinstance(model, MarginModel) or model.weight is None:
+    if not isinstance(model, MarginModel) or model.weight is None or not RowBatch.knows(model):
         return None
     if type(model) is ExponentialModel or (
         type(model) is MarginModel and isinstance(program, SeparableFirstStage)

@@ -9,10 +9,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, dot_error
+from dp2erm_cvx.program.curves import Curve, LogWeight, LogWeightsByArm
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import RowNeighbors
 from dp2erm_cvx.solve.batch.rows import (
     CLIP,
@@ -77,6 +79,8 @@ class RowBatch:
     """
 
     def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
+        assert isinstance(model.loss, Curve)
+        assert not isinstance(model.weight, LogWeightsByArm)
         self.rows, self.loss, self.point, self.ridge = rows, model.loss, point, model.ridge
         self.n, self.dimension = model.n, model.dimension
         self.normalized, self.trim, log_base = isinstance(model, ExponentialModel), math.inf, None
@@ -97,6 +101,20 @@ class RowBatch:
         with np.errstate(all="ignore"):  # what overflows is not usable
             moment, sums = self.shared.sums(point[None, :], np.array([-1]))
         self.base_moment, self.base_total = moment[0], float(sums[0, 0])
+
+    @staticmethod
+    def knows(model: MarginModel) -> bool:
+        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or other set.
+
+        Of the model of an exponential, which is normalized, all of it is known.
+        """
+        if isinstance(model, ExponentialModel):
+            return True
+        if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
+            return False
+        if np.any(model.penalty.l1) or not isinstance(model.penalty.set, L2Ball | WholeSpace):
+            return False
+        return all(model.blocks.map(_plain))
 
     @property
     def usable(self) -> bool:
@@ -225,6 +243,11 @@ class RowBatch:
         # a row that was centered by rounding, then the product, then the base measure
         error = dot_error(self.dimension) * members.spread * norm + 2 * UNIT * self._size(members) * norm
         return np.asarray(error + 4 * UNIT * self.largest_base)
+
+
+def _plain(rows: MarginRows) -> bool:
+    """True for rows without offsets and factors, of which weights are read at themselves."""
+    return rows.offset is None and rows.factor is None and rows.weight_rows is None and rows.arm is None
 
 
 _MAX_SWEEPS = 24
