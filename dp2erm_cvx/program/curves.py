@@ -529,14 +529,27 @@ class LogWeight:
         edges = np.linspace(-reach, reach, _CELLS + 1)
         return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
 
-    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
+    def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
         """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
 
-        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+        Only the margins and the last steps round.
+
+        Parameters
+        ----------
+        dimension
+            Number of columns.
+        row_bound
+            Bound on the norm of the rows.
+        norm
+            Bound on the norm of v.
+        offset
+            Bound on the size of the offsets of margins.
         """
-        reach = row_bound * norm
+        reach = row_bound * norm + offset
         evaluated = 16 * UNIT * (2 + max(map(abs, self.range(-reach, reach))))
-        moved = dot_error(dimension) * reach
+        moved = dot_error(dimension) * row_bound * norm
+        if offset:
+            moved += UNIT * reach
         return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
 
 
@@ -580,12 +593,9 @@ class LogWeightsByArm:
         """Largest ``|h'|`` over ``|s| <= reach``."""
         return max(weight.steepest(reach) for weight in self.each)
 
-    def error_at(self, dimension: int, row_bound: float, norm: float) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
-
-        At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
-        """
-        return max(weight.error_at(dimension, row_bound, norm) for weight in self.each)
+    def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, as of a LogWeight."""
+        return max(weight.error_at(dimension, row_bound, norm, offset) for weight in self.each)
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,6 +106,7 @@ class MarginModel(Composite):
             self.row_norms = constant(np.concatenate(norms))
         self.spread = max(float(np.max(part, initial=0.0)) for part in norms) * (1 + 1e-12)
         self._weight_spread = max(weight_norms) * (1 + 1e-12)
+        self._far = max(far)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
         steps = (4 if any(weighted) else 2) * UNIT
         shift = UNIT if max(far) else 0.0
@@ -255,6 +256,9 @@ class MarginModel(Composite):
             return v
         logs = np.concatenate(self.blocks.map(partial(_logs, weight=self.weight, v=v)))
         tilt: Array = np.exp(logs - np.max(logs))
+        base = self._base
+        if base is not None:
+            tilt *= base
         tilt *= self.n / exact_sum(tilt)
         return tilt
 
@@ -271,11 +275,22 @@ class MarginModel(Composite):
         kappa = self._weight_spread * radius
         if local is not None:
             kappa = min(kappa, self.largest_move(local))
-        product = dot_error(self.dimension) * self._weight_spread * float(np.linalg.norm(v))
+        length = float(np.linalg.norm(v))
+        product = dot_error(self.dimension) * self._weight_spread * length
+        if self._far:
+            product += UNIT * (self._weight_spread * length + self._far)  # the offset is added once
         ask = partial(_steepness, weight=self.weight, v=v, reach=kappa + product)
         steep, size = np.max(np.array(self.blocks.map(ask)), axis=0)
         kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
+        if self._base is not None:
+            kappa += 2 * UNIT  # of the product
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    @property
+    def _base(self) -> Array | None:
+        """Factors (n,) of the weights; None for 1."""
+        parts = [part for part in self.blocks.map(_base_of) if part is not None]
+        return np.concatenate(parts) if parts else None
 
     def largest_move(self, local: LocalError) -> float:
         """Bound on the move of a margin that weights are read at."""
@@ -412,6 +427,10 @@ def _least(
 def _logs(rows: MarginRows, *, weight: LogOfWeight, v: Array) -> Array:
     """Log weights (n,)."""
     return weight.along(rows.arm).log(rows.read_margins(v))
+
+
+def _base_of(rows: MarginRows) -> Array | None:
+    return rows.base
 
 
 def _steepness(rows: MarginRows, *, weight: LogOfWeight, v: Array, reach: float) -> tuple[float, float]:

@@ -40,6 +40,8 @@ class MarginRows:
         The rows u_i (n, p) that weights are read at; None for z_i.
     arm
         0 or 1 (n,), where phi depends on the arm of a record; None where it does not.
+    base
+        Factors b_i > 0 (n,) of the weights that are read; None for 1.
     """
 
     Z: Array
@@ -47,6 +49,7 @@ class MarginRows:
     factor: Array | None = None
     weight_rows: Array | None = None
     arm: NDArray[np.int64] | None = None
+    base: Array | None = None
 
     def __len__(self) -> int:
         return len(self.Z)
@@ -309,5 +312,6 @@ class MarginSum:
         if sizes is None or (radius := sizes.radius()) is None:
             return math.inf
         norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
-        at_point = weight.error_at(self.n_parameters, row_bound, norm)
-        return weight.steepest(row_bound * norm) * row_bound * radius + at_point
+        offset = max(map(abs, self.rows.offset))
+        at_point = weight.error_at(self.n_parameters, row_bound, norm, offset)
+        return weight.steepest(row_bound * norm + offset) * row_bound * radius + at_point

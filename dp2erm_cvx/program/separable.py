@@ -32,8 +32,11 @@ from dp2erm_cvx.program.curves import (
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
+from dp2erm_cvx.program.kernels import PublicSample, declared_sample
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds
+from dp2erm_cvx.program.reach import Called
+from dp2erm_cvx.program.rows import DeclaredRecords, Range, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_settings
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
 from dp2erm_cvx.program.stated import DeclaredExpressions
@@ -55,6 +58,8 @@ _LARGEST_MARGIN = 12.0
 MARGINS: Mapping[str, str] = MappingProxyType({"s": "(2a - 1) <x, v>", "u": "<x, v>"})
 #: Name of the argument that is the arm of a record.
 ARM = "arm"
+#: What no private variant is made of.
+_NOT_PRIVATE = "a private coefficient is fitted without offset, base and target"
 #: The arms in words, controls first.
 _ARMS = ("controls", "treated")
 
@@ -80,6 +85,57 @@ class MarginReading:
     log_weight: LogWeight
     loss_text: str
     weight_text: str
+
+
+@dataclass(frozen=True)
+class RecordNumber:
+    """A number of every record by an author's function of ``(x, a)``, cut off at a public interval.
+
+    Parameters
+    ----------
+    called
+        The function, with what it reached when it was declared.
+    within
+        The interval, which is enforced.
+    """
+
+    called: Called
+    within: Range
+
+    @staticmethod
+    def declared(name: str, given: Any, *, positive: bool) -> RecordNumber:
+        """What a keyword of the decorator declares.
+
+        Parameters
+        ----------
+        name
+            What messages and releases call it.
+        given
+            ``(function, low, high)``.
+        positive
+            Whether the interval has to lie above 0.
+
+        Raises DeclarationError for anything else.
+        """
+        if not isinstance(given, tuple) or len(given) != 3 or not callable(given[0]):
+            raise DeclarationError(f"{name}: must be (function, low, high), a function of x and a")
+        function, low, high = given
+        within = Range(low, high)
+        if positive and not within.low > 0:
+            raise DeclarationError(f"{name}: its interval must lie above 0, or a record has no weight")
+        return RecordNumber(Called.of(name, function), within)
+
+    def of(self, records: Records) -> Array:
+        """The numbers (n,) of records; x is without the intercept."""
+        function = self.called.unchanged()
+        first = 1 if records.domain.intercept else 0
+        number = by_record(self.called.name, lambda x, a, y: function(x[first:], a), 0)
+        return self.within.project(number(records))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the interval."""
+        return self.within.low, self.within.high
 
 
 @dataclass(frozen=True)
@@ -129,7 +185,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     subject to  ||lam||_2 <= radius
 
     Loss phi and log weight f are declared, for all records or for each arm. Rows are ``z_i = (2 a_i - 1)
-    x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. Its constants are derived.
+    x_i`` where the function asks for s, and ``z_i = x_i`` where it asks for u. A number of each record may
+    be added to its margin (``offset``), or multiply its loss and its weight (``base``), and the mean of
+    public covariates (``target``) times v may be taken from the mean loss. Its constants are derived.
 
     Parameters
     ----------
@@ -138,6 +196,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         squared norm bound of the rows, the stability bound does not depend on how covariates are scaled.
     radius
         Bound on ``||lam||``; ``inf`` for none.
+    target
+        Public covariates, whose mean t is the target: ``-n <t, lam>`` is added to the objective.
     """
 
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
@@ -147,6 +207,26 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
+    target: PublicSample | None = setting(None, declared_sample)
+
+    @property
+    def offset(self) -> RecordNumber | None:
+        """What is added to the margin of a record; None for 0."""
+        held: RecordNumber | None = self.scheme.options.get("offset")
+        return held
+
+    @property
+    def base(self) -> RecordNumber | None:
+        """What multiplies the loss and the weight of a record; None for 1."""
+        held: RecordNumber | None = self.scheme.options.get("base")
+        return held
+
+    def own_calls(self) -> dict[str, Called]:
+        numbers = (self.offset, self.base)
+        return {one.called.name: one.called for one in numbers if one is not None}
+
+    def own_data(self) -> tuple[str, ...] | None:
+        return tuple(self.own_calls())
 
     @classmethod
     def leading(cls, function: Function) -> int:
@@ -213,6 +293,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         again = self.first_reading()
         assert again is not None
         self._refuse_changed(self.declared_margins, again)
+        for called in self.own_calls().values():
+            function = called.unchanged()
+            features = p - (1 if domain.intercept else 0)
+            DeclaredRecords.at_zeros(
+                called.name, lambda x, a, y, function=function: function(x, a), features, 1
+            )
         return again
 
     def _refuse_changed(self, declared: SchemeReading, read: SchemeReading) -> None:
@@ -231,7 +317,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             loss, weight = self.called(*margins, *_argument(arm))
             parts |= {f"loss{of_arm}": loss, f"log weight{of_arm}": weight}
         numbers = {name: part for name, part in parts.items() if not isinstance(part, cp.Expression)}
-        return DeclaredExpressions(parts | {name: cp.Constant(number) for name, number in numbers.items()})
+        parts |= {name: cp.Constant(number) for name, number in numbers.items()}
+        sets = {one.called.name: one.within for one in (self.offset, self.base) if one is not None}
+        return DeclaredExpressions(parts, sets, self.own_calls())
 
     def refuse_misread(self) -> None:
         _ = self.declared_margins  # read, compared with CVXPY and refused on the way
@@ -240,16 +328,26 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """The program in one line."""
         arms = self.declared_margins.arms
         margins = ", ".join(f"{name} = {text}" for name, text in self.margins.items())
+        if self.offset is not None:
+            margins += " + offset"
+        factor = "" if self.base is None else "base * "
+        target = "" if self.target is None else " - n <t, v>"
         if len(arms) == 1:
             loss, weight = arms[0].loss_text, arms[0].weight_text
-            return f"v = argmin sum {loss} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp({weight})"
-        text = f"v = argmin sum l + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ exp(h)"
+            if factor:
+                loss = f"({loss})"
+            penalty = f"{target} + n mu/2 |v|^2, |v| <= R"
+            return f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+        text = f"v = argmin sum {factor}l{target} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ {factor}exp(h)"
         for arm, one in zip(_ARMS, arms, strict=True):
             text += f";  {arm}: l = {one.loss_text}, h = {one.weight_text}"
         return text
 
     def private(self, share: float = 0.3) -> Any:
-        """The scheme at these settings with a private coefficient (Theorem 9)."""
+        """The scheme at these settings with a private coefficient (Theorem 9).
+
+        Raises DeclarationError where there are offsets, base weights or a target.
+        """
         variant = self.scheme.variant or private(self.scheme, ridge=0.01, radius=2.0)
         values = {name: self.value(name) for name in self.setting_fields()}
         return variant(**{name: value for name, value in values.items() if value is not None}, share=share)
@@ -293,13 +391,18 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return r
         if self.kind is not Kind.PRIVATE and self.mu > 0:
             # the mean gradient at 0 has at most these norms, that of the other margin in a block of its own
-            slope = max(abs(float(one.curve.slope(np.zeros(1))[0])) for one in self.declared_margins.arms)
+            ends = np.array(self._offsets)
+            slope = max(float(np.max(np.abs(one.curve.slope(ends)))) for one in self.declared_margins.arms)
+            slope *= 1.0 if self.base is None else self.base.within.high
             steep = math.hypot(slope, self.declared_margins.beside) * G
+            if self.target is not None:
+                steep += G  # the target is a mean of rows that are mapped into the ball of the domain
             r = min(r, steep / self.mu * (1 + 1e-12))
-        if not G * r <= _LARGEST_MARGIN:
+        room = _LARGEST_MARGIN - max(map(abs, self._offsets))
+        if not G * r <= room:
             raise DeclarationError(
                 f"radius = {r:g}: weights of exp({G * r:.3g}) are out of reach; declare a radius "
-                f"of at most 12/G = {_LARGEST_MARGIN / G:.3g}"
+                f"of at most {room:g}/G = {room / G:.3g}"
             )
         return r
 
@@ -329,10 +432,25 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
         factor = records.counts if counted and records.sampling is not None else None
         arm = None if self.arms == (None,) else records.a
-        return MarginRows(self.rows(records), factor=factor, arm=arm)
+        base = None if self.base is None else self.base.of(records)
+        if base is not None:
+            factor = base if factor is None else factor * base
+        offset = None if self.offset is None else -self.offset.of(records)
+        return MarginRows(self.rows(records), offset=offset, factor=factor, arm=arm, base=base)
+
+    def mean_target(self, domain: Domain, columns: int) -> Array | None:
+        """The mean t of the target on the scale of the rows, (k,), the intercept first; None without."""
+        if self.target is None:
+            return None
+        features = columns - (1 if domain.intercept else 0)
+        mean = np.mean(self.target.scaled(domain, features), axis=0)
+        return np.concatenate([np.full(columns - features, float(domain.intercept or 0.0)), mean])
 
     def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms and the noise, (k,), rounded once."""
+        target = self.mean_target(records.domain, records.X.shape[1])
+        if target is not None:  # no other linear term, and no noise: the product is rounded once
+            return -records.n_samples * target
         return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
 
     def _feasible(self, domain: Domain) -> ConvexSet:
@@ -346,11 +464,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             n,
             self.n_rows(universe),
             self.loss,
-            RowBounds(self.row_bound(domain)),
+            RowBounds(self.row_bound(domain), self._offsets, self._factors),
             self._feasible(domain),
             ridge=n * (self.mu + gamma),
-            linear=n * self.linear_bound(domain) + noise_bound,
-            weighted=domain.weighted,
+            linear=n * (self.linear_bound(domain) + self.pull(universe)) + noise_bound,
+            weighted=domain.weighted or self.base is not None,
             n_rows=universe.most_rows,
         )
 
@@ -359,12 +477,34 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         domain, Z = universe.domain, self.row_bound(universe.domain)
         beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
         settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
-        return margin_movement(universe.n_samples, self.mu, Z, self.curves, **settings)
+        return margin_movement(
+            universe.n_samples, self.mu, Z, self.curves, pull=self.pull(universe), **settings
+        )
+
+    @property
+    def _offsets(self) -> tuple[float, float]:
+        """The interval of offsets."""
+        return (0.0, 0.0) if self.offset is None else self.offset.interval
+
+    @property
+    def _factors(self) -> tuple[float, float]:
+        """The interval of base weights."""
+        return (1.0, 1.0) if self.base is None else self.base.interval
 
     @property
     def curves(self) -> tuple[ArmCurves, ...]:
-        """Loss and log weight, for all records or for each arm."""
-        return tuple(ArmCurves(one.curve, one.log_weight) for one in self.declared_margins.arms)
+        """Loss and log weight, for all records or for each arm, with the intervals of offsets and factors."""
+        more: dict[str, Any] = {
+            "offset": self._offsets,
+            "factor": self._factors,
+            "tied": self.base is not None,
+        }
+        return tuple(ArmCurves(one.curve, one.log_weight, **more) for one in self.declared_margins.arms)
+
+    def pull(self, universe: Universe) -> float:
+        """Norm of the target t; 0 without one."""
+        target = self.mean_target(universe.domain, universe.n_columns)
+        return 0.0 if target is None else float(np.linalg.norm(target)) * (1 + 1e-12)
 
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
@@ -392,14 +532,16 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return Z * record_diameter(self.curves, reach, beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.arms != (None,):
-            return None  # the fast path of rows has one loss for all of them
+        if self.arms != (None,) or self.own_calls():
+            return None  # the fast path of rows has one loss for all of them, without offsets and factors
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
             rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
-            if total is None or left is None or own is None:
+            if total is None:
                 return rows, None
+            if left is None or own is None:
+                return rows, np.tile(total, (len(rows), 1))
             return rows, total - left + own
 
         return replaced
@@ -610,9 +752,11 @@ def private(
     ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
     coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
+    if scheme.options or "target" in scheme.settings:
+        raise DeclarationError(f"{scheme.name}: {_NOT_PRIVATE}")
     family = PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
     defaults = {**scheme.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
-    made = scheme_settings(family, defaults, base=scheme.settings)
+    made = scheme_settings(family, defaults, base=scheme.settings, hidden=("target",))
     variant = Scheme(scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private")
     vars(scheme)["variant"] = variant
     return variant

@@ -16,12 +16,18 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.given_problem import scheme_of_problem
+from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.program.moment_weights import moment_scheme
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
+from dp2erm_cvx.program.separable import (
+    BalancedProgram,
+    PrivateFirstStage,
+    RecordNumber,
+    SeparableFirstStage,
+)
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.public import setting, whole_number
@@ -152,6 +158,9 @@ class Decorators:
         ridge: Setting | None = None,
         radius: Setting = math.inf,
         by_arm: bool = False,
+        target: PublicSample | None = None,
+        offset: tuple[Function, float, float] | None = None,
+        base: tuple[Function, float, float] | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin.
@@ -166,6 +175,12 @@ class Decorators:
         for either arm and returns its loss and log weight. A loss may have no curvature in one arm, where
         the log weight of that arm is constant.
 
+        A function of one record ``(x, a)``, its scaled covariates (p,) and treatment, may state a number that
+        is added to the margin, ``offset=(function, low, high)``, or one above 0 that multiplies loss and
+        weight, ``base=(function, low, high)``, as sampling weights do. Both are cut off at their intervals.
+        With ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates, ``n <t, v>`` is taken
+        from the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t.
+
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
         loss. ``balance`` and ``constant`` are then settings as well, and formulas may ask for G, the norm
@@ -174,13 +189,23 @@ class Decorators:
         """
         _refuse_bare("separable(ridge=1.0)", function, ridge)
         known: dict[str, Any] = {"ridge": ridge, "radius": radius}
+        options: dict[str, Any] = {}
+        if offset is not None:
+            options["offset"] = RecordNumber.declared("the offset", offset, positive=False)
+        if base is not None:
+            options["base"] = RecordNumber.declared("the base weight", base, positive=True)
+        if target is not None:
+            known["target"] = target
+        if by_arm and (options or target is not None):
+            raise DeclarationError("by_arm: offset, base and target are for schemes of one margin")
+        hidden = () if "target" in known else ("target",)
         family: Any = SeparableFirstStage
         if by_arm:
             family = BalancedProgram
             known["constant"] = "G_x"
 
         def decorate(function: Function) -> Scheme:
-            return Scheme.declared(function, family, known, settings)
+            return Scheme.declared(function, family, known, settings, hidden=hidden, **options)
 
         return decorate
 

@@ -458,7 +458,9 @@ def test_balance_functions_of_an_author_are_named_by_a_release():
     assert any("curves" in one and "that record alone" in one for one in assumed)
 
 
-@pytest.mark.parametrize("made", [odds_weights(ridge=1e-3, radius=3.0), att_calibration(ridge=1e-3, low=0.05)])
+@pytest.mark.parametrize(
+    "made", [odds_weights(ridge=1e-3, radius=3.0), att_calibration(ridge=1e-3, low=0.05)]
+)
 def test_weights_of_the_effect_on_the_treated_balance_the_controls_to_them(made):
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (4000, 1))

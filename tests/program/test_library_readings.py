@@ -36,9 +36,7 @@ def test_curves_of_margins_have_the_values_of_cvxpy(name):
     assert program.scheme.of_library
     settings = dict(program.own_settings())
     for arm, held in zip(program.arms, program.first_reading().arms, strict=True):
-        read = margins_read(
-            program.scheme.function, tuple(program.margins), settings, compared=True, arm=arm
-        )
+        read = margins_read(program.scheme.function, tuple(program.margins), settings, compared=True, arm=arm)
         assert read == held
 
 
