@@ -17,7 +17,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
+from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.curves import (
@@ -59,7 +59,9 @@ MARGINS: Mapping[str, str] = MappingProxyType({"s": "(2a - 1) <x, v>", "u": "<x,
 #: Name of the argument that is the arm of a record.
 ARM = "arm"
 #: What no private variant is made of.
-_NOT_PRIVATE = "a private coefficient is fitted without offset, base and target"
+_NOT_PRIVATE = "a private coefficient is fitted without offset, base, target, l1 and box"
+#: Settings of the family that a scheme has where its decorator names them.
+KEYWORDS = frozenset({"target", "l1", "box"})
 #: The arms in words, controls first.
 _ARMS = ("controls", "treated")
 
@@ -198,6 +200,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         Bound on ``||lam||``; ``inf`` for none.
     target
         Public covariates, whose mean t is the target: ``-n <t, lam>`` is added to the objective.
+    l1
+        Price of a record of ``||lam||_1``: ``n l1 ||lam||_1`` is added to the objective, so that imbalances
+        of up to ``l1`` are free.
+    box
+        Bound on every ``|lam_k|`` in the place of the radius; ``inf`` for none.
     """
 
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
@@ -208,6 +215,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     ridge: float | None = setting(None, public_size, zero=True)
     radius: float | None = setting(math.inf, public_size, infinite=True)
     target: PublicSample | None = setting(None, declared_sample)
+    l1: float | None = setting(0.0, public_size, zero=True)
+    box: float | None = setting(math.inf, public_size, infinite=True)
 
     @property
     def offset(self) -> RecordNumber | None:
@@ -323,6 +332,16 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def refuse_misread(self) -> None:
         _ = self.declared_margins  # read, compared with CVXPY and refused on the way
+        self._refuse_two_sets()
+
+    def _refuse_two_sets(self) -> None:
+        """Raise DeclarationError for a box beside a radius, or beside a loss that needs a radius."""
+        if math.isinf(self.number("box")):
+            return
+        if self.radius is None or math.isfinite(self.radius):
+            raise DeclarationError(f"{self.name}: declare a radius or a box of the coefficient, not both")
+        if math.isinf(self.loss.largest_curvature(math.inf)):
+            raise DeclarationError(f"{self.name}: an exponential loss needs a radius: leave out the box")
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -331,14 +350,17 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         if self.offset is not None:
             margins += " + offset"
         factor = "" if self.base is None else "base * "
-        target = "" if self.target is None else " - n <t, v>"
+        penalty = "" if self.target is None else " - n <t, v>"
+        if "l1" in self.scheme.settings:
+            penalty += " + n l1 |v|_1"
+        bound = "|v_k| <= box" if "box" in self.scheme.settings else "|v| <= R"
+        penalty += f" + n mu/2 |v|^2, {bound}"
         if len(arms) == 1:
             loss, weight = arms[0].loss_text, arms[0].weight_text
             if factor:
                 loss = f"({loss})"
-            penalty = f"{target} + n mu/2 |v|^2, |v| <= R"
             return f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
-        text = f"v = argmin sum {factor}l{target} + n mu/2 |v|^2, |v| <= R, {margins};  w_i ~ {factor}exp(h)"
+        text = f"v = argmin sum {factor}l{penalty}, {margins};  w_i ~ {factor}exp(h)"
         for arm, one in zip(_ARMS, arms, strict=True):
             text += f";  {arm}: l = {one.loss_text}, h = {one.weight_text}"
         return text
@@ -346,7 +368,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9).
 
-        Raises DeclarationError where there are offsets, base weights or a target.
+        Raises DeclarationError where there are offsets, base weights, a target, an l1 norm or a box.
         """
         variant = self.scheme.variant or private(self.scheme, ridge=0.01, radius=2.0)
         values = {name: self.value(name) for name in self.setting_fields()}
@@ -407,8 +429,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return r
 
     def declare(self, data: Params) -> Declaration:
-        ball = L2Ball(1.0) if data.has("radius") else WholeSpace()
-        return MarginRows.declare(data, "coefficient", self.loss, ball)
+        feasible: ConvexSet = WholeSpace()
+        if data.has("radius"):
+            feasible = L2Ball(1.0)
+        elif data.has("bound"):
+            feasible = Box(1.0)
+        return MarginRows.declare(data, "coefficient", self.loss, feasible)
 
     def data(self, records: Records) -> dict[str, Value]:
         return self.model(records).declared()
@@ -424,7 +450,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             records.rows(partial(self._margin_rows, counted=counted)),
             self.loss,
             records.n_samples * (self.mu + gamma),
-            Penalty(self._feasible(records.domain)),
+            Penalty(self._feasible(records.domain), records.n_samples * self.number("l1")),
             linear=self._linear(records, noise),
             weight=self.log_weight,
         )
@@ -454,6 +480,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
 
     def _feasible(self, domain: Domain) -> ConvexSet:
+        self._refuse_two_sets()
+        box = self.number("box")
+        if math.isfinite(box):
+            return Box(box)
         ball = self.ball(domain)
         return WholeSpace() if math.isinf(ball) else L2Ball(ball)
 
@@ -477,9 +507,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         domain, Z = universe.domain, self.row_bound(universe.domain)
         beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
         settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
-        return margin_movement(
-            universe.n_samples, self.mu, Z, self.curves, pull=self.pull(universe), **settings
-        )
+        settings |= {"pull": self.pull(universe), "l1": self.number("l1"), "box": self.number("box")}
+        self._refuse_two_sets()
+        dimension = self.n_rows(universe)
+        return margin_movement(universe.n_samples, self.mu, Z, self.curves, dimension=dimension, **settings)
 
     @property
     def _offsets(self) -> tuple[float, float]:
@@ -532,8 +563,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return Z * record_diameter(self.curves, reach, beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.arms != (None,) or self.own_calls():
-            return None  # the fast path of rows has one loss for all of them, without offsets and factors
+        if self.arms != (None,) or self.own_calls() or self.number("l1") or math.isfinite(self.number("box")):
+            return None  # the fast path has one loss of plain rows, over a ball
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
@@ -752,11 +783,11 @@ def private(
     ``ridge``, ``radius`` and other ``settings`` are its defaults, ``share`` that of the budget which buys the
     coefficient. Its name is by default that of the scheme with ``_private`` behind it.
     """
-    if scheme.options or "target" in scheme.settings:
+    if scheme.options or not KEYWORDS.isdisjoint(scheme.settings):
         raise DeclarationError(f"{scheme.name}: {_NOT_PRIVATE}")
     family = PrivateBalancedProgram if issubclass(scheme.family, BalancedProgram) else PrivateFirstStage
     defaults = {**scheme.formulas, "ridge": ridge, "radius": radius, "share": share, **settings}
-    made = scheme_settings(family, defaults, base=scheme.settings, hidden=("target",))
+    made = scheme_settings(family, defaults, base=scheme.settings, hidden=tuple(KEYWORDS))
     variant = Scheme(scheme.function, family, *made, scheme.options, name or f"{scheme.name}_private")
     vars(scheme)["variant"] = variant
     return variant

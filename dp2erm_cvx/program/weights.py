@@ -23,6 +23,7 @@ from dp2erm_cvx.program.rows import DeclaredRecords, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import (
+    KEYWORDS,
     BalancedProgram,
     PrivateFirstStage,
     RecordNumber,
@@ -161,6 +162,8 @@ class Decorators:
         target: PublicSample | None = None,
         offset: tuple[Function, float, float] | None = None,
         base: tuple[Function, float, float] | None = None,
+        l1: Setting | None = None,
+        box: Setting | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin.
@@ -179,7 +182,9 @@ class Decorators:
         is added to the margin, ``offset=(function, low, high)``, or one above 0 that multiplies loss and
         weight, ``base=(function, low, high)``, as sampling weights do. Both are cut off at their intervals.
         With ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates, ``n <t, v>`` is taken
-        from the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t.
+        from the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t. ``l1`` is
+        the price of a record of ``||v||_1``, so that imbalances of up to it are free, and ``box`` bounds
+        every ``|v_k|`` in the place of a radius.
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
@@ -194,11 +199,11 @@ class Decorators:
             options["offset"] = RecordNumber.declared("the offset", offset, positive=False)
         if base is not None:
             options["base"] = RecordNumber.declared("the base weight", base, positive=True)
-        if target is not None:
-            known["target"] = target
-        if by_arm and (options or target is not None):
-            raise DeclarationError("by_arm: offset, base and target are for schemes of one margin")
-        hidden = () if "target" in known else ("target",)
+        named = {"target": target, "l1": l1, "box": box}
+        known |= {name: value for name, value in named.items() if value is not None}
+        if by_arm and (options or not KEYWORDS.isdisjoint(known)):
+            raise DeclarationError("by_arm: offset, base, target, l1 and box are for schemes of one margin")
+        hidden = tuple(KEYWORDS.difference(known))
         family: Any = SeparableFirstStage
         if by_arm:
             family = BalancedProgram
