@@ -13,7 +13,7 @@ import numpy as np
 from cvxpy.atoms.elementwise.elementwise import Elementwise
 from cvxpy.constraints.exponential import ExpCone
 from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
-from scipy.special import entr
+from scipy.special import entr, erfcx, log_ndtr
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
@@ -31,7 +31,8 @@ class Atom:
     value, slope, curvature : phi(u), the monotone phi'(u), and ``|phi''(u)|``
     declared : the function of a CVXPY expression
     ends : limits of the slope far to the left and far to the right
-    bend : c with ``|phi'''| <= c phi''`` between kinks
+    bend : c with ``|phi'''| <= c phi''`` between kinks; ``inf`` where it grows with ``|u|``
+    bend_at_zero : where it grows, c with ``|phi'''| <= (c + |u|) phi''``
     kinks : arguments at which the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
@@ -48,6 +49,7 @@ class Atom:
     declared: Callable[[Any], Any]
     ends: tuple[float, float]
     bend: float = 0.0
+    bend_at_zero: float = math.inf
     kinks: tuple[float, ...] = ()
     absolute: float = 0.0
     relative: float = 0.0
@@ -66,6 +68,10 @@ class Atom:
     def concordance(self) -> float:
         """Ratio c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps."""
         return math.inf if self.kinks else self.bend
+
+    def bend_within(self, reach: float) -> float:
+        """A number c with ``|phi'''| <= c phi''`` between kinks over ``|u| <= reach``."""
+        return min(self.bend, self.bend_at_zero + reach)
 
     def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Least and largest curvature over every cell ``[low, high]``."""
@@ -93,7 +99,7 @@ def atom(kind: str, number: float = 1.0) -> Atom:
     These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``; of weights, which are no margins,
     also ``log``, ``entr`` (-u log u) and ``power`` (u^k). ``huber`` (Huber 1964) is u^2 up to k
     and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
-    largest slope k needs less of a ridge (Theorem 15). There is one object for each kind and number. Raises
+    largest slope k needs less of a ridge (Theorem 15), and ``probit`` is ``-log Phi(-u)``. There is one object for each kind and number. Raises
     DeclarationError for another kind, and for a k that is no positive size.
     """
     if kind not in _ATOMS:
@@ -200,6 +206,43 @@ def _saturating(S: float) -> Atom:
     )
 
 
+def _probit(k: float) -> Atom:
+    """``-log Phi(-u)``: with the hazard ``m = density(u) / Phi(-u)`` its slope is m, its curvature m (m - u).
+
+    m and the curvature rise, the latter from 0 to 1 (Sampford 1953). ``phi''' = m ((m - u) (2 m - u) - 1)``,
+    so that ``phi''' / phi'' = 2 m - u - 1 / (m - u)``. For u <= 0 it is at most ``2 m(0) + |u|``; for u > 0,
+    where ``m (m - u) < 1``, at most ``m - u <= m(0)``, and m(0) is below 0.8.
+    """
+
+    def hazard(u: Array) -> Array:
+        with np.errstate(over="ignore", divide="ignore"):
+            values: Array = math.sqrt(2.0 / math.pi) / erfcx(u / math.sqrt(2.0))
+        return values
+
+    def bent(u: Array) -> Array:
+        near = np.clip(u, -1e8, 1e8)
+        m = hazard(near)
+        return np.clip(m * (m - near), 0.0, 1.0)
+
+    def off(u: Array) -> Array:
+        """What a computed curvature is off by: both factors are sums of m and u."""
+        return 32 * 2.0**-53 * (1.0 + np.minimum(np.abs(u), 1e8)) ** 2
+
+    def cells(low: Array, high: Array) -> tuple[Array, Array]:
+        least, largest = bent(low) - off(low), bent(high) + off(high)
+        return np.clip(least, 0.0, 1.0), np.clip(largest, 0.0, 1.0)
+
+    return Atom(
+        *("probit", k, lambda u: -log_ndtr(-u), hazard, bent, probit, (0.0, math.inf)),
+        bend=math.inf,
+        bend_at_zero=1.6,
+        # of erfcx and its argument, which counts u^2 times where the slope is exp(-u^2 / 2)
+        absolute=8.0,
+        relative=16.0,
+        cells=cells,
+    )
+
+
 def _log(k: float) -> Atom:
     return Atom(
         *("log", k, np.log, lambda u: 1.0 / u, lambda u: 1.0 / u**2, cp.log, (math.inf, 0.0)),
@@ -258,29 +301,27 @@ _ATOMS: dict[str, Callable[[float], Atom]] = {
     "huber": _huber,
     "hinge": _hinge,
     "saturating": _saturating,
+    "probit": _probit,
     "log": _log,
     "entr": _entropy,
     "power": _power,
 }
 
 
-def bounded_influence(u: Any, slope: float) -> Any:
-    """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY expression.
+def probit(u: Any) -> Any:
+    """``-log Phi(-u)``, elementwise and convex, as a CVXPY expression: Phi is the normal distribution.
 
-    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
+    ``probit(-s)`` is the loss of a probit regression at a margin s, as ``cp.logistic(-s)`` is that of a
+    logistic one, and its exponential is one over the probability. No cone has this function, so that solvers
+    of CVXPY refuse it, and those of this library take it; ``cp.log_normcdf`` is another function, near it.
     """
-    return BoundedInfluence(u, slope)
+    return Probit(u)
 
 
-class BoundedInfluence(Elementwise):  # type: ignore[misc]
-    """The CVXPY atom of ``saturating``."""
+class _OwnAtom(Elementwise):  # type: ignore[misc]
+    """A convex CVXPY atom of one of the atoms above."""
 
-    def __init__(self, u: Any, slope: float) -> None:
-        self.atom = atom("saturating", slope)
-        super().__init__(u)
-
-    def get_data(self) -> list[float]:
-        return [self.atom.number]
+    atom: Atom
 
     def numeric(self, values: Any) -> Any:
         return self.atom.value(np.asarray(values[0], dtype=np.float64))
@@ -294,15 +335,46 @@ class BoundedInfluence(Elementwise):  # type: ignore[misc]
     def is_atom_concave(self) -> bool:
         return False
 
+    def _grad(self, values: Any) -> list[Any]:
+        slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
+        return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
+
+
+class Probit(_OwnAtom):
+    """The CVXPY atom of ``probit``, for which no solver of CVXPY has a cone."""
+
+    atom = atom("probit")
+
+    def is_incr(self, index: int) -> bool:
+        return True
+
+    def is_decr(self, index: int) -> bool:
+        return False
+
+
+def bounded_influence(u: Any, slope: float) -> Any:
+    """``slope |u| + slope^2 (exp(-|u| / slope) - 1)``, elementwise and convex, as a CVXPY expression.
+
+    It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
+    """
+    return BoundedInfluence(u, slope)
+
+
+class BoundedInfluence(_OwnAtom):
+    """The CVXPY atom of ``saturating``."""
+
+    def __init__(self, u: Any, slope: float) -> None:
+        self.atom = atom("saturating", slope)
+        super().__init__(u)
+
+    def get_data(self) -> list[float]:
+        return [self.atom.number]
+
     def is_incr(self, index: int) -> bool:
         return bool(self.args[index].is_nonneg())
 
     def is_decr(self, index: int) -> bool:
         return bool(self.args[index].is_nonpos())
-
-    def _grad(self, values: Any) -> list[Any]:
-        slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
-        return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
 
 
 def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
@@ -313,4 +385,9 @@ def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
     return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
 
 
+def _no_cone(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
+    raise cp.error.SolverError("no cone of CVXPY has log Phi, the loss of a probit: use the solver newton")
+
+
 CANON_METHODS[BoundedInfluence] = _canonical
+CANON_METHODS[Probit] = _no_cone

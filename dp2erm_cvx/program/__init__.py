@@ -1,7 +1,7 @@
 """Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
-from dp2erm_cvx.model.atoms import bounded_influence
+from dp2erm_cvx.model.atoms import bounded_influence, probit
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.arms import ARM_SETTINGS, capped_by_arm, caps_of_arms, imbalance_of_arms
@@ -56,6 +56,7 @@ __all__ = [
     "caps_of_arms",
     "imbalance_of_arms",
     "private",
+    "probit",
     "scheme",
     "second_stage",
     "setting",

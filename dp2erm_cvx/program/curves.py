@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
@@ -108,6 +109,12 @@ class Curve:
     def bend(self) -> float:
         """Ratio c with ``|phi'''| <= c phi''`` between the kinks."""
         return max((abs(part.scale) * part.atom.bend for part in self.parts), default=0.0)
+
+    def bend_within(self, margin_bound: float) -> float:
+        """Ratio c with ``|phi'''| <= c phi''`` between the kinks over ``|s| <= margin_bound``."""
+        reaches = [abs(part.scale) * margin_bound + abs(part.shift) for part in self.parts]
+        pairs = zip(self.parts, reaches, strict=True)
+        return max((abs(part.scale) * part.atom.bend_within(reach) for part, reach in pairs), default=0.0)
 
     @property
     def kinks(self) -> tuple[float, ...]:
@@ -365,12 +372,14 @@ class Enclosure(NamedTuple):
         return np.maximum(np.abs(self.down), np.abs(self.up))
 
 
-_OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "atom")
+_OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "entr", "atom")
 
 
 @dataclass(frozen=True)
 class LogWeight:
-    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs and atoms of such.
+    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs, atoms of such.
+
+    ``entr`` is ``-u log u`` of such a function u, which is above 0.
 
     ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises DeclarationError for
     another operation, and for an atom without one.
@@ -416,6 +425,9 @@ class LogWeight:
                 value, size = reduce(np.minimum, values), reduce(np.maximum, sizes)
             case "log":
                 value, size = np.log(values[0]), sizes[0] / values[0]
+            case "entr":
+                steep = np.abs(np.log(values[0]) + 1.0)
+                value, size = entr(values[0]), steep * sizes[0]
             case "atom":
                 assert self.atom is not None
                 value, size = self.atom.value(values[0]), np.abs(self.atom.slope(values[0])) * sizes[0]
@@ -444,6 +456,8 @@ class LogWeight:
                     steepest = np.where(y.low > 0, 1 / y.low, np.inf)  # a logarithm falls without end at 0
                     low = np.log(np.maximum(y.low, 0))
                     return Enclosure(low, np.log(y.high), *_product(1 / y.high, steepest, y))
+            case "entr":
+                return _entropy(inner[0])
         assert self.atom is not None
         return _of_atom(self.atom, inner[0])
 
@@ -654,6 +668,17 @@ def _product(low: Array, high: Array, y: Enclosure) -> tuple[Array, Array]:
     with np.errstate(invalid="ignore"):
         products = np.stack([low * y.down, low * y.up, high * y.down, high * y.up])
     return products.min(axis=0), products.max(axis=0)
+
+
+def _entropy(y: Enclosure) -> Enclosure:
+    """``-u log u`` of a function u above 0: it rises up to 1/e, and falls beyond."""
+    least, largest = np.maximum(y.low, 0.0), np.maximum(y.high, 0.0)
+    ends = entr(least), entr(largest)
+    inside = (least < 1.0 / math.e) & (largest > 1.0 / math.e)
+    highest = np.where(inside, (1.0 + 4 * UNIT) / math.e, np.maximum(*ends))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls, rises = -np.log(largest) - 1.0, -np.log(least) - 1.0
+    return Enclosure(np.minimum(*ends), highest, *_product(falls, rises, y))
 
 
 def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:

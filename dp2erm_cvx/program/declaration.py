@@ -377,7 +377,13 @@ def _of_n(few: str, many: str) -> str:
 
 
 _OPERATORS = {"MulExpression": "@", "multiply": "*", "DivExpression": "/"}
-_NAMES = {"Pnorm": "norm", "PnormApprox": "norm", "Sum": "sum", "BoundedInfluence": "bounded_influence"}
+_NAMES = {
+    "Pnorm": "norm",
+    "PnormApprox": "norm",
+    "Sum": "sum",
+    "BoundedInfluence": "bounded_influence",
+    "Probit": "probit",
+}
 #: Constants of more entries than these are stated by their digest.
 _LISTED = 16
 

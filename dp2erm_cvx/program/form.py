@@ -25,7 +25,7 @@ from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shi
 
 #: Where expressions of one margin are compared.
 _MARGINS = np.array([[-3.1], [-1.3], [-0.4], [0.0], [0.2], [0.9], [1.7], [4.3]])
-_KNOWN = "logistic, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
+_KNOWN = "logistic, probit, exp, square, huber, square(pos(.)) and bounded_influence of an affine margin"
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,8 +310,8 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
         if sign > 0:
             return LogWeight("minimum", tuple(_log_weight(part, s) for part in parts))
         return LogWeight("minimum", tuple(_log_weight(part, s).times(-1.0) for part in parts)).times(-1.0)
-    if name == "log":
-        return LogWeight("log", (_log_weight(e.args[0], s),))
+    if name in ("log", "entr"):
+        return LogWeight(name, (_log_weight(e.args[0], s),))
     outer, inner = _atom(e)
     return LogWeight("atom", (_log_weight(inner, s),), atom=outer)
 
@@ -508,7 +508,7 @@ def _atom(node: Any) -> tuple[Atom, Any]:
             if _name(inner) == "maximum" and _scalar(inner.args[1]) and not _number(inner.args[1]):
                 return atom("hinge"), inner.args[0]
             return atom("square"), inner
-        if name == "BoundedInfluence":
+        if name in ("BoundedInfluence", "Probit"):
             return node.atom, inner
         if name in ("logistic", "exp"):
             return atom(name), inner
