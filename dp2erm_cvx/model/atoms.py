@@ -99,8 +99,9 @@ def atom(kind: str, number: float = 1.0) -> Atom:
     These are ``line``, ``square``, ``exp``, ``logistic`` and ``hinge``; of weights, which are no margins,
     also ``log``, ``entr`` (-u log u) and ``power`` (u^k). ``huber`` (Huber 1964) is u^2 up to k
     and ``2 k |u| - k^2`` beyond; ``saturating`` is ``k |u| + k^2 (exp(-|u|/k) - 1)``: no loss of the same
-    largest slope k needs less of a ridge (Theorem 15), and ``probit`` is ``-log Phi(-u)``. There is one object for each kind and number. Raises
-    DeclarationError for another kind, and for a k that is no positive size.
+    largest slope k needs less of a ridge (Theorem 15), and ``probit`` is ``-log Phi(-u)``. There is one
+    object for each kind and number. Raises DeclarationError for another kind, and for a k that is no positive
+    size.
     """
     if kind not in _ATOMS:
         raise DeclarationError(f"atom {kind!r}: must be one of {', '.join(_ATOMS)}")

@@ -579,7 +579,7 @@ class LogWeightsByArm:
 
     each: tuple[LogWeight, LogWeight]
 
-    #: Of one function for all records alone; see :attr:`LogWeight.cap`.
+    #: No inverse propensity, cut off or not: those are one function for all records.
     cap: ClassVar[None] = None
 
     def along(self, arm: Arms | None) -> LogWeightOfRecords:

@@ -474,7 +474,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms and the noise, (k,), rounded once."""
-        target = self.mean_target(records.domain, records.X.shape[1])
+        columns = records.n_features + (1 if records.domain.intercept else 0)
+        target = self.mean_target(records.domain, columns)
         if target is not None:  # no other linear term, and no noise: the product is rounded once
             return -records.n_samples * target
         return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
@@ -503,14 +504,15 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def movement(self, universe: Universe) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights."""
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights.
+
+        A target counts as a linear term of every record, and an l1 norm, which both datasets share, as 0.
+        """
         domain, Z = universe.domain, self.row_bound(universe.domain)
-        beside, varying = self.linear_bound(domain) / Z, self.varying(domain)
-        settings = {"radius": self.ball(domain), "beside": beside, "varying": varying}
-        settings |= {"pull": self.pull(universe), "l1": self.number("l1"), "box": self.number("box")}
-        self._refuse_two_sets()
-        dimension = self.n_rows(universe)
-        return margin_movement(universe.n_samples, self.mu, Z, self.curves, dimension=dimension, **settings)
+        beside = (self.linear_bound(domain) + self.pull(universe)) / Z
+        radius = self._feasible(domain).norm_bound(self.n_rows(universe))
+        settings = {"radius": radius, "beside": beside, "varying": self.varying(domain)}
+        return margin_movement(universe.n_samples, self.mu, Z, self.curves, **settings)
 
     @property
     def _offsets(self) -> tuple[float, float]:

@@ -16,7 +16,6 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.given_problem import scheme_of_problem
-from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.program.moment_weights import moment_scheme
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.rows import DeclaredRecords, by_record
@@ -159,11 +158,8 @@ class Decorators:
         ridge: Setting | None = None,
         radius: Setting = math.inf,
         by_arm: bool = False,
-        target: PublicSample | None = None,
         offset: tuple[Function, float, float] | None = None,
         base: tuple[Function, float, float] | None = None,
-        l1: Setting | None = None,
-        box: Setting | None = None,
         **settings: Any,
     ) -> Callable[[Function], Any]:
         """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin.
@@ -181,10 +177,10 @@ class Decorators:
         A function of one record ``(x, a)``, its scaled covariates (p,) and treatment, may state a number that
         is added to the margin, ``offset=(function, low, high)``, or one above 0 that multiplies loss and
         weight, ``base=(function, low, high)``, as sampling weights do. Both are cut off at their intervals.
-        With ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates, ``n <t, v>`` is taken
-        from the objective, t the mean of the sample: weights ``loss'(u)`` are then calibrated to t. ``l1`` is
-        the price of a record of ``||v||_1``, so that imbalances of up to it are free, and ``box`` bounds
-        every ``|v_k|`` in the place of a radius.
+        Among the settings, ``target``, a :class:`~dp2erm_cvx.program.kernels.PublicSample` of raw covariates,
+        takes ``n <t, v>`` from the objective, t the mean of the sample: weights ``loss'(u)`` are then
+        calibrated to t. ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are
+        free, and ``box`` bounds every ``|v_k|`` in the place of a radius.
 
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
@@ -199,8 +195,8 @@ class Decorators:
             options["offset"] = RecordNumber.declared("the offset", offset, positive=False)
         if base is not None:
             options["base"] = RecordNumber.declared("the base weight", base, positive=True)
-        named = {"target": target, "l1": l1, "box": box}
-        known |= {name: value for name, value in named.items() if value is not None}
+        for name in KEYWORDS.intersection(settings):
+            known[name] = settings.pop(name)
         if by_arm and (options or not KEYWORDS.isdisjoint(known)):
             raise DeclarationError("by_arm: offset, base, target, l1 and box are for schemes of one margin")
         hidden = tuple(KEYWORDS.difference(known))

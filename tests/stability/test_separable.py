@@ -6,14 +6,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain, Universe
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
-from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, Curve, LogWeight, Part
-from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
 from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved
@@ -100,19 +97,6 @@ def test_where_the_loss_is_flat_theorem_3_is_left():
     result = margin_movement(200, 1.0, 1.0, (ArmCurves(flat, MATCHING),))
     assert math.isinf(result.variance)
     assert result.bound.V <= 400
-
-
-def test_weights_read_at_other_rows_have_theorem_3_alone():
-    elsewhere = scheme.separable(ridge=0.1, at_controls=True)(overlap.function)
-    universe = Universe(Domain(1.0, 1.0), 400, 3)
-    own, other = overlap(ridge=0.01).stability(universe), elsewhere(ridge=0.01).stability(universe)
-    assert "Theorem 3" in other.theorem
-    assert other.V > 2 * own.V
-    with pytest.raises(CalibrationError, match="other rows"):
-        elsewhere(ridge=0.01).movement(universe)
-    shown = dict(describe(elsewhere(ridge=0.01), universe))
-    assert shown["V"].startswith(f"{other.V:.6g}")
-    assert "Theorem 22" not in str(shown)
 
 
 def variance(margin, trim=INF):
