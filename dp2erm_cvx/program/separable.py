@@ -504,14 +504,21 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         )
 
     def movement(self, universe: Universe) -> MarginMovement:
-        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights.
-
-        A target counts as a linear term of every record, and an l1 norm, which both datasets share, as 0.
-        """
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights."""
         domain, Z = universe.domain, self.row_bound(universe.domain)
-        beside = (self.linear_bound(domain) + self.pull(universe)) / Z
-        radius = self._feasible(domain).norm_bound(self.n_rows(universe))
-        settings = {"radius": radius, "beside": beside, "varying": self.varying(domain)}
+        box = self.number("box")
+        settings: dict[str, Any] = {
+            "beside": self.linear_bound(domain) / Z,
+            "varying": self.varying(domain),
+            "pull": self.pull(universe),
+            "l1": self.number("l1"),
+            "box": box,
+            "dimension": self.n_rows(universe),
+        }
+        if math.isinf(box):
+            settings["radius"] = self.ball(domain)
+        else:
+            self._refuse_two_sets()
         return margin_movement(universe.n_samples, self.mu, Z, self.curves, **settings)
 
     @property
