@@ -9,18 +9,26 @@ Everything follows from them, a bound on the rows and the public intervals of c,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
-from dp2erm_cvx.stability.base import EXACT, coupled_variation, largest_weight, positive_ridge, stated_bound
+from dp2erm_cvx.stability.base import (
+    EXACT,
+    coupled_variation,
+    declared_floor,
+    largest_weight,
+    positive_ridge,
+    stated_bound,
+)
 from dp2erm_cvx.suprema import (
     Array,
     Interval,
@@ -40,6 +48,8 @@ _MULTIPLIERS, _ZOOMS, _TOP = 24, 5, 32
 _MOVES, _ANGLES = 40_000, 4096
 #: Parts of the interval of a factor that weights carry as well.
 _PARTS = 16
+#: Cells of sizes of an arm, and of sums of both.
+_MOST_SIZES, _TOTALS = 400, 4000
 _OUTWARD, _ROUNDED = 1.0 + 1e-10, 1.0 + 1e-12
 #: Margins and log weights beyond which exponentials leave floating point.
 _FARTHEST = 600.0
@@ -178,10 +188,15 @@ def margin_movement(
     box: float = math.inf,
     dimension: int | None = None,
     pull: float = 0.0,
+    arm_floor: int | None = None,
+    normalization: str = "all",
+    arm_total: float | None = None,
 ) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
-    Rows have ``||z|| <= row_norm``; one normalization over all records.
+    Rows have ``||z|| <= row_norm``. With one normalization over all records ``w_i = n b_i f_i / sum of b f``.
+    By arm ``w_i = n/2 b_i f_i / sum of b f over the own arm`` (Theorem 22-A), or, with a total tau, w_i is
+    proportional to ``b_i f_i / max(sum of b f over the own arm, n tau)`` with sum n (Theorem 22-S).
 
     Parameters
     ----------
@@ -209,6 +224,12 @@ def margin_movement(
     pull
         Bound on the norm of t, where the mean objective has a public linear term ``-<t, v>``, in units of
         the rows.
+    arm_floor
+        Public number of records that each arm holds at least, in every dataset; None for none.
+    normalization
+        "all" or "arm".
+    arm_total
+        Tau, above 0, in units of b f.
 
     Returns
     -------
@@ -217,9 +238,11 @@ def margin_movement(
     Raises
     ------
     DeclarationError
-        For an invalid number, for a box without a dimension, and for no arm or more than two.
+        For an invalid number, for a box without a dimension, for a total of one normalization, and for no arm
+        or more than two.
     CalibrationError
-        For ``ridge = 0``.
+        For ``ridge = 0``, and for a normalization by arm with neither floor nor total: a record that is alone
+        in its arm weighs n/2, so that V is at least n.
     """
     n = whole_number("n", n, at_least=2)
     if len(arms) not in (1, 2):
@@ -230,32 +253,202 @@ def margin_movement(
     price = public_number("l1", l1, at_least=0.0) / norm
     public_term = public_number("pull", pull, at_least=0.0) / norm
     mu = min(positive_ridge(ridge) / norm / norm, 1e280)
+    floor = None if arm_floor is None else declared_floor(n, arm_floor)
+    total = _checked_total(normalization, floor, arm_total)
     reach = minimizer_norm(arms, mu, ball, beside + public_term, price)
     D = record_diameter(arms, reach, beside, varying)
     D_h = weight_diameter(arms, reach, varying)
-    H, moving = _log_weight_ranges(arms, reach)
-    w_crude = largest_weight(n, H)
+    ranges = _log_weight_ranges(arms, reach)
+    H = max(high for _, high in ranges) - min(low for low, _ in ranges)
+    moving = _longest_range(arms, ranges)
     end = min(D / n / mu if mu else math.inf, 2.0 * reach)
-    by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * moving) / 4.0)
-    V = coupled_variation(n, w_crude, by_range)
-    largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
-    scheme = _Scheme(n, mu, reach, arms, beside, varying is not None, public_term - price)
-    if reach <= _FARTHEST and scheme.log_size <= _FARTHEST:
-        largest, mean = scheme.largest_and_mean()
-        largest = min(largest, w_crude)
-        C, G, steep = scheme.variance()
-        from_mean = G / mean if mean > 0 else math.inf
-        law = _law_change(n, mu, end, (D, D_h, moving), (C, from_mean), steep)
-        sharper = coupled_variation(n, largest, min(law, by_range))
-        if sharper < V:
-            V, theorem = sharper, "Theorems 22 and 23 (separable schemes)"
-    assumptions = (
+    travel = _Travel(n, mu, end, D, D_h, moving)
+    share = 0.0 if floor is None else (floor - 1) / (n - 1)
+    scheme = _Scheme(n, mu, reach, arms, beside, varying is not None, public_term - price, share)
+    facts = _facts(scheme, largest_weight(n, H))
+    if normalization == "all":
+        V, largest, theorem = _of_one_sum(travel, facts, H)
+    elif total is not None:
+        V, largest, theorem = _of_saturated_sums(travel, facts, total, max(high for _, high in ranges))
+    else:
+        assert floor is not None
+        V, largest, theorem = _of_sums_by_arm(travel, scheme, ranges, floor)
+    assumptions = [
         f"gradients of the loss in a set of diameter {D * norm:g}, of log weights in one of {D_h * norm:g}",
         f"margins at most {reach:g}, log weights in an interval of length {H:g}",
-        EXACT,
-    )
-    bound = stated_bound(n, V, largest, theorem, assumptions)
-    return MarginMovement(reach, D, D_h, H, largest, mean, C, bound)
+    ]
+    if floor is not None:
+        assumptions.append(f"each arm has at least {floor} records in every dataset of the universe")
+    bound = stated_bound(n, V, largest, theorem, (*assumptions, EXACT))
+    return MarginMovement(reach, D, D_h, H, largest, facts.mean, facts.variance, bound)
+
+
+def _checked_total(normalization: str, floor: int | None, total: float | None) -> float | None:
+    """The total of a normalization by arm; raises as :func:`margin_movement` does."""
+    if normalization not in ("all", "arm"):
+        raise DeclarationError(f"normalization = {normalization!r}: must be 'all' or 'arm'")
+    if total is not None:
+        if normalization == "all":
+            raise DeclarationError("arm_total is for a normalization by arm")
+        return public_number("arm_total", total, above=0.0)
+    if normalization == "arm" and floor is None:
+        raise CalibrationError(
+            "a normalization by arm needs an arm floor or a total: a record that is alone in its arm weighs "
+            "n/2, whatever the ridge is, and V is at least n"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _Travel:
+    """How far the coefficient and the log weights move, for rows of norm 1.
+
+    ``end`` bounds the movement of v; the diameters are D and D_h, and ``moving`` is the length of an interval
+    that h of one arm lies in.
+    """
+
+    n: int
+    mu: float
+    end: float
+    gradient_diameter: float
+    weight_diameter: float
+    moving: float
+
+    @property
+    def by_range(self) -> float:
+        """Change of laws by the tilt lemma."""
+        return 2.0 * math.tanh(min(self.weight_diameter * self.end, 2.0 * self.moving) / 4.0)
+
+    def law_change(self, constant: float, from_mean: float = math.inf, steep: float = 0.0) -> float:
+        """Change of laws by the tilt lemma and by the curvature along the way (Theorem 22).
+
+        ``constant`` is C, ``from_mean`` is G/m, and ``steep`` the largest ``|h'|``.
+        """
+        diameters = self.gradient_diameter, self.weight_diameter, self.moving
+        return _law_change(self.n, self.mu, self.end, diameters, (constant, from_mean), steep)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What Theorems 22 and 23 ask of a scheme: the largest weight and the least mean, C, G and L."""
+
+    largest: float
+    mean: float
+    variance: float
+    growth: float
+    steep: float
+
+    @property
+    def from_mean(self) -> float:
+        """G/m."""
+        return self.growth / self.mean if self.mean > 0.0 else math.inf
+
+
+def _facts(scheme: _Scheme, crude: float) -> _Facts:
+    """Facts of a scheme, none where its margins or weights leave floating point."""
+    if not scheme.is_near:
+        return _Facts(crude, 0.0, math.inf, math.inf, math.inf)
+    largest, mean = scheme.largest_and_mean()
+    C, G, steep = scheme.variance()
+    return _Facts(min(largest, crude), mean, C, G, steep)
+
+
+def _of_one_sum(travel: _Travel, facts: _Facts, H: float) -> tuple[float, float, str]:
+    """V, the largest weight and the theorem, of one normalization: Theorem 3 or 22."""
+    by_range = travel.by_range
+    V = coupled_variation(travel.n, largest_weight(travel.n, H), by_range)
+    law = travel.law_change(facts.variance, facts.from_mean, facts.steep)
+    sharper = coupled_variation(travel.n, facts.largest, min(law, by_range))
+    if sharper < V:
+        return sharper, facts.largest, "Theorems 22 and 23 (separable schemes)"
+    return V, facts.largest, "Theorem 3 (separable schemes)"
+
+
+def _of_sums_by_arm(
+    travel: _Travel, scheme: _Scheme, ranges: list[Interval], floor: int
+) -> tuple[float, float, str]:
+    """V, the largest weight and the theorem, of a normalization by arm (Theorem 22-A).
+
+    The bound is taken over cells of the size k of the arm of the record that is replaced.
+    """
+    n = travel.n
+    arms = _both(scheme.arms)
+    ranges = [ranges[0], ranges[-1]]
+    within = max(weight_diameter((arm,), scheme.reach) for arm in arms)
+    travel = replace(travel, weight_diameter=min(travel.weight_diameter, within))
+    constants = []
+    for arm, (low, _) in zip(arms, ranges, strict=True):
+        C, G = math.inf, math.inf
+        if scheme.is_near:
+            C, G, _ = replace(scheme, arms=(arm,)).variance()
+        constants.append(min(C, G * math.exp(-low)))
+
+    def largest(arm: int, size: int) -> float:
+        """Largest weight in an arm of this size."""
+        low, high = ranges[arm]
+        return 0.5 * n / (1.0 + (size - 1) * math.exp(low - high))
+
+    def bound(arm: int, first: int, last: int) -> float:
+        """Bound where the record is in this arm of D, of first to last records; a flip is the worst."""
+        other = 1 - arm
+        curvature = constants[arm] / max(first - 1, 1) + constants[other] / (n - last)
+        moved = n * travel.law_change(0.25 * (n - 1) * curvature)
+        if last == floor:  # an arm at its floor loses no record
+            return 2.0 * largest(arm, first) + moved
+        return 2.0 * largest(arm, first) + 2.0 * largest(other, n - last + 1) + moved
+
+    V = 0.0
+    for arm in (0, 1):
+        V = max(V, bound(arm, floor, floor))
+        if n - floor > floor:
+            V = max(V, _largest_over_sizes(partial(bound, arm), floor + 1, n - floor))
+    return min(V, 2.0 * n), max(largest(0, floor), largest(1, floor)), "Theorem 22-A (normalization by arm)"
+
+
+def _largest_over_sizes(bound: Callable[[int, int], float], first: int, last: int) -> float:
+    """Upper bound over whole numbers, by cells that are cut in half until one number or little is left."""
+    cells = [(bound(first, last), first, last)]
+    best = max(bound(first, first), bound(last, last))
+    for _ in range(_MOST_SIZES):
+        top, low, high = max(cells)
+        if low == high or top <= best * (1.0 + 1e-6):
+            break
+        middle = (low + high) // 2
+        cells.remove((top, low, high))
+        cells += [(bound(low, middle), low, middle), (bound(middle + 1, high), middle + 1, high)]
+        best = max(best, bound(middle, middle))
+    return max(top for top, _, _ in cells)
+
+
+def _of_saturated_sums(
+    travel: _Travel, facts: _Facts, total: float, highest: float
+) -> tuple[float, float, str]:
+    """V, the largest weight and the theorem, of saturated sums by arm (Theorem 22-S).
+
+    ``total`` is tau, ``highest`` the largest log of b f.
+    """
+    n, mean = travel.n, facts.mean
+    theorem = "Theorem 22-S (saturated normalization by arm)"
+    if mean == 0.0 or not math.isfinite(facts.growth):
+        return 2.0 * n, float(n), theorem
+    top = math.exp(highest)
+    largest = min(float(n), top * max(1.0 / total, 1.0 / mean))
+    moved = facts.steep * travel.end
+    whole = mean * (n - 1) / n
+    edges = np.linspace(0.0, whole, _TOTALS + 1)
+    # sums of both arms at least this, of a cell, in units of n
+    own = edges[:-1]
+    other = whole - edges[1:]
+    before = own + np.maximum(own, total) * np.minimum(1.0, other / total)
+    after = other + np.maximum(other, total) * np.minimum(1.0, own / total)
+    grown = math.exp(min(2.0 * moved, _FARTHEST))
+    weights = np.minimum(largest, top / before) + np.minimum(largest, top * grown / after)
+    both = min(float(np.max(weights)), 2.0 * largest)
+    growth = math.exp(min(0.5 * moved, _FARTHEST))
+    constant = facts.growth * max(1.0 / total, n / (n - 1) * growth / mean)
+    twice = replace(travel, weight_diameter=2.0 * travel.weight_diameter, moving=2.0 * travel.moving)
+    law = twice.law_change(constant * (n - 1) / n)
+    return min(2.0 * n, 2.0 * both + n * law), largest, theorem
 
 
 def _half_diagonal(box: float, dimension: int | None) -> float:
@@ -268,19 +461,25 @@ def _half_diagonal(box: float, dimension: int | None) -> float:
     return half_width * math.sqrt(whole_number("dimension", dimension, at_least=1)) * _ROUNDED
 
 
-def _log_weight_ranges(arms: tuple[ArmCurves, ...], reach: float) -> Interval:
-    """Length of an interval that all ``h + log b`` lie in, and of the longest that h of one arm lies in."""
-    lows, highs, moving = [], [], 0.0
+def _log_weight_ranges(arms: tuple[ArmCurves, ...], reach: float) -> list[Interval]:
+    """Interval that ``h + log b`` lies in, of every arm."""
+    ranges = []
     for arm in arms:
         first, last = arm.margins(reach)
         if max(-first, last) <= _FARTHEST:
             low, high = arm.weight.range(first, last)
         else:
             low, high = _range_by_slope(arm.weight, max(-first, last))
-        lows.append(low + math.log(arm.weight_factor[0]))
-        highs.append(high + math.log(arm.weight_factor[1]))
-        moving = max(moving, high - low)
-    return max(highs) - min(lows), moving
+        ranges.append((low + math.log(arm.weight_factor[0]), high + math.log(arm.weight_factor[1])))
+    return ranges
+
+
+def _longest_range(arms: tuple[ArmCurves, ...], ranges: list[Interval]) -> float:
+    """Length of the longest interval that h of one arm lies in."""
+    lengths = []
+    for arm, (low, high) in zip(arms, ranges, strict=True):
+        lengths.append(high - low - math.log(arm.weight_factor[1] / arm.weight_factor[0]))
+    return max(lengths)
 
 
 def _range_by_slope(weight: ScalarWeight, reach: float) -> Interval:
@@ -327,6 +526,7 @@ class _Rows(NamedTuple):
     pull : largest ``-x phi'``
     factor_low, factor_high : ends of c
     weight : bound on b f: the least of one of the others, the largest of the record itself
+    arm : number of the arm
     cell : number of the cell
     """
 
@@ -340,6 +540,7 @@ class _Rows(NamedTuple):
     factor_low: Array
     factor_high: Array
     weight: Array
+    arm: NDArray[np.int64]
     cell: NDArray[np.int64]
 
     @classmethod
@@ -368,7 +569,8 @@ class _Rows(NamedTuple):
 class _Scheme:
     """Rows of norm 1: curves by arm, the ridge, bounds on ``<z, v>`` and on the rows of a linear term.
 
-    ``public`` is the norm of the public linear term less the price of ``||v||_1``.
+    ``public`` is the norm of the public linear term less the price of ``||v||_1``, ``least_share`` that of an
+    arm among n - 1 records.
     """
 
     n: int
@@ -378,6 +580,7 @@ class _Scheme:
     beside: float
     by_arm: bool
     public: float
+    least_share: float
 
     def cells(self) -> _Cells:
         """Cells of the margins of every arm, which end where ``<z, v>`` is 0 at an end of the offset."""
@@ -390,6 +593,11 @@ class _Scheme:
                 edges = np.concatenate([arm.offset[0] - half[:0:-1], between, arm.offset[1] + half[1:]])
             columns.append((np.full(len(edges) - 1, number), edges[:-1], edges[1:]))
         return _Cells(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+    @property
+    def is_near(self) -> bool:
+        """True if margins and weights are within floating point."""
+        return self.reach <= _FARTHEST and self.log_size <= _FARTHEST
 
     @property
     def log_size(self) -> float:
@@ -476,10 +684,10 @@ class _Scheme:
             shared = near, loose, left, right, *slopes, pull
             for factor, b in _of_others(arm):
                 ends = (np.full(len(on), c) for c in factor)
-                others.append((*shared, *ends, b * least[on], on))
+                others.append((*shared, *ends, b * least[on], cells.arm[on], on))
             for factor, b in _of_itself(arm):
                 ends = (np.full(len(on), c) for c in factor)
-                own.append((*shared, *ends, b * largest[on], on))
+                own.append((*shared, *ends, b * largest[on], cells.arm[on], on))
         return _Rows.of(others), _Rows.of(own)
 
     def _at(
@@ -494,26 +702,59 @@ class _Scheme:
         norm = np.maximum(p, own.near)
         public = self.public * (q if self.public > 0.0 else norm)
         need = (n * self.mu * norm**2 - n * public - need) / (n - 1)
-        (possible,) = np.nonzero(need <= float(np.max(pulls)))
+        # the least mean of b f under a mean of the pull: two corners of the hull share the others
+        pull, weight, sharing = self._least_means(others, pulls)
+        (possible,) = np.nonzero(need <= pull[-1])
         if not len(possible):
             return 1.0, math.inf, p, q, own.cell[:0]
-        # the least mean of b f under a mean of the pull: two corners of the hull share the others
-        on = corners(pulls, -others.weight)[::-1]
-        pull, weight = pulls[on], others.weight[on]
         shared = np.interp(need[possible], pull, weight) - 1e-15 * np.max(weight)  # rounding
-        mean = np.maximum(shared, np.min(others.weight))
+        mean = np.maximum(shared, weight[0])
         largest = own.weight[possible]
         weights = n * largest / (largest + (n - 1) * mean)
         top = np.argsort(-weights)[:_TOP]
-        place = np.minimum(np.searchsorted(pull, need[possible][top]), len(on) - 1)
-        sharing = others.cell[np.append(on[np.maximum(place - 1, 0)], on[place])]
-        active = np.append(sharing, own.cell[possible[top]])
+        place = np.minimum(np.searchsorted(pull, need[possible][top]), len(pull) - 1)
+        shares = np.append(sharing[np.maximum(place - 1, 0)], sharing[place])
+        active = np.append(others.cell[shares], own.cell[possible[top]])
         return float(weights[top[0]]), float(np.min(mean)), p, q, active
+
+    def _least_means(self, others: _Rows, pulls: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Corners of the least mean of b f by the mean of the pull, and the rows that share in each.
+
+        With an arm floor each arm has at least its share, and the rest is of either: the hull of two sums
+        of the hulls of both arms.
+        """
+        if len(self.arms) == 1 or self.least_share == 0.0:
+            on = corners(pulls, -others.weight)[::-1]
+            return pulls[on], others.weight[on], on[:, None]
+        hulls = []
+        for number in range(2):
+            rows = np.flatnonzero(others.arm == number)
+            hulls.append(rows[corners(pulls[rows], -others.weight[rows])[::-1]])
+        pairs = _paired(pulls, others.weight, hulls)
+        first_share = np.repeat([self.least_share, 1.0 - self.least_share], len(pairs))
+        rows = np.concatenate([pairs, pairs])
+        pull = first_share * pulls[rows[:, 0]] + (1.0 - first_share) * pulls[rows[:, 1]]
+        weight = first_share * others.weight[rows[:, 0]] + (1.0 - first_share) * others.weight[rows[:, 1]]
+        on = corners(pull, -weight)[::-1]
+        return pull[on], weight[on] * (1.0 - 1e-14), rows[on]
 
     def _other_margin(self, near: Array, norm: float) -> Array | float:
         """Largest size of the margin of a linear term, in units of its norm."""
         # margins s and t of one g in both arms obey s^2 + t^2 <= ||v||^2
         return np.sqrt(np.maximum(norm * norm - near * near, 0.0)) if self.by_arm else norm
+
+
+def _paired(pulls: Array, weights: Array, hulls: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Corners of the sum of two hulls, whatever their shares are: a row of each, by rising slope."""
+    slopes, of_second = [], []
+    for number, rows in enumerate(hulls):
+        slopes.append(np.diff(weights[rows]) / np.diff(pulls[rows]))
+        of_second.append(np.full(len(rows) - 1, number))
+    order = np.argsort(np.concatenate(slopes), kind="stable")
+    steps = np.concatenate(of_second)[order]
+    second = np.concatenate([[0], np.cumsum(steps)])
+    first = np.arange(len(second)) - second
+    return np.stack([hulls[0][first], hulls[1][second]], axis=1)
 
 
 def _of_others(arm: ArmCurves) -> list[tuple[Interval, float]]:

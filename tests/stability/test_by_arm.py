@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
-from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
-from tests.stability.by_arm import INF, Scheme, Search, logistic, own
+from dp2erm_cvx.stability.separable import _paired, record_diameter, weight_diameter
+from dp2erm_cvx.suprema import corners
+from tests.stability.by_arm import INF, Scheme, Search, logistic, movements, own
 
 #: Losses and log weights at the log odds u of treatment, of controls and of the treated.
 FALLING = Curve((Part(1.0, atom("logistic"), 1.0),))
@@ -240,3 +242,104 @@ def test_units_of_rows_change_no_public_term():
     small = margin_movement(300, 0.05, 1.0, overlap(), l1=0.01, pull=0.02, box=4.0, dimension=3)
     large = margin_movement(300, 0.45, 3.0, overlap(), l1=0.03, pull=0.06, box=4.0 / 3, dimension=3)
     assert large.bound.V == pytest.approx(small.bound.V, rel=1e-9)
+
+
+def test_a_floor_on_both_arms_raises_the_mean_weight():
+    scheme = Scheme(logistic, odds_weight, 0.1)
+    plain, floored = (margin_movement(400, 0.1, 1.0, odds(), arm_floor=floor) for floor in (None, 40))
+    assert floored.least_mean > 1.2 * plain.least_mean
+    assert floored.bound.V < 0.8 * plain.bound.V
+    assert 0.6 * floored.bound.V <= Search(scheme, 400, floor=40).run() <= floored.bound.V
+    # without the floor the bound is wrong, and one of a single record is none
+    assert Search(scheme, 400).run() > floored.bound.V
+    assert margin_movement(400, 0.1, 1.0, odds(), arm_floor=1).bound.V == plain.bound.V
+
+
+def test_the_mean_weight_of_a_floor_against_linear_programs():
+    """The least mean of b f under a mean of the pull, each arm with its share, by a solver."""
+    rng = np.random.default_rng(4)
+    pulls, weights = rng.normal(size=60), rng.uniform(0.1, 2.0, 60)
+    arm = rng.integers(0, 2, 60)
+    hulls = [np.flatnonzero(arm == k)[corners(pulls[arm == k], -weights[arm == k])[::-1]] for k in (0, 1)]
+    pairs = _paired(pulls, weights, hulls)
+    for share in (0.1, 0.4):
+        first = np.repeat([share, 1.0 - share], len(pairs))
+        rows = np.concatenate([pairs, pairs])
+        pull = first * pulls[rows[:, 0]] + (1.0 - first) * pulls[rows[:, 1]]
+        weight = first * weights[rows[:, 0]] + (1.0 - first) * weights[rows[:, 1]]
+        on = corners(pull, -weight)[::-1]
+        for need in (-1.0, 0.3, 0.9):
+            solved = linprog(
+                weights,
+                A_ub=np.stack([-pulls, -(arm == 0).astype(float), -(arm == 1).astype(float)]),
+                b_ub=[-need, -share, -share],
+                A_eq=np.ones((1, 60)),
+                b_eq=[1.0],
+            )
+            assert solved.status == 0
+            assert np.interp(need, pull[on], weight[on]) == pytest.approx(solved.fun, rel=1e-8)
+
+
+@pytest.mark.parametrize(("floor", "least"), [(80, 0.5), (20, 0.5)])
+def test_no_pair_of_a_normalization_by_arm_moves_more(floor, least):
+    scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm")
+    settings = {"normalization": "arm", "arm_floor": floor}
+    bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
+    found = Search(scheme, 400, floor=floor).run()
+    assert least * bound.V <= found <= bound.V
+    assert "22-A" in bound.theorem
+    # the bound of one normalization is wrong
+    assert found > 1.5 * margin_movement(400, 0.1, 1.0, overlap()).bound.V
+
+
+@pytest.mark.parametrize(("total", "least"), [(0.05, 0.4), (0.2, 0.3)])
+def test_no_pair_of_a_saturated_normalization_moves_more(total, least):
+    scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm", total=total)
+    settings = {"normalization": "arm", "arm_total": total}
+    bound = margin_movement(400, 0.1, 1.0, overlap(), **settings).bound
+    found = max(Search(scheme, 400).run(), Search(scheme, 400, keep=True).run())
+    assert least * bound.V <= found <= bound.V
+    assert "22-S" in bound.theorem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [4, 40, 1000])
+@pytest.mark.parametrize("ridge", [1.0, 0.1, 0.01])
+def test_no_pair_of_longer_searches_by_arm_moves_more(n, ridge):
+    curves = (("overlap", overlap(), overlap_weight), ("odds", odds(), odds_weight))
+    for _, both, log_weight in curves:
+        for floor in sorted({1, max(n // 20, 1), n // 4}):
+            scheme = Scheme(logistic, log_weight, ridge, normalization="arm")
+            bound = margin_movement(n, ridge, 1.0, both, normalization="arm", arm_floor=floor).bound.V
+            assert Search(scheme, n, floor=floor, seed=1).run() <= bound
+        for total in (0.01, 0.1, 1.0):
+            scheme = Scheme(logistic, log_weight, ridge, normalization="arm", total=total)
+            bound = margin_movement(n, ridge, 1.0, both, normalization="arm", arm_total=total).bound.V
+            for keep in (False, True):
+                assert Search(scheme, n, keep=keep, seed=2).run() <= bound
+
+
+def test_by_arm_without_floor_or_total_a_record_moves_half_of_all():
+    scheme = Scheme(logistic, overlap_weight, 1.0, normalization="arm")
+    # all others are controls; the treated record keeps its arm and weighs n/2
+    control, treated = [-1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0, 0.0]
+    replaced = [1.0, -1.0, 0.0, 0.0, 0.0]
+    common, shares = np.array([[control]]), np.zeros((1, 1))
+    for n in (10, 400):
+        moved = movements(scheme, common, shares, np.array([treated]), np.array([replaced]), n)
+        assert moved[0] >= n
+        with pytest.raises(CalibrationError, match="at least n"):
+            margin_movement(n, 1.0, 1.0, overlap(), normalization="arm")
+        assert margin_movement(n, 1.0, 1.0, overlap(), normalization="arm", arm_floor=1).bound.V >= moved[0]
+
+
+def test_settings_of_a_normalization_are_checked():
+    for settings in (
+        {"normalization": "own"},
+        {"arm_total": 0.1},
+        {"normalization": "arm", "arm_total": 0.0},
+    ):
+        with pytest.raises(DeclarationError):
+            margin_movement(400, 1.0, 1.0, overlap(), **settings)
+    with pytest.raises(DeclarationError, match="arm_floor"):
+        margin_movement(400, 1.0, 1.0, overlap(), arm_floor=201)
