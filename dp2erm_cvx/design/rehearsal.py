@@ -29,6 +29,8 @@ LEAST_WITHIN = 0.2
 INSIDE = 0.95
 #: A declared range is so many standard deviations wide.
 WIDE = 6.0
+#: Weights that dispersions are compared at.
+_AT = (0.25, 0.5, 1.0, 1.5, 2.5)
 #: Records of every arm that are replaced, and what differs by rounding alone, relative to a constant.
 _REPLACED, _ALIKE = 2, 1e-6
 
@@ -133,20 +135,36 @@ def rehearsed_size(program: FirstStage, universe: Universe) -> int:
 
 def _priced_alike(program: WeightsProgram, universe: Universe, smaller: Universe) -> bool:
     """Whether all prices are smooth, and the same per record at the sizes of both universes."""
-    compared = []
-    for where in (universe, smaller):
-        form = program.at(where).form(where)
-        if not isinstance(form, WeightingForm) or form.kinked or form.hard:
-            return False
-        constants = program.form_in(where).constants
-        numbers = [constants.diameter, constants.response]
-        for one in form.imbalances:
-            penalty = one.penalty
-            scale = math.sqrt(penalty.smoothness / form.n)
-            numbers += [float(np.max(penalty.tolerance)) * scale, penalty.knee * scale]
-        compared.append(numbers)
-    here, there = compared
-    return len(here) == len(there) and bool(np.allclose(here, there, rtol=_ALIKE, atol=0.0))
+    here = _per_record(program, universe)
+    there = _per_record(program, smaller)
+    if here is None or there is None or len(here) != len(there):
+        return False
+    return bool(np.allclose(here, there, rtol=_ALIKE, atol=0.0))
+
+
+def _per_record(program: WeightsProgram, universe: Universe) -> list[float] | None:
+    """What a form is per record, whatever its objective is multiplied by; None where that is not known.
+
+    A declaration may differ between numbers of records by powers of n on its terms alone. In rows that are
+    scaled by the roots of n, of their price's smoothness and of the response R, the numbers are the diameter,
+    the imbalance that costs nothing, where squares end, and the largest slope; ``R phi''`` at some weights
+    follows.
+    """
+    form = program.at(universe).form(universe)
+    if not isinstance(form, WeightingForm) or form.kinked or form.hard:
+        return None
+    if (form.linear, form.base, form.low_of, form.cap_of) != (None,) * 4:
+        return None
+    constants = program.form_in(universe).constants
+    response = constants.response
+    numbers = [response * constants.diameter**2]
+    numbers += (response * form.dispersion.curvature(np.array(_AT))).tolist()
+    for one in form.imbalances:
+        penalty = one.penalty
+        scale = math.sqrt(response * penalty.smoothness / form.n)
+        slope = penalty.gradient_size(len(one.shift)) * math.sqrt(response / (form.n * penalty.smoothness))
+        numbers += [float(np.max(penalty.tolerance)) * scale, penalty.knee * scale, slope]
+    return numbers
 
 
 @dataclass(frozen=True)

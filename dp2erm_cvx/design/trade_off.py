@@ -24,7 +24,7 @@ from dp2erm_cvx.design.samples import PublicData
 from dp2erm_cvx.design.scheme_interval import SchemeAllowance
 from dp2erm_cvx.display import Shown, grid, heading, law_text
 from dp2erm_cvx.domain import Domain, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, brief, known_names
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
@@ -174,7 +174,7 @@ class FrontierRow:
     efficient
         Whether no other row has both less V and less that is left.
     refusal
-        Why there are no numbers, in a sentence; empty where there are.
+        Why there is no V, or nothing but V, in a sentence; empty where all is there.
     """
 
     scheme: str
@@ -254,8 +254,7 @@ class FrontierResult(Shown):
             previous = row.scheme
         yield table
         yield _LEGEND
-        refused = dict.fromkeys(f"{row.scheme}: {row.refusal}" for row in self.rows if row.refusal)
-        yield from refused
+        yield from dict.fromkeys(_refused(row, n) for row in self.rows if row.refusal)
         yield ""
         yield self.advice()
 
@@ -416,35 +415,34 @@ def _row(program: FirstStage, chosen: Mapping[str, Any], request: FrontierReques
     """One row; what the library refuses in a sentence is a row with that sentence."""
     named = partial(FrontierRow, program.name, dict(chosen))
     try:
-        return named(**_numbers(program.with_settings(**chosen), request))
+        here = program.with_settings(**chosen).at(request.universe)
+        bound = here.stability(request.universe)
     except Dp2ermError as error:
-        return named(refusal=str(error))
-
-
-def _numbers(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
-    """Fields of the row of a program."""
-    universe = request.universe
-    here = program.at(universe)
+        return named(refusal=f"no bound: {error}")
+    bounded = partial(named, V=bound.V, theorem=bound.theorem)
     try:
-        bound = here.stability(universe)
-    except CalibrationError as error:
-        raise DeclarationError(f"no bound: {error}") from None
+        return bounded(**_rehearsed(here, bound.V, request))
+    except Dp2ermError as error:
+        return bounded(refusal=str(error))
+
+
+def _rehearsed(program: FirstStage, V: float, request: FrontierRequest) -> dict[str, float]:
+    """What a program that was read at n does to public records, and the half width that follows."""
+    universe = request.universe
     size = universe.n_samples
     if request.public is None:
-        size = rehearsed_size(here, universe)
+        size = rehearsed_size(program, universe)
     records = request.records(size)
     there = program.at(Universe(records.domain, records.n_samples, records.n_features))
     weights = solve(there.instance(records)).value
     balance = PublicBalance.of(records, weights)
     half_width = math.nan
-    if _weighs_half(here, universe):
+    if _weighs_half(program, universe):
         allowance = SchemeAllowance.at(
             universe.n_samples, universe.n_features, request.epsilon, request.share, request.distance
         )
-        half_width = allowance.half_width(bound.V, balance.left, balance.treated, balance.squares)
+        half_width = allowance.half_width(V, balance.left, balance.treated, balance.squares)
     return {
-        "V": bound.V,
-        "theorem": bound.theorem,
         "left": balance.left,
         "effective": balance.effective,
         "largest": balance.largest,
@@ -497,6 +495,12 @@ def _beats(other: FrontierRow, row: FrontierRow) -> bool:
     own = (round(row.V, 1), round(row.left, 3))
     others = (round(other.V, 1), round(other.left, 3))
     return others[0] <= own[0] and others[1] <= own[1] and others != own
+
+
+def _refused(row: FrontierRow, n: int) -> str:
+    """Why a row has no numbers, and whether at least its V is worth nothing."""
+    any_weights = " (V = 2n)" if row.V >= 2.0 * n else ""
+    return f"{row.scheme}{any_weights}: {row.refusal}"
 
 
 def _cells(row: FrontierRow, n: int) -> tuple[str, ...]:

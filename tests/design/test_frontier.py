@@ -23,6 +23,7 @@ from dp2erm_cvx.design.trade_off import choices, paper_curve
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.plotting import frontier_plot
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
+from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -44,9 +45,36 @@ def kinked(w, records, rho):
 @scheme(price=1.0)
 def of_sums(w, records, price):
     """A price of sums, which is another one per record at every n."""
-    return cp.Problem(
-        cp.Minimize(cp.sum_squares(w - 1) + price * cp.sum_squares(records.signed.T @ w)), [w <= 3]
-    )
+    of_imbalance = price * cp.sum_squares(records.signed.T @ w)
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + of_imbalance), [w <= 3])
+
+
+@scheme(tolerance=9.0)
+def with_tolerance(w, records, tolerance):
+    """A sum of so many records costs nothing, however many there are."""
+    beyond = cp.sum_squares(cp.pos(cp.abs(records.signed.T @ w) - tolerance))
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + beyond / records.n), [w <= 3])
+
+
+@scheme()
+def of_two_terms(w, records):
+    """A dispersion that is nearer to squares the more records there are."""
+    dispersion = records.n * cp.sum_squares(w - 1) - 4000 * cp.sum(cp.entr(w))
+    return cp.Problem(cp.Minimize(dispersion + cp.sum_squares(records.signed.T @ w)), [w <= 3])
+
+
+@scheme(cap=3.0)
+def exact(w, records, cap):
+    """Balance within a limit, which weights of a small cap cannot meet: V is 2n."""
+    limits = [cp.norm_inf(records.signed.T @ w) <= 0.001 * records.n, w <= cap]
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), limits)
+
+
+@scheme()
+def per_record(w, records):
+    """A price per record, times n."""
+    price = cp.sum_squares(records.signed.T @ w)
+    return cp.Problem(cp.Minimize(price + records.n * cp.sum_squares(w - 1)), [w <= 3])
 
 
 def request(n=60, columns=2, domain=PLAIN, **others):
@@ -148,6 +176,7 @@ def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
     assert apart.proposed.left <= 0.5
     nothing = frontier(["mmd"], request(grids={"ridge": [0.1]}))
     assert nothing.proposed is None
+    assert nothing.rows[0].refusal.startswith("no bound: ")
     assert "arm" in nothing.rows[0].refusal
     assert "nothing is proposed" in str(nothing)
 
@@ -175,6 +204,15 @@ def test_a_scheme_without_a_bound_is_shown_as_such():
     assert all(row.half_width > 1.0 for row in result.rows)
 
 
+def test_weights_that_are_refused_leave_the_bound():
+    result = frontier([exact], request(grids={"cap": [1.01]}))
+    (row,) = result.rows
+    assert row.V == 120.0
+    assert row.refusal
+    assert f"exact (V = 2n): {row.refusal[:20]}" in str(result)
+    assert result.proposed is None
+
+
 def test_grids_by_default():
     wanted = request()
     assert len(choices(entropy_balancing(), wanted)) == 15
@@ -189,7 +227,10 @@ def test_grids_by_default():
 
 def test_records_in_the_place_of_n_only_where_they_tell_the_same():
     universe = Universe(PLAIN, 12_000, 2)
-    assert rehearsed_size(entropy_balancing().at(universe), universe) == REHEARSED
+    for alike in (entropy_balancing(), stable_balancing(), minimal_dispersion(), per_record()):
+        assert rehearsed_size(alike.at(universe), universe) == REHEARSED
+    assert rehearsed_size(with_tolerance().at(universe), universe) == 12_000
+    assert rehearsed_size(of_two_terms().at(universe), universe) == 12_000
     assert rehearsed_size(of_sums().at(universe), universe) == 12_000
     assert rehearsed_size(kinked().at(universe), universe) == 12_000
     larger = Universe(PLAIN, 100_000, 2)
