@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -28,6 +28,9 @@ UP = 1.0 + 1e-9
 #: Kinds of nodes that CVXPY has two classes for: exact and approximated ones.
 _NAMES = {"PowerApprox": "power", "PnormApprox": "Pnorm"}
 _BILINEAR = frozenset({"MulExpression", "multiply", "conv", "convolve", "kron"})
+
+#: Sums and products of whole numbers up to this are exact.
+_WHOLE = 2.0**50
 
 #: What to do about data times data, which no parameter of a program may be.
 _PRODUCT = "make the product by records.rows or records.numbers"
@@ -172,6 +175,8 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
         else:
             fixed[at] = e.args[at].value
     parts = []
+    exact = loaded is None and kind_of(e) != "DivExpression"
+    before = count
     for kid, J in zip(kids, _jacobians(e, fixed), strict=True):
         if J is None:
             continue
@@ -184,10 +189,24 @@ def _combined(e: Any, kids: Sequence[Affine]) -> Affine:
             again, source = loaded.pick(np.rint(weight).astype(np.int64) - 1)
             row, entry, datum = row[again], entry[again], loaded.datum[source]
             weight, heavy = loaded.value[source], loaded.major[source]
+        own = kid.value[entry]
+        products = (np.abs(weight) == 1.0) | (np.abs(own) == 1.0) | (_whole(weight) & _whole(own))
+        exact = exact and bool(np.all(products))
         parts.append((row, kid.col[entry], datum, kid.value[entry] * weight, kid.major[entry] * heavy))
         count += int(np.max(np.bincount(J.row, minlength=1)))
     row, col, datum, value, major = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
+    combined = merged(e.size, row, col, datum, value, major, count + len(kids) + 1)
+    alone = len(combined.row) == len(row)
+    small = bool(np.all(combined.major <= _WHOLE))
+    if exact and small and (alone or bool(np.all(_whole(value)))):
+        # nothing rounds: products by 1 or of whole numbers, and sums of one term or of whole numbers
+        return replace(combined, count=before)
+    return combined
+
+
+def _whole(numbers: Array) -> NDArray[np.bool_]:
+    whole: NDArray[np.bool_] = numbers == np.rint(numbers)
+    return whole
 
 
 def _jacobians(e: Any, fixed: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -27,6 +28,11 @@ READ = "norms of order 1, 2 and inf, abs, max, maximum, pos, square, sum_squares
 
 #: Covers squares that underflow, in the norm of a vector of any length here.
 _TINY = 1e-150
+
+#: Rows that are summed in rational numbers at most, and entries of each.
+_MOST_SETTLED = 256
+#: A slope of a norm as near as this to its direction stands for that.
+_ALIKE = 1e-10
 
 
 class NestedTerm(NamedTuple):
@@ -84,7 +90,9 @@ class _NestedWalk(AffineWalk):
         if kind == "norm_inf":
             return self._added("max", self._added("abs", argument, rows), groups)
         if kind == "norm1":
-            return _summed(self._added("abs", argument, rows), groups, 1.0)
+            # a sum of norms is written as the norm of norms, which are their own absolute values
+            sizes = argument if e.args[0].is_nonneg() else self._added("abs", argument, rows)
+            return _summed(sizes, groups, 1.0)
         if kind == "quad_over_lin":
             share = 1.0 / _number(e.args[1], e)
             return _summed(self._added("square", argument, rows), groups, share)
@@ -221,15 +229,35 @@ class LoadedAffine:
         both = offset.both(data, np.abs(data))
         self.b, self.c = factor * both[0], factor * both[1]
         self.count = affine.count + max(matrix.most, offset.most) + 2
+        # coefficients that nothing has rounded: those of the declaration, each once, times 1
+        self.exact = affine.count == 0 and factor == 1.0 and max(matrix.most, offset.most) <= 1
+        self.exact = self.exact and not np.any(affine.datum)
         self.longest = int(np.max(np.bincount(row, minlength=1)))
         self.tallest = int(np.max(np.bincount(column, minlength=1)))
 
     def forward(self, v: Array, error: Array) -> tuple[Array, Array]:
         """``A v + b`` (rows,), and a bound of its distance to that of any columns within ``error`` of v."""
-        value: Array = self.A @ v + self.b
+        value = np.asarray(self.A @ v + self.b, dtype=np.float64)
         size = self.M @ np.abs(v) + self.c
-        wrong = gamma(self.count + self.longest + 2) * size + self.M @ error
-        return value, wrong * UP
+        moved = np.asarray(self.M @ error, dtype=np.float64)
+        wrong: Array = (gamma(self.count + self.longest + 2) * size + moved) * UP
+        if self.exact:
+            self._settle(v, value, wrong, moved)
+        return value, wrong
+
+    def _settle(self, v: Array, value: Array, wrong: Array, moved: Array) -> None:
+        """Put the rows that are 0 in rational arithmetic to 0, without an error."""
+        near = np.flatnonzero((np.abs(value) <= wrong) & (wrong > 0) & (moved == 0))
+        if len(near) > _MOST_SETTLED or self.longest > _MOST_SETTLED:
+            return
+        for row in near:
+            places = slice(self.A.indptr[row], self.A.indptr[row + 1])
+            pairs = zip(self.A.data[places], v[self.A.indices[places]], strict=True)
+            total = Fraction(float(self.b[row]))
+            total += sum(Fraction(float(one)) * Fraction(float(other)) for one, other in pairs)
+            if total == 0:
+                value[row] = 0.0
+                wrong[row] = 0.0
 
     def back(self, h: Array, error: Array) -> tuple[Array, Array]:
         """``A' h`` (columns,), and a bound of its distance to that of any h within ``error``."""
@@ -250,6 +278,7 @@ class LoadedTerm:
         # an argument that holds outputs of other terms may be raised (1) or lowered (-1) by them alone
         inner = self.matrix.A[:, dimension:]
         self.direction = np.sign(np.asarray(inner.sum(axis=1)).ravel())
+        self.alone = inner.nnz == 0
 
     def _sum(self, entries: Array) -> Array:
         """Sums of nonnegative ``entries`` (rows,) over groups, (outputs,)."""
@@ -319,7 +348,30 @@ class LoadedTerm:
         along = np.bincount(self.group, weights=u * a, minlength=self.n_outputs)
         size = gamma(len(a) + 12)
         left_out = np.maximum(value - along, 0.0) + 2 * self._grown(error) + 4 * size * self.norm(a)
-        return u, size * np.abs(u), left_out * UP
+        slope_error = size * np.abs(u)
+        if self.kind != "max" and self.alone:
+            self._sharpen(a, error, u, slope_error, left_out)
+        return u, slope_error, left_out * UP
+
+    def _sharpen(self, a: Array, error: Array, u: Array, slope_error: Array, left_out: Array) -> None:
+        """Where the exact slope is known near u the plane of that is meant, and nothing is left out.
+
+        An absolute value off 0 by more than its error has its sign as the only slope. A norm has the exact
+        direction, within ``2 ||error|| / ||a||`` of the computed one, and u is within its distance of that.
+        """
+        if self.kind == "abs":
+            left_out[(np.abs(a) > error) & (u == np.sign(a))] = 0.0
+            return
+        length = self.norm(a)
+        wrong = self._grown(error)
+        safe = length > 4 * wrong
+        divisor = np.where(safe, length, 1.0)
+        direction = a / divisor[self.group]
+        apart = self.norm(u - direction) + 2 * wrong / divisor + gamma(len(a) + 12)
+        known = safe & (apart <= _ALIKE)
+        left_out[known] = 0.0
+        inside = known[self.group]
+        slope_error[inside] = (apart[self.group] * UP)[inside]
 
 
 class Plane(NamedTuple):
@@ -348,6 +400,20 @@ class LoadedFunction:
     columns: int
     terms: Sequence[LoadedTerm]
     outer: LoadedAffine
+
+    @property
+    def stands_alone(self) -> bool:
+        """True if no term is of another one and none is a maximum, so that a point can stand at its kinks."""
+        return all(term.kind != "max" and term.alone for term in self.terms)
+
+    def coefficients(self) -> Array:
+        """What every output counts in the value (columns,)."""
+        return self.outer.back(np.ones(len(self.outer.b)), np.zeros(len(self.outer.b)))[0]
+
+    def arguments(self, x: Array) -> list[Array]:
+        """Arguments of all terms at ``x`` (d,)."""
+        *_, arguments = self._forward(x, np.zeros_like(x))
+        return [a for a, _ in arguments]
 
     def _forward(self, x: Array, moved: Array) -> tuple[Array, Array, list[tuple[Array, Array]]]:
         """All columns at ``x``, bounds of their errors at every point within ``moved``, and the arguments."""

@@ -29,7 +29,7 @@ _MOST_ITERATIONS = 200
 #: Newton steps of a smooth part that is no quadratic, and halves of each; a move below this share ends them.
 _MOST_STEPS = 60
 _MOST_HALVES = 30
-_STILL = 1e-13
+_STILL = 1e-5
 
 #: Multiples of the public unit that are tried in turn, and how many of these a set may be wide in a solve: no
 #: solver works with numbers of 1 and of 1e12 at once.
@@ -357,6 +357,8 @@ def solved(problem: KinkedProblem) -> Candidate | None:
             return best
         aim = problem.feasible.project(candidate.point)
         move = aim - point
+        if float(np.linalg.norm(move)) <= _STILL * float(np.linalg.norm(aim)):
+            return candidate._replace(point=aim)  # the values of both are one to rounding
         best = candidate._replace(point=point)
         share, there = _fallen(problem, point, move, value)
         if share == 0.0:
@@ -364,8 +366,6 @@ def solved(problem: KinkedProblem) -> Candidate | None:
         point = point + share * move
         value = there
         best = candidate._replace(point=point)
-        if float(np.linalg.norm(move)) <= _STILL * float(np.linalg.norm(point)):
-            return best
     return best
 
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.kinked import KinkedProblem
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.model.supports import LoadedFunction, Plane
 from dp2erm_cvx.solve.conic import Candidate, solved
+from dp2erm_cvx.solve.kinks import at_kinks
 
 #: Slopes of a kink this near to the edge of their set are taken at the edge, where the kink is not felt; all
 #: of them in the end.
@@ -60,19 +61,26 @@ def anchored(problem: KinkedProblem) -> Anchor | None:
     if candidate is None:
         return None
     anchors = [_anchor(problem, choice, length) for choice, length in _choices(problem, candidate)]
+    for one in at_kinks(problem, candidate):
+        anchors.append(_standing(problem, one))
+        anchors += [_anchor(problem, one, length) for length in _lengths(problem, one)]
     return min(anchors, key=lambda anchor: anchor.radius)
 
 
 def _choices(problem: KinkedProblem, candidate: Candidate) -> Iterator[tuple[Candidate, float]]:
     """Slopes and lengths of a step to be tried: a proof may rest on any."""
-    if problem.smooth is not None:
-        lengths = [max(problem.smooth.spectrum(candidate.point)[1], 1e-300)]
-    else:
-        lengths = [length * problem.strong_convexity for length in _LENGTHS]
+    lengths = _lengths(problem, candidate)
     for edge in _EDGES:
         slopes = _edged(problem.kinks, candidate.point, candidate.slopes, edge)
         for length in lengths:
             yield candidate._replace(slopes=slopes), length
+
+
+def _lengths(problem: KinkedProblem, candidate: Candidate) -> list[float]:
+    """Lengths of a step: the largest curvature, or some where none is known."""
+    if problem.smooth is not None:
+        return [max(problem.smooth.spectrum(candidate.point)[1], 1e-300)]
+    return [length * problem.strong_convexity for length in _LENGTHS]
 
 
 def _edged(
@@ -121,6 +129,33 @@ def _anchor(problem: KinkedProblem, candidate: Candidate, length: float) -> Anch
     if curvature > 0 and left_out >= 0:
         root = math.sqrt(stationarity * stationarity + 2 * curvature * left_out)
         radius = ((stationarity + root) / curvature + rounded_norm(moved)) * (1 + 1e-9)
+    if not math.isfinite(radius):
+        radius = math.inf
+    return Anchor(point, radius, curvature / 2, rounded_norm(residual))
+
+
+def _standing(problem: KinkedProblem, candidate: Candidate) -> Anchor:
+    """Theorem E at a point inside of the set, as it stands: nothing is projected, and nothing is moved."""
+    point = candidate.point
+    still = np.zeros_like(point)
+    unproved = Anchor(point, math.inf, 0.0, math.inf)
+    if not isinstance(problem.feasible, ConvexSet) or problem.smooth is None or problem.beside is not None:
+        return unproved
+    # sets hold the origin: a point is inside where a longer one is left alone by the projection
+    longer = point * (1 + 1e-6)
+    if not np.array_equal(problem.feasible.project(longer), longer):
+        return unproved
+    plane = problem.kinks.plane(point, still, candidate.slopes, np.ones(1))
+    gradient = problem.smooth.gradient(point)
+    residual = plane.slope + gradient
+    sizes = rounded_norm(plane.slope) + rounded_norm(gradient)
+    stationarity = rounded_norm(residual) + rounded_norm(plane.error) + problem.smooth.rounding(point)
+    stationarity += 8 * UNIT * sizes
+    curvature = _curvature(problem, point, 0.0)
+    radius = math.inf
+    if curvature > 0 and plane.left_out >= 0:
+        root = math.sqrt(stationarity * stationarity + 2 * curvature * plane.left_out)
+        radius = (stationarity + root) / curvature * (1 + 1e-9)
     if not math.isfinite(radius):
         radius = math.inf
     return Anchor(point, radius, curvature / 2, rounded_norm(residual))

@@ -334,7 +334,7 @@ WRONG = [
     (lambda: scheme.separable(radius=2.0), "as in @scheme.separable(ridge=1.0)"),
     (lambda: scheme.known(of_margin), "as in @scheme.known(least=0.1, most=10.0)"),
     (lambda: scheme.moments(of_margin), "as in @scheme.moments(norm_bound=1.0)"),
-    (lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin), "must be a keyword of the decorator"),
+    (lambda: scheme.separable(ridge=1.0, power=2.0)(lambda s: (s, s)), "must be a keyword of the decorator"),
 ]
 
 

@@ -1,0 +1,218 @@
+"""Candidates of the judge that stand exactly at kinks, found by Newton's method among the points that do.
+
+Nothing of them is believed: :mod:`dp2erm_cvx.solve.gap` proves what they are worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.kinked import KinkedProblem
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.supports import LoadedTerm
+from dp2erm_cvx.solve.conic import Candidate
+
+#: Arguments of kinks below these shares of the point are taken for 0.
+_NEAR = (1e-7, 1e-5)
+_STEPS = 8
+#: Entries that are free are kept to so many digits of 2, so that sums of few of them do not round.
+_DIGITS = 46
+
+
+class _Plane(NamedTuple):
+    """Points ``basis @ z + offset``, whose entries ``free`` are z."""
+
+    basis: Array
+    offset: Array
+    free: NDArray[np.int64]
+
+    def at(self, z: Array) -> Array:
+        """The point (d,) of z, whose digits are cut."""
+        largest = float(np.max(np.abs(z), initial=0.0))
+        if largest > 0:
+            unit = 2.0 ** (math.frexp(largest)[1] - _DIGITS)
+            z = np.round(z / unit) * unit
+        point: Array = self.basis @ z + self.offset
+        return point
+
+
+def at_kinks(problem: KinkedProblem, candidate: Candidate) -> Iterator[Candidate]:
+    """Candidates at which the kinks that the solve is near are exact; none where terms are of others."""
+    if problem.smooth is None or problem.beside is not None or not problem.kinks.stands_alone:
+        return
+    seen: list[list[NDArray[np.bool_]]] = []
+    size = float(np.linalg.norm(candidate.point)) + problem.scale * 1e-6
+    for share in _NEAR:
+        active = _active(problem, candidate.point, share * size)
+        if any(all(map(np.array_equal, active, other)) for other in seen):
+            continue
+        seen.append(active)
+        found = _minimized(problem, candidate, active)
+        if found is not None:
+            yield found
+
+
+def _active(problem: KinkedProblem, point: Array, near: float) -> list[NDArray[np.bool_]]:
+    """For every term the rows (rows,) of the outputs that are at their kink."""
+    active = []
+    for term, a in zip(problem.kinks.terms, problem.kinks.arguments(point), strict=True):
+        at = np.zeros(len(a), dtype=bool)
+        if term.kink:
+            at = (term.norm(a) <= near)[term.group]
+        active.append(at)
+    return active
+
+
+def _minimized(
+    problem: KinkedProblem, candidate: Candidate, active: list[NDArray[np.bool_]]
+) -> Candidate | None:
+    """The candidate of the active kinks, by Newton's method, with the slopes that leave the least."""
+    smooth, kinks = problem.smooth, problem.kinks
+    assert smooth is not None
+    d = kinks.dimension
+    rows = [term.matrix.A.toarray()[at, :d] for term, at in zip(kinks.terms, active, strict=True)]
+    offsets = [term.matrix.b[at] for term, at in zip(kinks.terms, active, strict=True)]
+    plane = _plane(np.vstack([np.zeros((0, d)), *rows]), np.concatenate([np.zeros(0), *offsets]))
+    coefficients = kinks.coefficients()
+    x = plane.at(candidate.point[plane.free])
+    radius = _felt_radius(problem, candidate.point)
+    price = 0.0  # of the ball, where it is felt
+    for _ in range(_STEPS if len(plane.free) else 0):
+        slopes = _slopes(problem, x, active)
+        gradient = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
+        hessian = smooth.hessian(x)
+        for term, a, at in zip(kinks.terms, kinks.arguments(x), active, strict=True):
+            hessian = hessian + _bend(term, a, at, coefficients[term.outputs], d)
+        matrix = plane.basis.T @ (hessian + price * np.eye(d)) @ plane.basis
+        missed = plane.basis.T @ (gradient + price * x)
+        if radius is not None:
+            along = plane.basis.T @ x
+            matrix = np.block([[matrix, along[:, None]], [along[None, :], np.zeros((1, 1))]])
+            missed = np.append(missed, (x @ x - radius**2) / 2)
+        try:
+            step = np.linalg.solve(matrix, missed)
+        except np.linalg.LinAlgError:
+            return None
+        if radius is not None:
+            price -= float(step[-1])
+            step = step[:-1]
+        x = plane.at(x[plane.free] - step)
+    if not np.all(np.isfinite(x)):
+        return None
+    normal = np.zeros((0, d)) if radius is None else x[None, :]
+    return candidate._replace(point=x, slopes=_balanced(problem, candidate, x, active, normal))
+
+
+def _felt_radius(problem: KinkedProblem, point: Array) -> float | None:
+    """Radius of a ball whose boundary the point is at; None elsewhere."""
+    feasible = problem.feasible
+    if isinstance(feasible, L2Ball) and np.linalg.norm(point) >= feasible.radius * (1 - 1e-6):
+        return feasible.radius
+    return None
+
+
+def _plane(rows: Array, offsets: Array) -> _Plane:
+    """The points with ``rows x + offsets = 0``, by elimination; whole coefficients stay whole."""
+    d = rows.shape[1]
+    table = np.hstack([rows, offsets[:, None]])
+    largest = np.max(np.abs(table[:, :d]), initial=0.0)
+    pivots: list[int] = []
+    row = 0
+    for column in range(d):
+        if row == len(table):
+            break
+        best = row + int(np.argmax(np.abs(table[row:, column])))
+        if abs(table[best, column]) <= 1e-9 * largest:
+            continue
+        table[[row, best]] = table[[best, row]]
+        table[row] /= table[row, column]
+        others = np.arange(len(table)) != row
+        table[others] -= np.outer(table[others, column], table[row])
+        pivots.append(column)
+        row += 1
+    free = np.setdiff1d(np.arange(d), pivots)
+    basis = np.zeros((d, len(free)))
+    basis[free, np.arange(len(free))] = 1.0
+    offset = np.zeros(d)
+    for number, column in enumerate(pivots):
+        # adding 0 turns a negative 0 into 0
+        basis[column] = 0.0 - table[number, free]
+        offset[column] = 0.0 - table[number, d]
+    near = np.round(basis)
+    basis = np.where(np.abs(basis - near) < 1e-9, near, basis)
+    return _Plane(basis, offset, free)
+
+
+def _bend(term: LoadedTerm, a: Array, active: NDArray[np.bool_], coefficient: Array, d: int) -> Array:
+    """Hessian (d, d) of a term off its kinks, times the coefficients of its outputs."""
+    A = term.matrix.A.toarray()[:, :d]
+    heavy = coefficient[term.group]
+    if term.kind == "square":
+        return np.asarray(A.T @ (2.0 * heavy[:, None] * A))
+    if term.kind == "huber":
+        inside = np.abs(a) <= term.bound
+        return np.asarray(A.T @ (2.0 * (heavy * inside)[:, None] * A))
+    total = np.zeros((d, d))
+    if term.kind == "norm":
+        length = term.norm(a)
+        for output in range(term.n_outputs):
+            members = np.flatnonzero(term.group == output)
+            if length[output] == 0.0 or active[members[0]]:
+                continue
+            u = a[members] / length[output]
+            along = A[members].T @ u
+            bend = A[members].T @ A[members] - np.outer(along, along)
+            total += coefficient[output] / length[output] * bend
+    return total
+
+
+def _slopes(problem: KinkedProblem, x: Array, active: list[NDArray[np.bool_]]) -> list[Array | None]:
+    """Slopes of kinks at a point, 0 at the active ones."""
+    slopes: list[Array | None] = []
+    for u, at in zip(problem.kinks.slopes_at(x), active, strict=True):
+        slopes.append(None if u is None else np.where(at, 0.0, u))
+    return slopes
+
+
+def _balanced(
+    problem: KinkedProblem,
+    candidate: Candidate,
+    x: Array,
+    active: list[NDArray[np.bool_]],
+    normal: Array,
+) -> list[Array | None]:
+    """Slopes at a point: those of active kinks are the solve's, moved as little as leaves no residual.
+
+    What is along a ``normal`` (k, d) of the set is no residual.
+    """
+    smooth, kinks = problem.smooth, problem.kinks
+    assert smooth is not None
+    d = kinks.dimension
+    coefficients = kinks.coefficients()
+    slopes = _slopes(problem, x, active)
+    left = smooth.gradient(x) + kinks.plane(x, np.zeros(d), slopes, np.ones(1)).slope
+    pulls, known = [np.zeros((0, d))], [np.zeros(0)]
+    for term, u, at in zip(kinks.terms, candidate.slopes, active, strict=True):
+        if u is not None:
+            heavy = coefficients[term.outputs][term.group]
+            pulls.append((heavy[:, None] * term.matrix.A.toarray()[:, :d])[at])
+            known.append(u[at])
+    pull = np.vstack([*pulls, normal])
+    own = np.concatenate([*known, np.zeros(len(normal))])
+    moved = own + np.linalg.lstsq(pull.T, -left - pull.T @ own, rcond=None)[0]
+    begin = 0
+    for number, (term, at) in enumerate(zip(kinks.terms, active, strict=True)):
+        u = slopes[number]
+        if u is None:
+            continue
+        end = begin + int(np.sum(at))
+        u[at] = moved[begin:end]
+        slopes[number] = term.unit_slope(u)
+        begin = end
+    return slopes
