@@ -22,11 +22,12 @@ constraints that depend on the data.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program import (
     Array,
@@ -43,7 +44,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import declared_choice, public_size
 
 
 @scheme(
@@ -112,7 +113,18 @@ def entropy_balancing(
 
 @dataclass(frozen=True)
 class EntropyBalancingHard(EntropyFirstStage):
-    """Exact balance. Raises InfeasibleError where no weights meet the targets."""
+    """Exact balance. Raises InfeasibleError where no weights meet the targets.
+
+    Parameters
+    ----------
+    arm_mass
+        "equal": both arms get weight n/2, which the regression of 2Y(2A-1) needs;
+        "proportional": arm a gets as much as it has records, as the paper prints it.
+    """
+
+    arm_mass: Literal["equal", "proportional"] = setting(
+        "equal", declared_choice, words=("equal", "proportional")
+    )
 
     name = "entropy_balancing_hard"
     formula = "w = argmin sum w log w,  sum w = n,  B'w/n = t"
@@ -124,6 +136,11 @@ class EntropyBalancingHard(EntropyFirstStage):
         "hard entropy balancing has no stability bound: its constraints depend on the data. "
         "Use entropy_balancing with a positive ridge"
     )
+
+    def of_arms(self, size: Array, domain: Domain) -> tuple[Array, Array]:
+        if self.arm_mass == "equal":
+            return np.ones(2), np.full(2, 0.5)
+        return np.ones(2), size / np.sum(size)
 
     def declare(self, data: Params) -> Declaration:
         B = data("B")

@@ -1,51 +1,83 @@
-"""Entropy balancing as the paper has it: weights from a regularized dual, whose rows are scaled by arm sizes.
+"""Entropy balancing as the paper has it: a regularized dual whose rows are scaled by arm sizes.
 
-minimize    n ( log mean_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
+minimize    n ( log sum_i q_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base measure (uniform: the mean is
-that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant, balance(x)), and t = (gbar, gbar)/2 (equal
-arm mass) or (n_0 gbar, n_1 gbar)/n (proportional), it is equation entropy_dual of the paper with its sign
-reversed. It has the 2-norm ball of its stability theorem, and a scaling that does not depend on the data.
+then w_i is proportional to q_i exp(<b_i, lam>) with sum n; q is the base measure, 1/n each if uniform.
+
+With n_a records in arm a, g = (constant, balance(x)) and G its norm bound, rows and target are
+
+b_i = n_min / (n_{a_i} G) e_{a_i} (x) g(x_i),  t = n_min / (n G) (gbar, gbar),
+
+so that arm a is to weigh n_a. n_min is the declared floor of both arms; without one it is the size of the
+smaller arm, which no bound covers. It is equation entropy_dual of the paper with its sign reversed, and has
+the 2-norm ball of its stability theorem.
 """
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import cvxpy as cp
+import numpy as np
 
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Declaration, Params, Records, setting
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.composite import CLOSED_FORM, Sizes
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.paper import entropy_balancing_paper_scaling
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program import Array, Declaration, Params, Records, setting
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
-from dp2erm_cvx.public import numbers
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
+from dp2erm_cvx.public import numbers, public_size
 
 
 @dataclass(frozen=True)
-class PaperEntropyBalancing(RidgedEntropyFirstStage):
-    """The program of the paper, whose printed bound and whose Theorem 4' are about it.
+class PaperEntropyBalancing(EntropyFirstStage):
+    """The program of the paper, which its printed bound and Theorem 4' are about.
 
     Parameters
     ----------
-    trim
-        Public cap on exp(<b_i, lam>) before the weights are normalized. It does not go together with a base
-        measure.
+    ridge
+        Relaxes exact balance.
+    radius
+        Bound on the dual; ``inf`` for none.
     base_measure
-        q, one public positive number per record; None: uniform.
+        q, one public positive number per record; None: uniform. Only the printed bound covers it.
     """
 
-    trim: float = setting(math.inf, above=0, infinite=True)
+    ridge: float = setting(1.0, public_size, zero=True)
+    radius: float = setting(math.inf, public_size, infinite=True)
     base_measure: tuple[float, ...] | None = setting(None, numbers, each="record", above=0)
 
+    by_blocks = True
     name = "paper_entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
-    theorem = "Theorem 4"
+    theorem = "Theorem 4' (needs an arm floor)"
+    defaults = MappingProxyType({"constant": "G_x"})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.base_measure is not None and math.isfinite(self.trim):
-            raise DeclarationError("trim and base_measure: declare one of them")
+    def of_arms(self, size: Array, domain: Domain) -> tuple[Array, Array]:
+        # An arm below the floor counts as being at the floor, so that the targets stay (gbar, gbar).
+        floor = domain.arm_floor or np.maximum(np.min(size, axis=-1, keepdims=True), 1.0)
+        n = np.sum(size, axis=-1, keepdims=True)
+        share = np.maximum(size, floor) / n
+        scale = floor / n / math.hypot(*self.bounds(domain)) / share
+        return scale, share
+
+    def log_base(self, n_samples: int) -> Array:
+        """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""
+        if self.base_measure is None:
+            return np.zeros(n_samples)
+        if len(self.base_measure) != n_samples:
+            raise DeclarationError(
+                f"base_measure has {len(self.base_measure)} entries for {n_samples} records"
+            )
+        log_q: Array = np.log(np.array(self.base_measure))
+        return log_q - math.log(math.fsum(self.base_measure) / n_samples)
 
     def data(self, records: Records) -> dict[str, Value]:
         data = super().data(records) | {"curvature": records.n_samples * self.mu}
@@ -65,3 +97,58 @@ class PaperEntropyBalancing(RidgedEntropyFirstStage):
         objective = n * (log_mean - data("target") @ lam) + ridge
         ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= data("radius", nonneg=True)}
         return Declaration(objective, {"dual": lam}, ball)
+
+    def model(self, records: Records) -> ExponentialModel:
+        log_base = None if self.base_measure is None else self.log_base(records.n_samples)
+        rows, target = self.balanced(records)
+        return ExponentialModel(rows, target, self.mu, self.radius, log_base=log_base)
+
+    def certified_error(self, universe: Universe) -> float | None:
+        """``||w_hat - w||_1 / n`` for rows ``||b|| <= 1`` and ``||t - mean(b)|| <= 2``.
+
+        Rows are centered, so their norms are at most 2, the target's at most 3, and a score is wrong by
+        ``(dot_error + 2 u) 2 ||v||``. The minimizer obeys ``mu ||v||^2 <= <t - mean(b), v>``. With a base
+        measure q, ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of it, and
+        the mean is that under q.
+        """
+        n, ridge, slope, spread = universe.n_samples, self.mu, 2.0, 2.0
+        log_base = 0.0
+        if self.base_measure is not None:  # otherwise no array of n numbers is made for a plan
+            log_base = float(np.max(np.abs(self.log_base(n))))
+        dimension = 2 * (1 + self.balance.size(universe.n_features))
+        per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
+        size = 4.0
+        base_error = 4 * UNIT * log_base
+        terms = 18 * UNIT + 2.2 * base_error + sum_error(n)
+        sizes = Sizes(
+            strong_convexity=n * ridge,
+            smoothness=n * spread**2 + n * ridge,
+            slope=n * slope,
+            rounding=n * (spread * terms + 4 * UNIT * (1.0 + slope + size)),
+            rounding_growth=n * (spread * 2.2 * per_norm + 4 * UNIT * ridge),
+            minimizer_norm=min(slope / ridge, self.radius) if ridge > 0 else self.radius,
+            set_norm=self.radius,
+            set_rounding=L2Ball(1.0).rounding(dimension),
+        )
+        radius = sizes.radius()
+        if radius is None:
+            return math.inf
+        norm = sizes.minimizer_norm + radius
+        if not per_norm * norm + base_error <= 0.01:  # the growth above linearizes exp
+            return math.inf
+        return spread * radius + per_norm * norm + base_error + CLOSED_FORM
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 4'. Raises CalibrationError with a base measure, and without an arm floor."""
+        if self.base_measure is not None:
+            raise CalibrationError(
+                "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
+            )
+        floor = universe.domain.arm_floor
+        return entropy_balancing_paper_scaling(universe.n_samples, self.mu, floor, self.radius)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        q = self.base_measure
+        ratio = 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
+        n, floor = universe.n_samples, universe.domain.arm_floor
+        return stability.paper_entropy_balancing(n, self.mu, self.radius, floor, base_measure_ratio=ratio)

@@ -58,8 +58,6 @@ def first_stage(rng, name, domain, columns, least=-6):
     alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
     G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
     public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
-    entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
-    trimmed = {"trim": 1.05} if rng.uniform() < 0.3 else {"balance": balance}
     cap = float(rng.choice([math.inf, 1.3, 3.0]))
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
     constant = float(rng.choice([0.1, 1.0])) * G
@@ -70,7 +68,11 @@ def first_stage(rng, name, domain, columns, least=-6):
         "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
         "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
         "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
-        "paper_entropy_balancing": entropy | trimmed,
+        "paper_entropy_balancing": {
+            "ridge": share,
+            "radius": radius * domain.covariate_bound,
+            "balance": Moments() if rng.uniform() < 0.3 else balance,
+        },
         "entropy_balancing": {"ridge": share * M2, "radius": radius, "balance": balance, "cap": cap},
         "entropy_balancing_hard": {"arm_mass": mass},
         "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},

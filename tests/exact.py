@@ -178,13 +178,18 @@ def entropy_rows(program, records):
     return _by_arm(g, records.a), [share[arm] * value for arm in (0, 1) for value in mean]
 
 
-def entropy(program, records, ridge, radius, start):
-    """(lambda, weights) of the entropy-balancing dual."""
-    rows, target = entropy_rows(program, records)
-    lam, weights = entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
-    if mp.isinf(program.trim):
-        return lam, weights
-    return lam, _normalized([min(mp.exp(_dot(b, lam)), mp.mpf(program.trim)) for b in rows])
+def paper_entropy(program, records, start):
+    """(lambda, weights) of the paper's dual: rows over the share of their arm, of norm at most 1."""
+    g, treated = _balanced(program, records), int(np.sum(records.a))
+    n = len(g)
+    size = mp.sqrt(mp.fsum(mp.mpf(bound) ** 2 for bound in program.bounds(records.domain)))
+    floor = records.domain.arm_floor or max(min(n - treated, treated), 1)
+    factor = [floor / (size * max(count, floor)) for count in (n - treated, treated)]
+    rows = _by_arm(
+        [[factor[a] * value for value in row] for a, row in zip(records.a, g, strict=True)], records.a
+    )
+    target = [floor / (n * size) * mp.fsum(column) / n for column in zip(*g, strict=True)] * 2
+    return entropy_dual(rows, target, mp.mpf(program.ridge), program.radius, to_mp(start))
 
 
 def capped_entropy(program, records, near):

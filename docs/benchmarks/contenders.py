@@ -10,14 +10,13 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 from work import DECLARED, NAIVE
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.curves import SQUARE
-from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 
@@ -36,10 +35,6 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
     elif isinstance(model, MarginModel):
         v = cp.Variable(model.dimension)
         loss = cp.sum(cp.logistic(-model.Z @ v)) + 0.5 * model.ridge * cp.sum_squares(v)
-    elif isinstance(model, ExponentialModel):
-        v = cp.Variable(model.dimension)
-        loss = model.n * (cp.log_sum_exp(model.Z @ v) - model.target @ v)
-        loss += 0.5 * model.ridge * cp.sum_squares(v)
     elif isinstance(model, WeightsModel) and model.dual is not None:
         data, pairs = model.dual.data, model.dual.pairs
         v = cp.Variable(model.dimension, nonneg=True)
@@ -77,15 +72,6 @@ def scipy_lbfgs(instance: Instance, records: Records) -> Array:
             value = np.sum(np.logaddexp(0.0, -s)) + 0.5 * ridge * (v @ v)
             return float(value), ridge * v - Z.T @ expit(-s)
 
-    elif isinstance(model, ExponentialModel):
-        B, target, n, mu = model.Z, model.target, model.n, model.ridge
-
-        def loss(v: Array) -> tuple[float, Array]:
-            s = B @ v
-            total = logsumexp(s)
-            value = n * (total - target @ v) + 0.5 * mu * (v @ v)
-            return float(value), n * (B.T @ np.exp(s - total) - target) + mu * v
-
     else:
         raise TypeError(type(model).__name__)
     minimum = minimize(loss, np.zeros(model.dimension), jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
@@ -105,16 +91,6 @@ def sklearn_logistic(instance: Instance, records: Records) -> Array:
     return np.asarray(fit.fit(X, ~turned).coef_[0], dtype=np.float64)
 
 
-def empirical_calibration(instance: Instance, records: Records) -> Array:
-    """Exact entropy balancing of both arms: another problem, without a ridge, so no point to judge."""
-    import empirical_calibration as ec
-
-    X = records.covariates
-    for arm in (0, 1):
-        ec.calibrate(X[records.a == arm], X, objective=ec.Objective.ENTROPY)
-    return np.zeros(0)
-
-
 #: Who takes part where, in the order of the tables.
 EVERYWHERE: dict[str, Contender] = {
     NAIVE: naive_cvxpy,
@@ -123,8 +99,4 @@ EVERYWHERE: dict[str, Contender] = {
 }
 FURTHER: dict[str, dict[str, Contender]] = {
     "ipw_logistic": {"scipy L-BFGS-B": scipy_lbfgs, "scikit-learn newton-cholesky": sklearn_logistic},
-    "paper_entropy_balancing": {
-        "scipy L-BFGS-B": scipy_lbfgs,
-        "empirical_calibration (exact balance)": empirical_calibration,
-    },
 }

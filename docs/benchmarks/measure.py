@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -40,7 +39,6 @@ class Row:
     ratio: float
     error: float | None
     limit: float | None = None
-    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -55,7 +53,6 @@ def measure(work: Work) -> list[Row]:
     _warm_up(work, contenders)
     times: dict[str, list[float]] = {name: [] for name in contenders}
     errors: dict[str, float] = {}
-    notes: dict[str, str] = {}
     batches: list[float] = []
     for turn in range(_ROUNDS):
         which = turn % work.batch
@@ -63,20 +60,14 @@ def measure(work: Work) -> list[Row]:
         records = loaded.replacements.neighbor(which)
         for name, contender in contenders.items():
             slow = name != "library, one at a time"
-            if (slow and turn >= work.naive) or name in notes:
-                continue
-            if "empirical" in name and find_spec("empirical_calibration") is None:
-                notes[name] = "not installed"
+            if slow and turn >= work.naive:
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of inaccurate solutions: the certificate tells
                 began = time.perf_counter()
                 point = contender(instance, records)
                 times[name].append(time.perf_counter() - began)
-            if len(point):
-                errors[name] = max(errors.get(name, 0.0), _error(certify(instance, point), work))
-            else:
-                notes[name] = "solves another problem"
+            errors[name] = max(errors.get(name, 0.0), _error(certify(instance, point), work))
         if turn % 3 == 0:
             seconds, error, sweeps = _batch(loaded)
             batches.append(seconds)
@@ -90,15 +81,9 @@ def measure(work: Work) -> list[Row]:
             median(taken),
             naive / median(taken),
             errors.get(name),
-            note=notes.get(name, ""),
         )
         for name, taken in times.items()
         if taken
-    ]
-    rows += [
-        Row(work.name, work.n_samples, name, float("nan"), float("nan"), None, note=note)
-        for name, note in notes.items()
-        if not times[name]
     ]
     least = _least_time(loaded, sweeps)
     best = median(batches)
@@ -121,11 +106,10 @@ def _warm_up(work: Work, contenders: Mapping[str, Contender]) -> None:
     small = load(replace(work, n_samples=200, batch=8))
     assert len(small.replacements)
     records = small.replacements.neighbor(0)
-    for name, contender in contenders.items():
-        if "empirical" not in name or find_spec("empirical_calibration") is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                contender(small.instance(0), records)
+    for contender in contenders.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            contender(small.instance(0), records)
 
 
 def _error(certificate: Any, work: Work) -> float:

@@ -30,7 +30,7 @@ def readings(quick: bool) -> list[dict[str, Any]]:
     ``error`` is the largest certified l1 error of the neighbors' weights over n.
     """
     rows = []
-    for name in ("ipw_logistic", "paper_entropy_balancing"):
+    for name in ("ipw_logistic",):
         for n in (2000,) if quick else (10_000, 100_000, 1_000_000):
             loaded = load(Work(name, name, {"ridge": 0.01}, n, 0, _BATCH))
             assert isinstance(loaded.program, FirstStage)
@@ -71,7 +71,7 @@ def audits(quick: bool) -> list[dict[str, Any]]:
         path = Path(folder) / "records.parquet"
         write_records(path, n)
         data = Dataset.read(path, treatment="a", outcome="y")
-    for name in ("ipw_logistic", "paper_entropy_balancing"):
+    for name in ("ipw_logistic",):
         program = registry.build(registry.first_stages(), name, ridge=0.1 * COVARIATES)
         began = time.process_time()
         audit = audit_stability(

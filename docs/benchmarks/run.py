@@ -155,7 +155,7 @@ def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], star
                 "contender": row.contender,
                 "per solve": "" if isnan(row.seconds) else _time(row.seconds),
                 "times the naive speed": "" if isnan(row.ratio) else f"{float(f'{row.ratio:.3g}'):,.7g}",
-                "certified error": row.note if row.error is None else f"{row.error:.0e}",
+                "certified error": "" if row.error is None else f"{row.error:.0e}",
                 "over the machine's limit": "" if row.limit is None else f"{row.limit:.1f}",
             }
             for row in rows

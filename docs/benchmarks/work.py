@@ -61,7 +61,6 @@ def works(quick: bool) -> list[Work]:
     """Everything that is measured; ``quick`` leaves out what takes more than a second."""
     few = [
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 400, 7, 16_384),
-        Work("EBW", "paper_entropy_balancing", {"ridge": 0.01}, 400, 7, 16_384),
         Work("MMD, active bounds", "mmd", _CAPPED, 400, 5, 4096),
         Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 400, 5, 4096),
     ]
@@ -70,8 +69,6 @@ def works(quick: bool) -> list[Work]:
     more = [
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 4000, 5, 4096),
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 40_000, 3, 3072),
-        Work("EBW", "paper_entropy_balancing", {"ridge": 0.01}, 4000, 5, 4096),
-        Work("EBW", "paper_entropy_balancing", {"ridge": 0.01}, 40_000, 3, 3072),
         Work("MMD, active bounds", "mmd", _CAPPED, 4000, 1, 512, without=(DECLARED,)),
         Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 4000, 1, 2048, without=(DECLARED,)),
         Work("MMD, random features", "mmd", _FEATURES, 4000, 1, 24, without=(DECLARED,)),

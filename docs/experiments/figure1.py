@@ -27,12 +27,7 @@ IPW = {
 EBW = {
     "program": "entropy_balancing",
     "settings": {"ridge": 1.5},
-    "paper": {
-        "program": "paper_entropy_balancing",
-        "scaling": "paper",
-        "arm_mass": "proportional",
-        "radius": 1.0,
-    },
+    "paper": {"program": "paper_entropy_balancing", "radius": 1.0},
 }
 # the paper's R_MMD; the sharp bound needs none
 MMD = {"program": "mmd", "settings": {"ridge": 10.0}, "paper": {"cap": 2.0}}

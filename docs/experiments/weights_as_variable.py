@@ -17,9 +17,9 @@ import numpy as np
 
 from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.domain import Records
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.kernel_mean_matching import kernel_mean_matching
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
-from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel, Linear, PublicSample
@@ -109,7 +109,13 @@ def matching(ridge: float, cap: float) -> FirstStage:
 
 #: Name, program of the library, the same in the weights, default ridge at M = 1, largest n to solve.
 SCHEMES: tuple[tuple[str, Shipped, Declared, float, int], ...] = (
-    ("entropy balancing", lambda r: PaperEntropyBalancing(ridge=r, constant=1.0), entropy, 2.0, 10_000),
+    (
+        "entropy balancing",
+        lambda r: entropy_balancing(ridge=r, constant=1.0, cap=math.inf),
+        entropy,
+        2.0,
+        10_000,
+    ),
     ("stable balancing", lambda r: stable_balancing(ridge=r, constant=1.0), stable, 2.0, 10_000),
     ("mmd", lambda r: mmd(ridge=r or 1.0), three_ways(Gaussian(), False), 1.0, 400),
     ("mmd pooled", lambda r: mmd_pooled(ridge=r or 1.0), three_ways(Gaussian(), True), 1.0, 400),

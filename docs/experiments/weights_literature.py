@@ -234,7 +234,7 @@ OF_PAPER = (
     OfPaper(
         "entropy, the paper's bound",
         "paper_entropy_balancing",
-        {"scaling": "paper", "arm_mass": "proportional", "radius": 1.0},
+        {"radius": 1.0},
         False,
     ),
     OfPaper("MMD, the paper's bound", "mmd", {}, True),

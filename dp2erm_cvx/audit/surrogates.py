@@ -25,7 +25,7 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
-from dp2erm_cvx.program.entropy import ExponentialModel, RidgedEntropyFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
 
 Arms = NDArray[np.int64]
@@ -211,26 +211,20 @@ def _of_sum_n(f: Array, count: Array) -> Array:
 
 
 def _entropy(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
-    """Weights of entropy balancing with a ridge: rows and targets are ``EntropyFirstStage.moments``."""
+    """Weights of the paper's entropy balancing: rows and targets are ``EntropyFirstStage.moments``."""
     arm = records.a.reshape(count.shape)
     rows = program.in_arm(records, records.a, np.ones(2)).reshape(*arm.shape, 2, -1)
     share = count / count.sum(axis=1, keepdims=True)
     treated = np.sum(count * arm, axis=1)
     size = np.column_stack([count.sum(axis=1) - treated, treated])
-    part, scale = size / universe.n_samples, np.ones_like(size)
-    if program.scaling == "paper":
-        floor = universe.domain.arm_floor or np.maximum(size.min(axis=1, keepdims=True), 1.0)
-        part = np.maximum(size, floor) / universe.n_samples
-        scale = floor / universe.n_samples / np.hypot(*program.bounds(universe.domain)) / part
-    if program.arm_mass == "equal":
-        part = np.full_like(size, 0.5)
+    scale, part = program.of_arms(size, universe.domain)
     mean = np.einsum("bm,bmsd->bd", share, rows)  # a row is 0 in the arm that is not its own
     target = ((scale * part)[..., None] * mean[:, None, :]).reshape(len(arm), -1)
     Z = (rows * scale[:, None, :, None]).reshape(*arm.shape, -1)
     ball = model.penalty.set
     radius = ball.radius if isinstance(ball, L2Ball) else math.inf
     v = _fitted(Z, share, -target, model.ridge / model.n, radius)
-    logs = np.minimum(np.einsum("bmd,bd->bm", Z, v), math.log(model.trim))
+    logs = np.einsum("bmd,bd->bm", Z, v)
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
@@ -274,7 +268,7 @@ def _fitted(Z: Array, share: Array, linear: Any, ridge: float, radius: float, lo
 #: With the programs that rows are read from.
 _FAST: dict[type[Composite], tuple[type[FirstStage], Callable[..., Array]]] = {
     MarginModel: (SeparableFirstStage, _separable),
-    ExponentialModel: (RidgedEntropyFirstStage, _entropy),
+    ExponentialModel: (EntropyFirstStage, _entropy),
 }
 
 

@@ -26,7 +26,7 @@ from dp2erm_cvx.errors import (
     InfeasibleError,
     SolverError,
 )
-from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage, Program, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
 from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.solve import Solution, solve
@@ -284,10 +284,8 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
         return _derived()
     program = subject.first
     many = min(max((subject.search.evaluations or 400) // 10, 3), 40)
-    # pairs of records may make a matrix: thousands of records then take long
-    larger = subject.larger[: 1 if program.kind is Kind.QUADRATIC else None]
     try:
-        for n in (*subject.sizes, *larger):
+        for n in (*subject.sizes, *subject.larger):
             universe, rng = check_universe(n), np.random.default_rng([subject.search.seed, 7])
             bound = program.stability(universe)
             theorem = bound.theorem

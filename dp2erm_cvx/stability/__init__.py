@@ -6,14 +6,6 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 corollaries are printed results: they bound W1 >= V and W2.
 """
 
-from dp2erm_cvx.stability.balancing import (
-    EntropyConstants,
-    KernelConstants,
-    entropy_balancing_paper_scaling,
-    kernel_balancing,
-    pooled_kernel_balancing,
-    ridged_entropy_balancing,
-)
 from dp2erm_cvx.stability.base import (
     Bound,
     any_weights,
@@ -43,15 +35,11 @@ from dp2erm_cvx.stability.separable import (
 __all__ = [
     "ArmCurves",
     "Bound",
-    "EntropyConstants",
-    "KernelConstants",
     "MarginMovement",
     "any_weights",
-    "entropy_balancing_paper_scaling",
     "fixed_up_to_scale",
     "fixed_weights",
     "general_stability_theorem",
-    "kernel_balancing",
     "largest_weight",
     "margin_movement",
     "minimizer_norm",
@@ -60,9 +48,7 @@ __all__ = [
     "paper_kernel_balancing",
     "paper_known_coefficient",
     "paper_randomized_trial",
-    "pooled_kernel_balancing",
     "record_diameter",
-    "ridged_entropy_balancing",
     "separable",
     "tilt_lemma",
     "uniform_weights",

@@ -7,11 +7,7 @@ unnormalized weight moves, so the law on the others stays and the tilt lemma hol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
@@ -21,10 +17,6 @@ BOTH_RELATIONS = frozenset(Neighboring)
 EXACT = "the weights are those of the exact minimizer"
 #: Relative margin for the rounding of a bound's own arithmetic, which is orders of magnitude smaller.
 ROUNDING = 1e-10
-
-
-#: The lower and the upper ends of intervals that cover a range of numbers.
-Cells = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def positive_ridge(ridge: float) -> float:
@@ -54,24 +46,6 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
 def outward(value: float) -> float:
     """Add the rounding margin to a nonnegative bound."""
     return value * (1.0 + ROUNDING)
-
-
-def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Upper end of a bracket around the last point of [low, high] where ``holds``, or ``high``.
-
-    ``holds`` must be true up to some point and false from there on.
-    """
-    if holds(high):
-        return high
-    for _ in range(200):
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            break
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def largest_weight(n: int, log_ratio: float) -> float:
@@ -453,10 +427,11 @@ def paper_kernel_balancing(
 ) -> StabilityBound:
     """Printed bound for three-way MMD weights (proposition on MMD) of at most ``weight_cap`` = R >= 1.
 
-    ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge`` for the program of ``kernel_balancing``; the cap may
-    bind. The feasible set depends on the treatments, so the neighbor must keep its treatment; otherwise the
-    statement is false: as the ridge grows the bound tends to 0 and the movement does not. Raises
-    CalibrationError for such a relation and for ``ridge = 0``, DeclarationError for an invalid number.
+    ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge`` for the program ``mmd``, whose own ridge is n
+    times smaller; the cap may bind. The feasible set depends on the treatments, so the neighbor must keep its
+    treatment; otherwise the statement is false: as the ridge grows the bound tends to 0 and the movement does
+    not. Raises CalibrationError for such a relation and for ``ridge = 0``, DeclarationError for an invalid
+    number.
     """
     C = public_number("kernel_bound", kernel_bound, above=0.0)
     mu = positive_ridge(ridge)

@@ -110,7 +110,6 @@ MODELS = {
             ("uniform", poisson(), 2.0),
             ("ipw_private", "itr", 50.0),
             ("ipw_logistic", "itr_logistic", 50.0),
-            ("paper_entropy_balancing", "arm_means", 50.0),
             ("inverse_probability_tilting", "regression", 50.0),
         )
     },

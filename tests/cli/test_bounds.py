@@ -15,7 +15,7 @@ from tests.command_line import done, facts, refused, run, sets, shown, study_of
 from tests.helpers import logistic_propensity
 
 IPW = ["bounds", "--program", "ipw_logistic", *sets("ridge=0.1", "radius=1", "covariate_bound=1")]
-SCALED = ["bounds", "--program", "paper_entropy_balancing", *sets("scaling=paper", "arm_mass=proportional")]
+SCALED = ["bounds", "--program", "paper_entropy_balancing"]
 SCALED += sets("ridge=1", "radius=1", "covariate_bound=1", "arm_floor=100")
 MMD = ["bounds", "--program", "mmd", *sets("covariate_bound=1")]
 FLOOR = sets("arm_floor=50")

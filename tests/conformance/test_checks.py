@@ -159,7 +159,7 @@ def test_a_note_is_no_pass(judged, conclusion):
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
     result = outcome_of("", other_settings, Subject(PaperEntropyBalancing(ridge=2.0, constant=1.0), LEAST))
-    expected = "constant = 0.5, 2; ridge = 1, 4; radius = 1.5; trim = 1.5: nothing found"
+    expected = "constant = 0.5, 2; ridge = 1, 4; radius = 1.5: nothing found"
     assert result.detail.startswith(expected), result
     result = outcome_of("", other_settings, Subject(Uniform(), LEAST))
     assert (result.status, result.detail) == (CheckStatus.PASSED, "no other values were tried")

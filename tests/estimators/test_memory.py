@@ -60,7 +60,6 @@ def fitted(data, kind, stages=()):
         (partial(read, ranges=[(-1.0, 1.0)] * P), 1.5),
         (partial(read, intercept=0.5), 1.5),
         (partial(fitted, kind=PrivateTwoStageERM, stages=("ipw_private", "arm_means")), 0.9),
-        (partial(fitted, kind=PrivateTwoStageERM, stages=("paper_entropy_balancing", "arm_means")), 0.9),
         # problems in the weights hold the rows of both arms, and copies of them
         (partial(fitted, kind=PrivateTwoStageERM, stages=("entropy_balancing", "arm_means")), 12.5),
         # covariates less their mean and in a smaller ball, the rows of a regression, and what a solve adds

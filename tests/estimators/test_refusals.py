@@ -141,7 +141,7 @@ REFUSED = {
     CalibrationError: [
         ("weights", {"first_stage": ipw_logistic(ridge=0.0)}, "ridge"),
         ("weights", {"first_stage": EntropyBalancingHard()}, "hard"),
-        ("weights", {"first_stage": PaperEntropyBalancing(scaling="paper")}, "scaling"),
+        ("weights", {"first_stage": PaperEntropyBalancing()}, "arm_floor"),
         ("weights", {"first_stage": Careless()}, "at least 2"),
         ("weights", {"second_stage": itr(theta_set=WholeSpace())}, "unbounded"),
         ("ranges", {"budget": Budget(0.1)}, "ranges of 3 columns need an epsilon"),

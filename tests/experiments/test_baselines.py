@@ -33,6 +33,7 @@ from tests.stability.movement import Pair, solved
 
 N, P, INF = 400, 3, math.inf
 DOMAIN = Domain(2.0, 1.5)
+FLOORED = Domain(2.0, 1.5, arm_floor=20)
 BUDGET = Budget(2.0, 1e-3)
 RULE = itr()
 DUAL = PaperEntropyBalancing(ridge=1.0, radius=3.0)
@@ -126,7 +127,7 @@ def W2_of(largest):
 
 @pytest.mark.parametrize("first", [mmd(), mmd_pooled(), ipw_logistic(radius=1.0), PaperEntropyBalancing()])
 def test_universal_baseline_covers_all_weights(first):
-    baseline = universal(study(first, noise="gaussian"))
+    baseline = universal(study(first, FLOORED, noise="gaussian"))
     bound = baseline.bound
     assert (bound.private, baseline.guarantee.epsilon) == (True, BUDGET.epsilon)
     assert bound.V >= 2 * N
@@ -138,9 +139,9 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     domain = dataclasses.replace(DOMAIN, arm_floor=100)
     assert universal(study(mmd(cap=2.5), domain)).bound.W2 == W2_of(2.5)
     assert universal(study(DUAL), printed=True).bound.W2 == W2_of(3.0)
-    # the dual radius is no bound on weights: one record against all others exceeds it
-    alone = Pair.of([((0, 1.0), 399)], (1, -1.0), (1, -1.0))
-    assert solved(PaperEntropyBalancing(ridge=1e-4, radius=3.0, constant=1.0), alone)[1][-1] > 3.0
+    # the dual radius is no bound on weights: one record that stands for the other arm exceeds it
+    alone = Pair.of([((0, -1.0), 200), ((1, 1.0), 199)], (1, -1.0), (1, -1.0))
+    assert solved(PaperEntropyBalancing(ridge=1e-4, radius=3.0), alone)[1][-1] > 3.0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
         (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
         (lambda: universal(study(PaperEntropyBalancing()), printed=True), CalibrationError, "mean 1"),
         (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
-        (lambda: universal(study(PaperEntropyBalancing(ridge=0.0))), CalibrationError, "ridge"),
+        (lambda: universal(study(PaperEntropyBalancing(ridge=0.0), FLOORED)), CalibrationError, "ridge"),
         (lambda: universal(study(mmd(cap=2.5))), CalibrationError, "half the weight"),
         (lambda: make_plan(study(ipw_private(radius=INF, trim=INF))), CalibrationError, "radius or trim"),
     ],

@@ -11,7 +11,9 @@ from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import BoundFamily, Neighboring
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
@@ -50,7 +52,6 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
 
 
 # At a ridge that keeps balance from drifting with n, the sharp bounds stay put and the printed ones grow.
-HALF = math.sqrt(0.5)
 SCHEMES = {
     "logistic": (
         lambda n: logistic_propensity(n, 1.0, 1.0, 1.0).V,
@@ -58,14 +59,14 @@ SCHEMES = {
         (3.39, 3.43, 131, 3965),
     ),
     "entropy balancing, scaled by arm sizes": (
-        lambda n: stability.entropy_balancing_paper_scaling(n, 1.0, n // 4, 1.0).V,
+        lambda n: entropy_balancing_paper_scaling(n, 1.0, n // 4, 1.0).V,
         lambda n: stability.paper_entropy_balancing(n, 1.0, 1.0, n // 4).W1,
         (9.05, 9.17, 1446, 41285),
     ),
     "MMD per arm, no flips printed": (
-        lambda n: stability.kernel_balancing(n, stability.KernelConstants(1.0, float(n)), n // 4).V,
+        lambda n: mmd(ridge=1.0).stability(Universe(Domain(1.0, 1.0, arm_floor=n // 4), n, 2)).V,
         lambda n: stability.paper_kernel_balancing(n, 1.0, float(n), 4.0).W1,
-        (13.9, 14.2, 149, 4480),
+        (10.02, 10.13, 149, 4480),
     ),
 }
 
@@ -78,11 +79,9 @@ def test_growth(name):
 
 
 def test_those_the_paper_does_not_have_stay_put_too():
-    for bound in (
-        lambda n: stability.ridged_entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V,
-        lambda n: stability.pooled_kernel_balancing(n, stability.KernelConstants(1.0, float(n))).V,
-    ):
-        assert bound(100) == pytest.approx(bound(100_000), rel=0.06)
+    for program in (entropy_balancing(), mmd_pooled()):
+        few, many = (program.stability(Universe(Domain(1.0, 1.0), n, 2)).V for n in (100, 100_000))
+        assert few == pytest.approx(many, rel=0.06)
 
 
 # The MMD proposition under a change of treatment, through the package's own program and certificate.
@@ -139,7 +138,7 @@ def test_dual_is_flat_along_the_arm_constants():
     a = (np.arange(n) < 21).astype(np.int64)
     X, y = rng.uniform(-0.5, 0.5, (n, 2)), np.zeros(n)
     domain = Domain(1.0, 1.0, arm_floor=10)
-    program = PaperEntropyBalancing(scaling="paper", arm_mass="proportional", ridge=0.0).resolve(domain)
+    program = PaperEntropyBalancing(ridge=0.0).resolve(domain)
     B, target = program.moments(domain.records(X, a, y))
     constant = B[a == 0][0, 0] * np.mean(a == 0)  # the constant function in the scaled rows
     k = B.shape[1] // 2
@@ -158,7 +157,7 @@ def test_dual_is_flat_along_the_arm_constants():
 # What the paper's family refuses: one case per row of the table on its page.
 DOMAIN = Domain(1.0, 1.0)
 FLOOR = Domain(1.0, 1.0, arm_floor=20)
-PRINTED = {"scaling": "paper", "arm_mass": "proportional", "ridge": 1.0, "radius": 1.0}
+PRINTED = {"ridge": 1.0, "radius": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -166,8 +165,7 @@ PRINTED = {"scaling": "paper", "arm_mass": "proportional", "ridge": 1.0, "radius
     [
         (mmd(cap=5.0), FLOOR, "false under replace-one"),
         (PaperEntropyBalancing(**PRINTED), DOMAIN, "declare a public floor"),
-        (PaperEntropyBalancing(ridge=1.0), FLOOR, "scaling='paper' and arm_mass='proportional'"),
-        (PaperEntropyBalancing(**PRINTED | {"arm_mass": "equal"}), FLOOR, "arm_mass='proportional'"),
+        (entropy_balancing(), FLOOR, "no stability bound"),
         (ipw_logistic(ridge=1.0, trim=5.0), DOMAIN, "untrimmed"),
         (ipw_logistic(ridge=0.0, radius=1.0), DOMAIN, "declare a positive ridge"),
         (ipw_private(), DOMAIN, "no stability bound"),

@@ -16,7 +16,7 @@ from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
-from dp2erm_cvx.program import BalanceFunctions, Moments, PrivateFirstStage, memory
+from dp2erm_cvx.program import BalanceFunctions, PrivateFirstStage, memory
 from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -208,19 +208,17 @@ def test_a_few_hundred_gradients_certify_every_first_stage_with_a_ridge(name):
         assert result.certified
 
 
-CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "paper_entropy_balancing", "paper"]
+CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "paper"]
 
 
 def certified_stage(rng, name, records):
-    """A first stage at random settings; the paper's scaling, its base measure over 290 powers of ten."""
+    """A first stage at random settings; that of the paper with a base measure over 290 powers of ten."""
     if name != "paper":
         return first_stage(rng, name, records.domain, records.X.shape[1], least=-5)
     base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, records.n_samples))
     settings = {"ridge": 10.0 ** rng.uniform(-7, 1), "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf]))}
     base_measure = (None, base)[rng.integers(2)]
-    return PaperEntropyBalancing(scaling="paper", base_measure=base_measure, **settings).resolve(
-        records.domain
-    )
+    return PaperEntropyBalancing(base_measure=base_measure, **settings).resolve(records.domain)
 
 
 @pytest.mark.parametrize("name", [*CERTIFIED, *DUAL])
@@ -279,26 +277,6 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     assert closest > 0.05
 
 
-def test_a_trim_breaks_the_common_shift_of_scores_and_counts_in_the_reach(monkeypatch):
-    rng, closest = np.random.default_rng(5), 0.0
-    for _ in range(20):
-        n, p = int(rng.integers(5, 60)), int(rng.integers(1, 5))
-        records = hostile_records(rng, n, p, orders=0, arm_floor=1)
-        domain = records.domain
-        program = PaperEntropyBalancing(ridge=0.01, radius=float(rng.choice([0.3, 2.0])), trim=1.5).resolve(
-            domain
-        )
-        sizes = sizes_of(program, domain, n, p, monkeypatch)
-        model = program.model(records)
-        v = rng.normal(size=model.dimension)
-        v *= sizes.minimizer_norm / np.linalg.norm(v)
-        reach = program.certified_error(Universe(domain, n, p))
-        claimed = model.output_radius(v, sizes.radius()) / n
-        assert claimed <= reach
-        closest = max(closest, claimed / reach)
-    assert closest > 0.3
-
-
 def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
     monkeypatch.setattr(memory, "memory", lambda: math.inf)
@@ -315,13 +293,12 @@ def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
             assert program.certified_error(Universe(domain, n, 10)) < (1e-7 if by_pairs else 1e-8), name
 
 
-UNSURE = [PaperEntropyBalancing(ridge=ridge, radius=R, trim=5.0) for ridge, R in ((1e-7, 3.0), (1e-8, 0.1))]
-UNSURE.append(PaperEntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1))
+UNSURE = [PaperEntropyBalancing(ridge=1e-12, radius=30.0), ipw_logistic(ridge=1e-12, radius=1.0)]
 
 
-@pytest.mark.parametrize("first", [*UNSURE, ipw_logistic(ridge=1e-12, radius=1.0)])
+@pytest.mark.parametrize("first", UNSURE)
 def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first):
-    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), first, "arm_means")
+    model = PrivateTwoStageERM(Domain(1.0, 1.0, arm_floor=2), Budget(1.0), first, "arm_means")
     plan = model.plan(60, 2)
     assert plan.bound.V == 120
     assert plan.main.weights.covers_all
@@ -333,8 +310,8 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 
 @pytest.mark.parametrize("first", [PaperEntropyBalancing, ipw_logistic, overlap])
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first):
-    domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):
+        domain = Domain(1.0, 1.0, arm_floor=n // 10)
         programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 10)]
         lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
         # V falls with the ridge: the largest ones are nearest to the claim; 2n is what it is at most

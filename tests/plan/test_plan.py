@@ -31,8 +31,8 @@ FIRST = {
     "ipw_logistic": lambda r: ipw_logistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
     "ipw_private": lambda r: ipw_private(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
     "entropy_balancing": lambda r: entropy_balancing(ridge=10 ** r.uniform(-1, 1)),
-    "entropy, paper scaling": lambda r: PaperEntropyBalancing(
-        ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0), scaling="paper", arm_mass="proportional"
+    "entropy of the paper": lambda r: PaperEntropyBalancing(
+        ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0)
     ),
     "mmd": lambda r: mmd(ridge=10 ** r.uniform(-1, 2), alpha=float(r.uniform())),
     "mmd_pooled": lambda r: mmd_pooled(ridge=10 ** r.uniform(-1, 2)),

@@ -104,7 +104,7 @@ def test_the_public_rule_of_use():
 
 PUBLIC = (0.1, 0.2, 0.3, 0.4)
 EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
-PAPER = PaperEntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0)
+PAPER = PaperEntropyBalancing(radius=1.0)
 OWN = penalized_rule(lambda theta: cp.norm(theta, 2))(theta_set=L1Ball(1.0))
 COUNTED, PURE, FREE = {"arithmetic": "counted"}, Budget(1.0), {"domain": Domain(2.0, 1.0)}
 #: Settings of a study and part of what is said of them.

@@ -27,7 +27,6 @@ from dp2erm_cvx.solve import solve
 from tests.audit.stability.reference import reference_program
 from tests.command_line import run as command
 from tests.helpers import declared_solution, make_records, make_weights, planted
-from tests.stability.movement import Pair, movement
 
 PROGRAMS: dict[str, Any] = dict(programs())
 RECORDS = make_records(200, 3)
@@ -100,13 +99,10 @@ def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
     assert solve(noisy).value == pytest.approx([(400 * EFFECT - 3.0) / (200 * 2.1)], rel=1e-12)
 
 
-@pytest.mark.parametrize("arm_mass", ["equal", "proportional"])
-def test_hard_primal_and_flat_dual_have_the_same_weights(arm_mass):
-    instance = PROGRAMS["entropy_balancing_hard"](arm_mass=arm_mass).instance(RECORDS)
+def test_hard_primal_and_flat_dual_have_the_same_weights():
+    instance = PROGRAMS["entropy_balancing_hard"](arm_mass="proportional").instance(RECORDS)
     hard = solve(instance).value
-    flat, soft = (
-        PaperEntropyBalancing(ridge=one, arm_mass=arm_mass).instance(RECORDS) for one in (0.0, 1e-7)
-    )
+    flat, soft = (PaperEntropyBalancing(ridge=one).instance(RECORDS) for one in (0.0, 1e-7))
     dual = solve(flat, throw=False)
     # the multipliers are not unique, and no strong convexity can be claimed along the flat direction
     assert not dual.certified
@@ -149,55 +145,25 @@ def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> Non
     np.testing.assert_allclose(*weights, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_trimmed_weights_move_within_their_bound(seed) -> None:
-    """Clusters, one record that jumps from one end to the other and may change its arm."""
-    rng = np.random.default_rng(seed)
-    free = Domain(covariate_bound=1.0, outcome_bound=1.0)
-    largest = 0.0
-    for _ in range(15):
-        n, ridge = int(rng.integers(4, 40)), float(rng.choice([0.1, 0.5, 2.0]))
-        radius, trim = float(rng.choice([0.3, 1.0, 2.0])), float(rng.choice([0.1, 0.5, 1.0, 1.5]))
-        program = PaperEntropyBalancing(ridge=ridge, radius=radius, trim=trim)
-        x = np.sign(rng.normal(size=n)) * rng.choice([1.0, 0.5], size=n)
-        rows = np.column_stack([rng.integers(0, 2, n), x])
-        pair = Pair(rows[1:], np.ones(n - 1), rows[0], np.array([rng.integers(0, 2), -x[0]]))
-        moved = movement(program, pair, free)
-        largest = max(largest, moved / program.stability(Universe(free, n, 2)).V)
-    assert 0.3 < largest <= 1.0
-
-
-def test_the_trimmed_bound_is_not_the_untrimmed_one_with_a_smaller_weight() -> None:
-    def V(n, **changes):
-        return stability.ridged_entropy_balancing(n, stability.EntropyConstants(1.0, 1.0, 0.5, **changes)).V
-
-    # a movement of 57.3 is known here; a bound with the trimmed weight inside the KL identity says 11.2
-    assert V(1000, radius=2.0, trim=3 * math.exp(-2 * math.sqrt(2))) >= 57.3
-    # a trim below every weight makes them all equal
-    assert V(1000, radius=0.1, trim=0.5) == pytest.approx(2.0, rel=1e-9)
-    assert V(50, trim=2.0) == pytest.approx(100.0)
-
-
-PAPER = {"ridge": 1.0, "radius": 1.0, "scaling": "paper", "arm_mass": "proportional"}
+PAPER = {"ridge": 1.0, "radius": 1.0}
 UNEVEN = (1.0,) * 39 + (2.0,)
 UNIVERSE = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)
 
 
 def test_what_no_theorem_covers_is_refused() -> None:
     for settings, family, told in (
-        ({"ridge": 1.0, "radius": 1.0, "base_measure": UNEVEN}, BoundFamily.SHARP, "base_measure"),
-        (PAPER | {"trim": 2.0}, BoundFamily.SHARP, "trim"),
-        (PAPER | {"trim": 2.0}, BoundFamily.PAPER, "trim"),
+        (PAPER | {"base_measure": UNEVEN}, BoundFamily.SHARP, "base_measure"),
+        (PAPER | {"ridge": 0.0}, BoundFamily.SHARP, "ridge = 0"),
+        (PAPER | {"ridge": 0.0}, BoundFamily.PAPER, "ridge = 0"),
     ):
         with pytest.raises(CalibrationError, match=told):
             PaperEntropyBalancing(**settings).stability(UNIVERSE, family)
-    for settings, told in (
-        ({"trim": 0.0}, "trim"),
-        ({"trim": 2.0, "base_measure": (1.0, 2.0)}, "one of them"),
-        ({"base_measure": (1.0, 2.0, 1.0)}, "3 entries for 200"),
-    ):
-        with pytest.raises(DeclarationError, match=told):
-            PaperEntropyBalancing(**settings).instance(RECORDS)
+    without_floor = Universe(Domain(1.0, 1.0), 40, 2)
+    for family in BoundFamily:
+        with pytest.raises(CalibrationError, match="arm_floor is not declared"):
+            PaperEntropyBalancing(**PAPER).stability(without_floor, family)
+    with pytest.raises(DeclarationError, match="3 entries for 200"):
+        PaperEntropyBalancing(base_measure=(1.0, 2.0, 1.0)).instance(RECORDS)
 
 
 def test_a_base_measure_widens_the_printed_bound() -> None:

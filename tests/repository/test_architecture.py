@@ -48,7 +48,7 @@ ONLY = {
         *("errors", "text", "public", "suprema", "privacy", "blocks", "domain", "stability"),
         *("paper", "weighting", "model"),
     },
-    "paper": {"errors", "privacy", "domain", "stability"},
+    "paper": {"errors", "public", "privacy", "domain", "stability"},
     "stability": {"errors", "public", "suprema", "privacy"},
     "weighting": {"errors", "public", "suprema", "privacy", "blocks", "domain", "stability"},
     "calibration": {"errors", "public", "suprema", "privacy"},
@@ -56,7 +56,7 @@ ONLY = {
     "ledger": {"errors", "public", "privacy", "calibration", "release", "display"},
     "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
     "plotting": {"errors", "tables", "diagnostics", "release", "design", "audit", "compare"},
-    "problems": {"errors", "public", "privacy", "domain", "stability", "model", "program"},
+    "problems": {"errors", "public", "privacy", "domain", "stability", "paper", "model", "program"},
 }
 
 #: These third parties stay where they are needed.

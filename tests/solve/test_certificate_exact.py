@@ -17,7 +17,6 @@ from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
 from dp2erm_cvx.program.curves import LOGISTIC
-from dp2erm_cvx.program.entropy import EntropyFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.solve import Newton, certify, solve
@@ -50,8 +49,8 @@ def minimizer(instance, records, bound, near):
         return None, exact.capped_entropy(program, records, instance.model.output(near))
     if program.name == "entropy_balancing_hard":
         return None, exact.hard_entropy(program, records, instance.model.output(near))
-    if isinstance(program, EntropyFirstStage):
-        return exact.entropy(program, records, program.ridge, program.radius, near)
+    if program.name == "paper_entropy_balancing":
+        return exact.paper_entropy(program, records, near)
     if program.name == "kernel_mean_matching":
         return None, exact_kernel.matching(program, records, near)
     if program.name == "stable_balancing_hard":

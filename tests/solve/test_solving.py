@@ -162,7 +162,7 @@ def test_the_smallest_tolerance_is_the_smallest(balance):
 
 
 CLOSED = ("uniform", "ipw_known", "ipw_randomized")
-MARGINS = ("ipw_logistic", "paper_entropy_balancing", "overlap", "inverse_probability_tilting")
+MARGINS = ("ipw_logistic", "overlap", "inverse_probability_tilting")
 KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing", "entropy_balancing")
 
 
@@ -185,10 +185,8 @@ def solved(made, records, chosen):
 
 
 def every(*names):
-    """Programs at the settings that all tests share, but for the paper's scaling, which is solved alone."""
-    made = [
-        PROGRAMS[name](**row) for name in names for row in SETTINGS[name] if row.get("scaling") != "paper"
-    ]
+    """Programs at the settings that all tests share."""
+    made = [PROGRAMS[name](**row) for name in names for row in SETTINGS[name]]
     return pytest.mark.parametrize("made", made, ids=lambda one: one.name)
 
 
@@ -233,7 +231,6 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
     ("name", "ridge"),
     [
         ("ipw_logistic", 1e-5),
-        ("paper_entropy_balancing", 1e-3),
         ("entropy_balancing", 1e-3),
         ("mmd", 1e-4),
         ("mmd_pooled", 1e6),
@@ -311,7 +308,7 @@ def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):
 
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch):
     records = make_records(60, 3)
-    chosen, made = replacements(records, 12), PROGRAMS["paper_entropy_balancing"](ridge=0.02)
+    chosen, made = replacements(records, 12), PROGRAMS["ipw_logistic"](ridge=0.02)
     (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
     (result,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))

@@ -84,9 +84,8 @@ def ipw(ridge, radius=INF, trim=INF):
 
 
 def scaled_entropy(ridge, radius=INF):
-    """Entropy balancing in the paper's scaling; of a constant next to none, the ball is left to x."""
-    settings = {"scaling": "paper", "arm_mass": "proportional", "constant": 1e-9}
-    return program_of("paper_entropy_balancing", ridge=ridge, radius=radius, **settings)
+    """Entropy balancing of the paper; of a constant next to none, the ball is left to x."""
+    return program_of("paper_entropy_balancing", ridge=ridge, radius=radius, constant=1e-9)
 
 
 def four_clusters(n, shape):

@@ -13,21 +13,16 @@ from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.stability import (
-    EntropyConstants,
-    KernelConstants,
-    entropy_balancing_paper_scaling,
     fixed_weights,
     general_stability_theorem,
-    kernel_balancing,
     paper_entropy_balancing,
     paper_ipw_logistic,
     paper_kernel_balancing,
     paper_known_coefficient,
     paper_randomized_trial,
-    pooled_kernel_balancing,
-    ridged_entropy_balancing,
     separable,
     tilt_lemma,
     uniform_weights,
@@ -213,9 +208,7 @@ PRINTED = {
     "ipw_randomized": lambda ridge, radius, share: {"propensity": share},
     "ipw_known": lambda ridge, radius, share: {"coefficient": (radius, -radius)},
     "ipw_logistic": lambda ridge, radius, share: {"ridge": ridge, "radius": radius},
-    "paper_entropy_balancing": lambda ridge, radius, share: (
-        {"ridge": ridge, "radius": radius, "scaling": "paper", "arm_mass": "proportional"}
-    ),
+    "paper_entropy_balancing": lambda ridge, radius, share: {"ridge": ridge, "radius": radius},
     "mmd": lambda ridge, radius, share: {"ridge": ridge, "alpha": share},
 }
 
@@ -254,38 +247,20 @@ def falls(bounds, rounding=2e-4):
 def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, radius, floor):
     schemes = (
         lambda mu, r, trim=INF: logistic_propensity(n, 1.0, mu, r, trim),
-        lambda mu, r: ridged_entropy_balancing(n, E(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: logistic_propensity(n, 1.0, mu, r, trim=3.0),
-        lambda mu, r: ridged_entropy_balancing(n, E(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: separable(n, mu, logistic_diameter(r), logistic_diameter(r), r, r),
-        lambda mu, r: kernel_balancing(n, K(1.0, mu * n), floor),
-        lambda mu, r: pooled_kernel_balancing(n, K(1.0, mu * n)),
     )
     for scheme in schemes:
         assert falls([scheme(ridge * f, radius) for f in (1.0, 1.5, 10.0)])
-    for scheme in (*schemes[:3], lambda mu, r, trim=INF: known_coefficient(n, 1.0, r, trim)):
+    for scheme in (*schemes[:2], lambda mu, r, trim=INF: known_coefficient(n, 1.0, r, trim)):
         assert falls([scheme(ridge, radius / f) for f in (1.0, 1.5, 10.0)])
     trimmed = schemes[0], scheme, lambda mu, r, trim: randomized_trial(n, 0.05, trim)
     for scheme in trimmed:
         assert falls([scheme(ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    floors = (None, max(1, floor // 2), floor)
-    assert falls([ridged_entropy_balancing(n, E(1.0, 1.0, ridge, arm_floor=k)) for k in floors])
 
 
-def entropy(n=10, **changes):
-    return ridged_entropy_balancing(n, E(**({"balance_bound": 1.0, "constant": 1.0, "ridge": 1.0} | changes)))
-
-
-def kernel(n=200, kernel_bound=1.0, ridge=500.0, alpha=0.5, arm_floor=20, **changes):
-    return kernel_balancing(n, K(kernel_bound, ridge, alpha=alpha), arm_floor, **changes)
-
-
-def pooled(ridge=500.0, alpha=0.5):
-    return pooled_kernel_balancing(200, K(1.0, ridge, alpha=alpha))
-
-
-C, D, E, K = CalibrationError, DeclarationError, EntropyConstants, KernelConstants
+C, D = CalibrationError, DeclarationError
 GOOD = {"n": 10, "ridge": 1.0, "radius": 1.0}
 FLOOR = GOOD | {"arm_floor": 2}
 #: A bound, what it takes, and what its arguments must not be.
@@ -299,11 +274,7 @@ DECLARED = [
     (partial(separable, gradient_diameter=1.0, log_weight_diameter=1.0, log_weight_range=1.0), GOOD,
      {"n": (1,), "gradient_diameter": (-1.0,), "log_weight_diameter": (INF,), "log_weight_range": (-1.0,),
       "radius": (0.0,)}),
-    (entropy, {}, {"balance_bound": (0,), "constant": (-1,), "arm_mass": ("half",), "arm_floor": (0.2, 6)}),
     (entropy_balancing_paper_scaling, FLOOR, {"arm_floor": (6,), "radius": (0.0,)}),
-    (kernel, {}, {"n": (3,), "arm_floor": (1, 101), "kernel_bound": (0.0,), "alpha": (1.5,),
-                  "relation": ("none",), "weight_cap": (math.nan,)}),
-    (pooled, {}, {"alpha": (-0.1,)}),
     (partial(paper_kernel_balancing, kernel_bound=1.0, weight_cap=2.0), {"n": 9, "ridge": 1.0},
      {"weight_cap": (0.9,), "relation": ("none",)}),
     (paper_entropy_balancing, FLOOR, {"arm_floor": (6,), "base_measure_ratio": (0.5,)}),
@@ -311,16 +282,14 @@ DECLARED = [
     (paper_randomized_trial, {"n": 9}, {"propensity": (1.0,)}),
     (paper_known_coefficient, {"n": 9, "covariate_bound": 1.0}, {"coefficient_norm": (-1.0,)}),
 ]  # fmt: skip
-KEPT = {entropy: {"ridge"}, kernel: {"ridge", "arm_floor"}, pooled: {"ridge"}}
 #: What is declared right and has no finite bound.
 UNBOUNDED = [
     *(
         (partial(bound, **good | one), C, name)
         for bound, good, _ in DECLARED
         for one, name in (({"ridge": 0.0}, "ridge = 0"), ({"arm_floor": None}, "arm_floor"))
-        if {*one} <= {*good, *KEPT.get(bound, ())}
+        if {*one} <= {*good}
     ),
-    (lambda: kernel(weight_cap=5.0), C, "weight_cap"),
     (lambda: paper_kernel_balancing(9, 1.0, 1.0, 2.0, Neighboring.REPLACE_ONE), C, "treatment"),
     (lambda: known_coefficient(10, 1.0, INF), D, "coefficient"),
     (lambda: logistic_propensity(10, INF, 1.0), D, "row_norm"),
@@ -344,13 +313,8 @@ def extreme_bounds(n, ridge, radius, bound):
     """Every bound at numbers near the ends of what doubles hold."""
     yield logistic_propensity(n, bound, ridge, radius)
     yield logistic_propensity(n, bound, ridge, radius, trim=5.0)
-    yield ridged_entropy_balancing(n, EntropyConstants(bound, bound, ridge, radius))
-    yield ridged_entropy_balancing(n, EntropyConstants(bound, bound / 1e3, ridge, radius, "proportional"))
     for refined in (True, False):
         yield entropy_balancing_paper_scaling(n, ridge, n // 4, radius, refined=refined)
-    for alpha in (0.0, 1e-300, 0.5, 1.0):
-        yield kernel_balancing(n, KernelConstants(bound, ridge, alpha=alpha), 2)
-        yield pooled_kernel_balancing(n, KernelConstants(bound, ridge, alpha=alpha, signed=True))
 
 
 @pytest.mark.parametrize(("n", "ridge"), [(4, 1e-300), (10**7, 1e-12), (10**7, 1.0), (10**7, 1e300)])

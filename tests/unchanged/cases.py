@@ -32,14 +32,6 @@ SIZES = (50, 400, 4000)
 SOLVED = (50, 400)
 
 _PRODUCTS = BalanceFunctions(lambda x: np.array([x[0] * x[1], np.sin(x[2])]), 1.4, "products")
-_ENTROPY: list[dict[str, Any]] = [
-    {},
-    {"ridge": 0.05, "radius": 0.1},
-    {"ridge": 0.2, "radius": 0.5, "arm_mass": "proportional"},
-    {"ridge": 0.2, "radius": 0.2, "arm_mass": "proportional", "scaling": "paper"},
-    {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
-    {"ridge": 0.1, "radius": 0.3, "balance": _PRODUCTS},
-]
 _SETS: list[dict[str, Any]] = [
     *({"theta_set": chosen} for chosen in (L1Ball(0.4), L2Ball(0.3), Box(0.2), WholeSpace())),
     {"regularizer": ElasticNet(0.2, 0.3)},
@@ -77,8 +69,12 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.02, "treated": 0.3},
     ],
     "paper_entropy_balancing": [
-        *_ENTROPY,
-        {"ridge": 0.05, "radius": 0.5, "trim": 1.05},
+        {},
+        {"ridge": 0.05, "radius": 0.1},
+        {"ridge": 0.2, "radius": 0.5},
+        {"ridge": 0.2, "radius": 0.2},
+        {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
+        {"ridge": 0.1, "radius": 0.3, "balance": _PRODUCTS},
         {"ridge": 0.2, "radius": 0.2, "base_measure": tuple(1.0 + k / 50 for k in range(50))},
     ],
     "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],

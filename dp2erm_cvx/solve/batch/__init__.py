@@ -10,7 +10,6 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.weights import WeightsModel
-from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
@@ -201,14 +200,12 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     rows = program.row_neighbors(records)
     if rows is None:
         return None
-    if not isinstance(model, MarginModel) or model.weight is None or not RowBatch.knows(model):
+    if type(model) is not MarginModel or not isinstance(program, SeparableFirstStage):
         return None
-    if type(model) is ExponentialModel or (
-        type(model) is MarginModel and isinstance(program, SeparableFirstStage)
-    ):
-        batch = RowBatch(model, point, rows)
-        return partial(minimize_together, batch) if batch.usable else None
-    return None
+    if not RowBatch.knows(model):
+        return None
+    batch = RowBatch(model, point, rows)
+    return partial(minimize_together, batch) if batch.usable else None
 
 
 def _closed_form(program: ClosedFormWeights, base: Array, part: Replacements, goal: float) -> Claims:

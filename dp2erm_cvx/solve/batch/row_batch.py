@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.curves import Curve, LogWeight, LogWeightsByArm
-from dp2erm_cvx.program.entropy import ExponentialModel
+from dp2erm_cvx.program.curves import Curve, LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import RowNeighbors
@@ -21,7 +19,6 @@ from dp2erm_cvx.solve.batch.rows import (
     LARGEST_SCORE,
     Batch,
     Claims,
-    Index,
     Mask,
     Part,
     Reading,
@@ -74,42 +71,41 @@ class _Metric:
 class RowBatch:
     """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the base model.
 
-    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2; or, ``normalized``, n (log mean exp(<b_i,
-    v>) - <target_k, v>) + ridge/2 ||v||^2, rows and targets less the center of the base rows.
+    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2.
+
+    Parameters
+    ----------
+    model
+        The base model, one that is known.
+    point
+        The solution (d,) of the base model.
+    rows
+        Rows and linear terms of neighbors.
     """
 
     def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
         assert isinstance(model.loss, Curve)
-        assert not isinstance(model.weight, LogWeightsByArm)
-        self.rows, self.loss, self.point, self.ridge = rows, model.loss, point, model.ridge
-        self.n, self.dimension = model.n, model.dimension
-        self.normalized, self.trim, log_base = isinstance(model, ExponentialModel), math.inf, None
-        self.terms = Terms(np.zeros(self.dimension), model.loss, model.weight)
-        if isinstance(model, ExponentialModel):
-            self.trim, log_base = model.trim, model.log_base
-            log_cap = math.log(model.trim) if math.isfinite(model.trim) else math.inf
-            self.terms = Terms(model.center, log_cap=log_cap)
-        self.log_base: Array = np.zeros(self.n) if log_base is None else log_base
-        self.largest_base = float(np.max(np.abs(self.log_base)))
-        base = (self.log_base,) if self.largest_base else ()
-        self.shared = SharedRows(model.blocks, self.dimension, self.terms, base)
+        assert isinstance(model.weight, LogWeight)
+        self.rows = rows
+        self.loss = model.loss
+        self.point = point
+        self.ridge = model.ridge
+        self.n = model.n
+        self.dimension = model.dimension
+        self.terms = Terms(model.loss, model.weight)
+        self.shared = SharedRows(model.blocks, self.dimension, self.terms)
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = _Metric(model, point)
         #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
         self.reach, self.longest, self.first, self.second = self.shared.extent(self.metric.inverse_root)
         with np.errstate(all="ignore"):  # what overflows is not usable
-            moment, sums = self.shared.sums(point[None, :], np.array([-1]))
-        self.base_moment, self.base_total = moment[0], float(sums[0, 0])
+            moment, _ = self.shared.sums(point[None, :], np.array([-1]))
+        self.base_moment = moment[0]
 
     @staticmethod
     def knows(model: MarginModel) -> bool:
-        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or other set.
-
-        Of the model of an exponential, which is normalized, all of it is known.
-        """
-        if isinstance(model, ExponentialModel):
-            return True
+        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or box."""
         if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
             return False
         if np.any(model.penalty.l1) or not isinstance(model.penalty.set, L2Ball | WholeSpace):
@@ -126,48 +122,38 @@ class RowBatch:
         """The rows that leave and those that come."""
         index, leaving = part.index, part.leaving
         (old, _), (rows, moved) = self.rows(leaving, leaving), self.rows(leaving, part.records())
-        old, rows = old - self.terms.center, rows - self.terms.center
-        target = np.zeros_like(rows) if moved is None else moved - self.terms.center
+        target = np.zeros_like(rows) if moved is None else moved
         spread = np.maximum(norms(rows), self.longest)
         reach = np.maximum(self.metric.lengths(rows), self.reach)
-        return Members(index, old, rows, target, spread, self.least(index, old, rows), reach)
+        return Members(index, old, rows, target, spread, self.least(old), reach)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
-        old, new = (self._pulls_at_base(members.index, rows) for rows in (members.old, members.rows))
+        old = self._pulls_at_base(members.old)
+        new = self._pulls_at_base(members.rows)
         moment = self.base_moment - old[:, None] * members.old + new[:, None] * members.rows
-        return self._gradient(self.point, members, moment, np.maximum(self.base_total - old + new, 1e-300))
+        return self._gradient(self.point, members, moment)
 
     def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
         """Gradients (m, d) and the sums that weights are divided by (m,)."""
-        moment, sums = self.shared.sums(V, members.index)
-        pull, f = self.terms.own(V, members.rows, self.log_base[members.index])
-        moment = moment + members.rows * pull[:, None]
-        return self._gradient(V, members, moment, sums[:, 0] + pull), sums[:, 1] + f
+        moment, total = self.shared.sums(V, members.index)
+        pull, f = self.terms.own(V, members.rows)
+        return self._gradient(V, members, moment + members.rows * pull[:, None]), total + f
 
-    def _gradient(self, V: Array, members: Members, moment: Array, total: Array) -> Array:
+    def _gradient(self, V: Array, members: Members, moment: Array) -> Array:
         """Gradients at V from the sums over all rows, the replaced ones among them."""
-        if self.normalized:
-            return np.asarray(self.n * (moment / total[:, None] - members.target) + self.ridge * V)
         return np.asarray(members.target - moment + self.ridge * V)
 
-    def _pulls_at_base(self, index: Index, rows: Array) -> Array:
-        at = np.broadcast_to(self.point, rows.shape)
-        return self.terms.own(at, rows, self.log_base[index])[0]
+    def _pulls_at_base(self, rows: Array) -> Array:
+        return self.terms.own(np.broadcast_to(self.point, rows.shape), rows)[0]
 
     def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
         """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,) each."""
-        return self.terms.own(V, members.rows, self.log_base[members.index])[1], self.n / total
+        return self.terms.own(V, members.rows)[1], self.n / total
 
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
         norm, length = norms(V), members.spread
-        if self.normalized:
-            relative = np.expm1(np.minimum(2 * self._score_error(members, norm), 150.0) + 16 * UNIT)
-            relative += self.shared.sum_error() + self.shared.total_error()
-            shift = 16 * UNIT * (norms(members.target) + self._size(members))
-            error = self.n * (length * relative + shift) + 4 * UNIT * self.ridge * norm
-            return np.asarray(error * (1 + 1e-9))
         reach = float(np.max(length * norm))
         steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
         first, second = self.first + length, self.second + length**2
@@ -177,30 +163,16 @@ class RowBatch:
         linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
         return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
 
-    def least(self, index: Index, old: Array, rows: Array) -> Array:
+    def least(self, old: Array) -> Array:
         """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive."""
-        if not self.normalized:
-            curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
-            return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
-        # a mixture's covariance is at least the share of either part times the covariance of that part
-        gone, new = self._pulls_at_base(index, old), self._pulls_at_base(index, rows)
-        share_old = np.minimum(gone / self.base_total, 0.5)
-        share_new = new / (self.base_total * (1 - share_old) + new)
-        away = old - self.base_moment / self.base_total
-        leverage = self.n * share_old / (1 - share_old) * self.metric.lengths(away) ** 2
-        ratio = np.minimum((1 - share_new) / (1 - share_old), 1.0)
-        # of a record with half of the weight too little is left to count on, and rounding would rule
-        return np.where(gone < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
+        curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
+        return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
         """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly."""
-        if not self.normalized:
-            old, new = self._curvature(members.old), self._curvature(members.rows)
-            return [(members.rows, new), (members.old, -old)]
-        mean = self.base_moment / self.base_total
-        old = self._pulls_at_base(members.index, members.old) / self.base_total
-        new = self._pulls_at_base(members.index, members.rows) / self.base_total
-        return [(members.rows - mean, self.n * new / (1 + new)), (members.old - mean, -self.n * old)]
+        old = self._curvature(members.old)
+        new = self._curvature(members.rows)
+        return [(members.rows, new), (members.old, -old)]
 
     def _curvature(self, rows: Array) -> Array:
         """Curvature of the loss at the base solution."""
@@ -208,8 +180,6 @@ class RowBatch:
 
     def smoothness(self, members: Members) -> Array:
         """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
-        if self.normalized:
-            return np.asarray(self.n * members.spread**2 + self.ridge)
         steep = self.loss.largest_curvature(float(np.max(members.spread)) * self.radius * (1 + 1e-9))
         return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
 
@@ -218,31 +188,13 @@ class RowBatch:
 
         What f is divided by was added up in another pass, where each f was computed anew, to the same error.
         """
-        kappa, norm = np.minimum(kappa, members.spread * radius), norms(V)
-        if self.normalized:
-            error = self._score_error(members, norm)
-            if math.isfinite(self.trim):
-                # a cap breaks the common shift: every score counts with its own size
-                size = self._size(members)
-                kappa = size * radius
-                error = error + size * dot_error(self.dimension) * norm + 2 * UNIT * abs(math.log(self.trim))
-        else:
-            assert self.terms.weight is not None
-            steep, size = self.terms.weight.lipschitz, members.spread * norm
-            kappa = steep * kappa
-            error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
+        steep = self.terms.weight.lipschitz
+        kappa = steep * np.minimum(kappa, members.spread * radius)
+        size = members.spread * norms(V)
+        error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
         moved = 2 * self.n * np.tanh((kappa + error) / 2)
         rounded = np.expm1(np.minimum(2 * error, 150.0)) + 2 * self.shared.total_error()
         return np.asarray(moved + self.n * rounded)
-
-    def _size(self, members: Members) -> Array:
-        """Bound on the norms of rows before they were centered."""
-        return np.asarray(members.spread + 2 * float(np.linalg.norm(self.terms.center)))
-
-    def _score_error(self, members: Members, norm: Array) -> Array:
-        # a row that was centered by rounding, then the product, then the base measure
-        error = dot_error(self.dimension) * members.spread * norm + 2 * UNIT * self._size(members) * norm
-        return np.asarray(error + 4 * UNIT * self.largest_base)
 
 
 def _plain(rows: MarginRows) -> bool:
@@ -324,7 +276,7 @@ def judge(
     size = norms(residual) + rounding
     with np.errstate(all="ignore"):
         # self-concordance of the longest row
-        c = (2.0 if batch.normalized else batch.loss.concordance) * members.spread
+        c = batch.loss.concordance * members.spread
         share = members.least * np.exp(-c * norms(V - batch.point))
         ratio = c * size / (share * metric.values[0]) * (1 + 1e-12)
         radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)

@@ -232,52 +232,46 @@ LARGEST_SCORE = 300.0
 CLIP = 2 * LARGEST_SCORE
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
-#: Parts of rows that are numbered, with what is beside them, their pulls and weights.
-Tiles = Callable[[Array, range, tuple[Array, ...]], Iterator[tuple[slice, Array, Array]]]
+#: Parts of rows that are numbered, their pulls and weights.
+Tiles = Callable[[Array, range], Iterator[tuple[slice, Array, Array]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Contributions of rows at points V (m, d): pulls at the gradient, and weights before normalization.
 
-    With a loss phi and a weight f they are ``-phi'(<z, v>)`` and f. Without, ``exp(<b, v>)``, rows b less
-    ``center`` (d,), times a base measure; the weight is the same, or at most ``exp(log_cap - <center, v>)``.
+    Parameters
+    ----------
+    loss
+        phi, of which a pull is ``-phi'(<z, v>)``.
+    weight
+        The weight, as a function of the same margin.
     """
 
-    center: Array
-    loss: Curve | None = None
-    weight: LogWeight | None = None
-    log_cap: float = math.inf
+    loss: Curve
+    weight: LogWeight
 
-    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...]) -> tuple[Array, Array]:
-        """Both of rows Z (k, d), (m, k), perhaps one array; ``base`` holds the log base measure, if any."""
-        tilt: Array = (V if self.loss is None else -V) @ Z.T
-        for log_base in base:
-            tilt += log_base
-        return self._both(V[:, None, :], np.exp(tilt, out=tilt))
+    def tilted(self, V: Array, Z: Array) -> tuple[Array, Array]:
+        """Both of rows Z (k, d), (m, k) each."""
+        tilt: Array = -V @ Z.T
+        return self._both(np.exp(tilt, out=tilt))
 
-    def own(self, V: Array, rows: Array, log_base: Array) -> tuple[Array, Array]:
+    def own(self, V: Array, rows: Array) -> tuple[Array, Array]:
         """Both of one row (d,) at every point, (m,) each."""
-        score = np.clip(dot(V, rows), -CLIP, CLIP)
-        return self._both(V, np.exp(score + log_base if self.loss is None else -score))
+        return self._both(np.exp(-np.clip(dot(V, rows), -CLIP, CLIP)))
 
-    def _both(self, V: Array, tilt: Array) -> tuple[Array, Array]:
+    def _both(self, tilt: Array) -> tuple[Array, Array]:
         # one exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE
-        if self.loss is not None and self.weight is not None:
-            total = 1.0 + tilt
-            return self.loss.descent(tilt, total), self.weight.of(tilt, total)
-        if math.isinf(self.log_cap):
-            return tilt, tilt
-        return tilt, np.minimum(tilt, np.exp(np.minimum(self.log_cap - V @ self.center, 700.0)))
+        total = 1.0 + tilt
+        return self.loss.descent(tilt, total), self.weight.of(tilt, total)
 
 
 class SharedRows:
-    """The n rows (n, d) of a model with ``base`` (n,), made in every pass, but of few records only once."""
+    """The n rows (n, d) of a model, made in every pass, but of few records only once."""
 
-    def __init__(
-        self, blocks: Blocks[MarginRows], dimension: int, terms: Terms, base: tuple[Array, ...]
-    ) -> None:
-        self.n, self.terms, self.base = blocks.n_samples, terms, base
+    def __init__(self, blocks: Blocks[MarginRows], dimension: int, terms: Terms) -> None:
+        self.n = blocks.n_samples
+        self.terms = terms
         self._blocks: Blocks[Array] = blocks.then(attrgetter("Z"))
         if blocks.here and self.n * dimension <= _HELD:
             self._blocks = views(self.n, np.concatenate(self._blocks.each()).__getitem__)
@@ -289,7 +283,7 @@ class SharedRows:
         return float(reach), float(longest), float(sums[0]), float(sums[1])
 
     def sums(self, V: Array, index: Index) -> tuple[Array, Array]:
-        """Sums at V of what pulls times the rows (m, d), and of two totals (m, 2): of pulls, of weights.
+        """Sums at V of pulls times the rows (m, d), and of the weights (m,).
 
         The records ``index`` (m,) are left out.
         """
@@ -298,7 +292,7 @@ class SharedRows:
 
     def read(self, V: Array, index: Index, own: Array, scale: Array, reading: Reading) -> tuple[Array, Array]:
         """Sums and maxima of a reading of weights ``scale`` f, f being ``own`` at ``index``."""
-        ask = partial(_read, tiles=self._tiles(V, index, own, scale), n_base=len(self.base))
+        ask = partial(_read, tiles=self._tiles(V, index, own, scale))
         parts = self._map(partial(ask, reading=reading.alone()), *reading.beside)
         sums, largest = zip(*parts, strict=True)
         return tree_sum(sums), np.maximum.reduce(largest)
@@ -312,7 +306,7 @@ class SharedRows:
         return partial(_tiles, self.terms, V, index, weighed)
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
-        return self._blocks.map(ask, range(self.n), *self.base, *more)
+        return self._blocks.map(ask, range(self.n), *more)
 
     def sum_error(self) -> float:
         """Relative error of a sum over rows: in any order within a tile, then in pairs."""
@@ -345,7 +339,6 @@ def _tiles(
     weighed: tuple[Array, ...],
     Z: Array,
     numbers: range,
-    base: tuple[Array, ...],
 ) -> Iterator[tuple[slice, Array, Array]]:
     """Parts of the rows Z (k, d), their pulls and unnormalized weights, (m, .) each.
 
@@ -359,7 +352,7 @@ def _tiles(
         part = slice(low, min(low + height, len(numbers)))
         inside = (place >= low) & (place < low + height)
         held, at = here[inside], place[inside] - low
-        pull, f = terms.tilted(V, Z[part], tuple(column[part] for column in base))
+        pull, f = terms.tilted(V, Z[part])
         if weighed:
             own, scale = weighed
             f[held, at] = own[held]
@@ -369,26 +362,23 @@ def _tiles(
         yield part, pull, f
 
 
-def _swept(Z: Array, numbers: range, *base: Array, tiles: Tiles) -> tuple[Array, Array]:
-    moments, sums = [], []
-    for part, pull, f in tiles(Z, numbers, base):
-        total = pull.sum(axis=1)
-        sums.append(np.stack([total, total if f is pull else f.sum(axis=1)], axis=1))
+def _swept(Z: Array, numbers: range, *, tiles: Tiles) -> tuple[Array, Array]:
+    moments = []
+    sums = []
+    for part, pull, f in tiles(Z, numbers):
+        sums.append(f.sum(axis=1))
         moments.append(pull @ Z[part])
     return tree_sum(moments), tree_sum(sums)
 
 
-def _read(
-    Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading, n_base: int
-) -> tuple[Array, Array]:
-    base, own = beside[:n_base], beside[n_base:]
-    parts = [reading.of(f, *(column[part] for column in own)) for part, _, f in tiles(Z, numbers, base)]
+def _read(Z: Array, numbers: range, *beside: Array, tiles: Tiles, reading: Reading) -> tuple[Array, Array]:
+    parts = [reading.of(f, *(column[part] for column in beside)) for part, _, f in tiles(Z, numbers)]
     sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(Z: Array, numbers: range, *base: Array, tiles: Tiles) -> Array:
-    return np.concatenate([f for _, _, f in tiles(Z, numbers, base)], axis=1)
+def _weights(Z: Array, numbers: range, *, tiles: Tiles) -> Array:
+    return np.concatenate([f for _, _, f in tiles(Z, numbers)], axis=1)
 
 
 def _extent(Z: Array, *, inverse_root: Array) -> tuple[float, float, float, float]:

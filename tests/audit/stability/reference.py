@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,6 @@ from dp2erm_cvx.domain import Array, Domain, Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.stability import KernelConstants, kernel_balancing
-from dp2erm_cvx.stability.balancing import ArmRows, entropy_law_change
-from dp2erm_cvx.stability.base import coupled_variation, largest_weight
 from tests.helpers import logistic_propensity, planted_diameters, with_kernel
 
 _INF, _HALF = math.inf, math.sqrt(0.5)
@@ -103,17 +100,17 @@ def ipw(n: int, ridge: float, radius: float, known: float = 0.0, trim: float = _
     return ReferenceSetting(name, program, Universe(Domain(1, 1), n, 2), known)
 
 
-def entropy(mass: str, n: int, ridge: float, radius: float, known: float = 0.0) -> ReferenceSetting:
-    """Entropy balancing; one covariate."""
-    name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _named(radius=radius)
-    program = reference_program("paper_entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
+def entropy(n: int, ridge: float, radius: float, known: float = 0.0) -> ReferenceSetting:
+    """Entropy balancing without caps; one covariate."""
+    name = f"EBW, n = {n:,}, ridge {ridge:g}" + _named(radius=radius)
+    program = reference_program("entropy_balancing", ridge=ridge, radius=radius, cap=_INF)
     return ReferenceSetting(name, program, Universe(Domain(_HALF, 1), n, 1), known)
 
 
 def entropy_paper(known: float) -> ReferenceSetting:
     # a constant of next to nothing leaves the whole ball to the balance functions
-    settings = {"ridge": 1.0, "scaling": "paper", "arm_mass": "proportional", "constant": 1e-6}
-    name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
+    settings = {"ridge": 1.0, "constant": 1e-6}
+    name = "EBW of the paper, n = 400, ridge 1, arm floor 100"
     universe = Universe(Domain(1, 1, arm_floor=100), 400, 2)
     return ReferenceSetting(name, reference_program("paper_entropy_balancing", **settings), universe, known)
 
@@ -145,15 +142,11 @@ def worst_cases() -> list[ReferenceSetting]:
         ipw(400, 0.03, 4, 12.8, trim=5),
         ipw(400, 0.1, _INF, 7.2, trim=4),
         ipw(100, 0.003, 2, 17.4, trim=4),
-        entropy("proportional", 400, 3, _INF, 2.36),
-        entropy("proportional", 400, 1, _INF, 3.28),
-        entropy("proportional", 400, 0.3, _INF, 9.90),
-        entropy("proportional", 400, 0.1, 1, 6.91),
-        entropy("equal", 400, 3, _INF, 2.78),
-        entropy("equal", 400, 1, _INF, 5.34),
-        entropy("equal", 400, 0.3, _INF, 38.7),
-        entropy("equal", 400, 0.1, 1, 8.16),
-        entropy("equal", 100, 1, _INF, 5.09),
+        entropy(400, 3, _INF, 2.78),
+        entropy(400, 1, _INF, 5.34),
+        entropy(400, 0.3, _INF, 38.7),
+        entropy(400, 0.1, 1, 8.16),
+        entropy(100, 1, _INF, 5.09),
         entropy_paper(3.88),
         mmd(20, 63.4),
         mmd(100, 16.8),
@@ -168,30 +161,16 @@ def worst_cases() -> list[ReferenceSetting]:
 def wrong_bounds() -> list[ReferenceSetting]:
     """The paper's kernel bound, which a flip violates, and sharp bounds with a mistake in them."""
     few, printed = Universe(Domain(1, 1, arm_floor=25), 100, 2), frozenset({("paper, printed", Quantity.L2)})
-    narrow, tight = ipw(400, 0.003, 1), entropy("equal", 400, 3, _INF)
+    narrow, tight = ipw(400, 0.003, 1), entropy(400, 3, _INF)
     paper, kernel = reference_program("mmd", ridge=100.0, cap=4.0), reference_program("mmd", ridge=1e3)
-    keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    keep = replace(few.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     with planted_diameters(1 / 3):
         third = logistic_propensity(400, 1.0, 0.003, 1.0).V
-    unflipped = kernel_balancing(100, KernelConstants(1.0, 1e5), 25, relation=keep).V
+    unflipped = kernel.stability(Universe(keep, 100, 2)).V
     return [
         ReferenceSetting("paper's kernel bound, treatments flipped", paper, few, wrong=printed),
         narrow.planted("divided by sqrt n", narrow.sharp / math.sqrt(narrow.universe.n_samples)),
         tight.planted("divided by 2", tight.sharp / 2),
         ReferenceSetting("", kernel, few).planted("flips forgotten", unflipped),
-        trim_inside_the_untrimmed_bound(),
         narrow.planted("a third of the diameter", third),
     ]
-
-
-def trim_inside_the_untrimmed_bound() -> ReferenceSetting:
-    """Entropy balancing with a trim, and its largest weight put into the theorem for none."""
-    n, mu, radius, size = 1000, 0.5, 2.0, 1.0
-    trim = 3 * math.exp(-radius * math.sqrt(2))
-    program = reference_program("paper_entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
-    w_max = largest_weight(n, math.log(3))
-    p, rows = w_max / n, ArmRows(size, size)
-    pull = p * rows.diameter + rows.movement("equal") / n
-    wrong = coupled_variation(n, w_max, entropy_law_change(mu, radius, rows.diameter, pull, 1 - p))
-    setting = ReferenceSetting("", program, Universe(Domain(size, 1), n, 1), 57.3)
-    return setting.planted("trimmed inside the untrimmed bound", wrong)

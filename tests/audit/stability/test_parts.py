@@ -172,12 +172,7 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
         (reference_program("ipw_logistic", ridge=0.01), PLAIN),
         (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
         (reference_program("paper_entropy_balancing", ridge=0.3), PLAIN),
-        (reference_program("paper_entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
-        (reference_program("paper_entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
-        (
-            reference_program("paper_entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"),
-            FLOOR,
-        ),
+        (reference_program("paper_entropy_balancing", ridge=0.1, radius=0.7), FLOOR),
         (reference_program("entropy_balancing", ridge=0.02, cap=1.5), PLAIN),
         (reference_program("entropy_balancing", ridge=0.1, radius=0.3, treated=0.3), FLOOR),
         (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
