@@ -201,6 +201,8 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
     family, weights = _FAST.get(type(model), (None, None))
     if family is None or weights is None or not isinstance(program, family):
         return None
+    if isinstance(program, SeparableFirstStage) and (not program.is_plain or program.target is not None):
+        return None
     return partial(weights, program, universe, model)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
@@ -92,10 +93,12 @@ class MarginModel(Composite):
         linear: Array | None = None,
         weight: LogOfWeight | None = None,
         slopes: bool = False,
+        arm_total: float | None = None,
     ) -> None:
         blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
         self.blocks = blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
         self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
+        self.arm_total = arm_total
         self.n, self._is_square = blocks.n_samples, loss == SQUARE
         parts = self.blocks.map(partial(_extent, squared=self._is_square, bent=not self.shifted))
         norms, far, weight_norms, grams, weighted, sizes = zip(*parts, strict=True)
@@ -259,6 +262,8 @@ class MarginModel(Composite):
         base = self._base
         if base is not None:
             tilt *= base
+        if self.arm_total is not None:
+            tilt /= self._divisors(tilt, float(np.max(logs)))
         tilt *= self.n / exact_sum(tilt)
         return tilt
 
@@ -284,7 +289,28 @@ class MarginModel(Composite):
         kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
         if self._base is not None:
             kappa += 2 * UNIT  # of the product
+        if self.arm_total is not None:
+            # the log of what a weight is divided by moves by as much as those of the weights
+            kappa = 2 * kappa + 16 * UNIT * float(size)
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def _divisors(self, tilt: Array, top: float) -> Array:
+        """What weights are divided by, (n,): the sum over the own arm, or the least total where that is more.
+
+        Parameters
+        ----------
+        tilt
+            Weights before normalization, over exp(top).
+        top
+            The largest of their logs.
+        """
+        assert self.arm_total is not None
+        treated = np.concatenate(self.blocks.map(_arm_of)) == 1
+        # a total beyond floating point is beyond both sums, which are at most n
+        least = self.n * self.arm_total * math.exp(min(-top, 600.0))
+        sums = [exact_sum(tilt[~treated]), exact_sum(tilt[treated])]
+        of_controls, of_treated = (max(total, least) for total in sums)
+        return np.where(treated, of_treated, of_controls)
 
     @property
     def _base(self) -> Array | None:
@@ -427,6 +453,11 @@ def _least(
 def _logs(rows: MarginRows, *, weight: LogOfWeight, v: Array) -> Array:
     """Log weights (n,)."""
     return weight.along(rows.arm).log(rows.read_margins(v))
+
+
+def _arm_of(rows: MarginRows) -> NDArray[np.int64]:
+    assert rows.arm is not None
+    return rows.arm
 
 
 def _base_of(rows: MarginRows) -> Array | None:

@@ -306,12 +306,16 @@ class MarginSum:
             set_rounding=self.feasible.rounding(self.n_parameters),
         )
 
-    def weights(self, weight: LogOfWeight) -> float:
-        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure."""
+    def weights(self, weight: LogOfWeight, *, by_arm: bool = False) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights at margins of such rows; ``inf`` where none is sure.
+
+        Weights that are normalized ``by_arm`` are divided by sums that err as much as they do.
+        """
         sizes = self.sizes()
         if sizes is None or (radius := sizes.radius()) is None:
             return math.inf
         norm, row_bound = sizes.minimizer_norm + radius, self.rows.norm
         offset = max(map(abs, self.rows.offset))
         at_point = weight.error_at(self.n_parameters, row_bound, norm, offset)
-        return weight.steepest(row_bound * norm + offset) * row_bound * radius + at_point
+        error = weight.steepest(row_bound * norm + offset) * row_bound * radius + at_point
+        return 2 * error if by_arm else error

@@ -59,9 +59,11 @@ MARGINS: Mapping[str, str] = MappingProxyType({"s": "(2a - 1) <x, v>", "u": "<x,
 #: Name of the argument that is the arm of a record.
 ARM = "arm"
 #: What no private variant is made of.
-_NOT_PRIVATE = "a private coefficient is fitted without offset, base, target, l1 and box"
+_NOT_PRIVATE = (
+    "a private coefficient is fitted without offset, base, target, l1, box and normalization by arm"
+)
 #: Settings of the family that a scheme has where its decorator names them.
-KEYWORDS = frozenset({"target", "l1", "box"})
+KEYWORDS = frozenset({"target", "l1", "box", "arm_total"})
 #: The arms in words, controls first.
 _ARMS = ("controls", "treated")
 
@@ -205,6 +207,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         of up to ``l1`` are free.
     box
         Bound on every ``|lam_k|`` in the place of the radius; ``inf`` for none.
+    arm_total
+        Of a normalization by arm, tau: weights are f over the sum of f over the own arm, or over n tau where
+        that is more. None for the sum alone, which asks for an arm floor of the domain.
     """
 
     kind: ClassVar[Kind] = Kind.EXPONENTIAL
@@ -217,6 +222,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     target: PublicSample | None = setting(None, declared_sample)
     l1: float | None = setting(0.0, public_size, zero=True)
     box: float | None = setting(math.inf, public_size, infinite=True)
+    arm_total: float | None = setting(None, public_size)
 
     @property
     def offset(self) -> RecordNumber | None:
@@ -229,6 +235,18 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """What multiplies the loss and the weight of a record; None for 1."""
         held: RecordNumber | None = self.scheme.options.get("base")
         return held
+
+    @property
+    def by_own_arm(self) -> bool:
+        """Whether weights are normalized by arm, not over all records."""
+        return self.scheme.options.get("normalize") == "arm"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the coefficient is that of plain rows over a ball, with one normalization."""
+        if self.own_calls() or self.by_own_arm:
+            return False
+        return not self.number("l1") and math.isinf(self.number("box"))
 
     def own_calls(self) -> dict[str, Called]:
         numbers = (self.offset, self.base)
@@ -355,12 +373,15 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             penalty += " + n l1 |v|_1"
         bound = "|v_k| <= box" if "box" in self.scheme.settings else "|v| <= R"
         penalty += f" + n mu/2 |v|^2, {bound}"
+        normalized = ", normalized by arm" if self.by_own_arm else ""
         if len(arms) == 1:
             loss, weight = arms[0].loss_text, arms[0].weight_text
             if factor:
                 loss = f"({loss})"
-            return f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+            text = f"v = argmin sum {factor}{loss}{penalty}, {margins};  w_i ~ {factor}exp({weight})"
+            return text + normalized
         text = f"v = argmin sum {factor}l{penalty}, {margins};  w_i ~ {factor}exp(h)"
+        text += normalized
         for arm, one in zip(_ARMS, arms, strict=True):
             text += f";  {arm}: l = {one.loss_text}, h = {one.weight_text}"
         return text
@@ -453,11 +474,12 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             Penalty(self._feasible(records.domain), records.n_samples * self.number("l1")),
             linear=self._linear(records, noise),
             weight=self.log_weight,
+            arm_total=(self.arm_total or 0.0) if self.by_own_arm else None,
         )
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
         factor = records.counts if counted and records.sampling is not None else None
-        arm = None if self.arms == (None,) else records.a
+        arm = records.a if self.by_own_arm or self.arms != (None,) else None
         base = None if self.base is None else self.base.of(records)
         if base is not None:
             factor = base if factor is None else factor * base
@@ -515,6 +537,10 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             "box": box,
             "dimension": self.n_rows(universe),
         }
+        if self.by_own_arm:
+            settings |= {"normalization": "arm", "arm_total": self.arm_total}
+        if self.by_own_arm or self.arms != (None,):
+            settings["arm_floor"] = domain.arm_floor
         if math.isinf(box):
             settings["radius"] = self.ball(domain)
         else:
@@ -572,8 +598,8 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return Z * record_diameter(self.curves, reach, beside, self.varying(domain))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.arms != (None,) or self.own_calls() or self.number("l1") or math.isfinite(self.number("box")):
-            return None  # the fast path has one loss of plain rows, over a ball
+        if self.arms != (None,) or not self.is_plain:
+            return None  # the fast path has one loss of plain rows, over a ball, and one normalization
         total = self._linear(records)
 
         def replaced(old: Records, new: Records) -> tuple[Array, Array | None]:
@@ -587,7 +613,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         return replaced
 
     def certified_error(self, universe: Universe) -> float | None:
-        return self.margin_sum(universe).weights(self.log_weight)
+        return self.margin_sum(universe).weights(self.log_weight, by_arm=self.by_own_arm)
 
 
 @dataclass(frozen=True, repr=False)

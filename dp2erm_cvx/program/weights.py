@@ -182,6 +182,10 @@ class Decorators:
         calibrated to t. ``l1`` is the price of a record of ``||v||_1``, so that imbalances of up to it are
         free, and ``box`` bounds every ``|v_k|`` in the place of a radius.
 
+        With ``normalize="arm"`` the weights of either arm have the sum n/2, which asks for an arm floor of
+        the domain; with ``arm_total`` tau they are divided by no less than n tau before they are scaled to
+        the sum n, which asks for none.
+
         With ``by_arm`` it decorates ``function(s, t, **settings)`` of the margins of ``g = (constant,
         balance(x))`` at the coefficients of the record's own arm and of the other one: t may be added to the
         loss. ``balance`` and ``constant`` are then settings as well, and formulas may ask for G, the norm
@@ -197,8 +201,17 @@ class Decorators:
             options["base"] = RecordNumber.declared("the base weight", base, positive=True)
         for name in KEYWORDS.intersection(settings):
             known[name] = settings.pop(name)
+        normalize = settings.pop("normalize", "all")
+        if normalize not in ("all", "arm"):
+            raise DeclarationError(f"normalize = {normalize!r}: must be 'all' or 'arm'")
+        if normalize == "arm":
+            options["normalize"] = normalize
+        elif "arm_total" in known:
+            raise DeclarationError("arm_total is for normalize='arm'")
         if by_arm and (options or not KEYWORDS.isdisjoint(known)):
-            raise DeclarationError("by_arm: offset, base, target, l1 and box are for schemes of one margin")
+            raise DeclarationError(
+                "by_arm: offset, base, target, l1, box and normalize are for schemes of one margin"
+            )
         hidden = tuple(KEYWORDS.difference(known))
         family: Any = SeparableFirstStage
         if by_arm:

@@ -108,7 +108,11 @@ class RowBatch:
         """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or box."""
         if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
             return False
-        if np.any(model.penalty.l1) or not isinstance(model.penalty.set, L2Ball | WholeSpace):
+        if (
+            model.arm_total is not None
+            or np.any(model.penalty.l1)
+            or not isinstance(model.penalty.set, L2Ball | WholeSpace)
+        ):
             return False
         return all(model.blocks.map(_plain))
 
