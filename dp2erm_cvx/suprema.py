@@ -289,7 +289,7 @@ def _support_nodes(kind: MarginGradient, p: float, q: float) -> tuple[Array, Arr
     reach = q + max(map(abs, offset))
     steep = kind.factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
     size = kind.largest(q)
-    turn = steep * (loss.bend * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
+    turn = steep * (loss.bend_within(reach) * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
     count = 0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE))
     t = _nodes(2 * math.ceil(min(count, _MOST_NODES / 2)), loss.kinks, (p, q), offset)
     m = np.sin(t)
