@@ -127,6 +127,7 @@ class Search:
     scheme, n : what moves, and the number of records
     floor : least number of records of an arm, on both sides
     keep : whether the changed record stays in its arm
+    of_weights : whether the weight of the single record is sought in place of the movement
     """
 
     scheme: Scheme
@@ -134,6 +135,7 @@ class Search:
     floor: int = 0
     keep: bool = False
     seed: int = 0
+    of_weights: bool = False
     best: float = field(default=0.0, init=False)
 
     def run(self, generations: int = 60, population: int = 400) -> float:
@@ -166,9 +168,12 @@ class Search:
         if self.keep:
             records[:, -1, 0] = records[:, -2, 0]
         common, before, after = records[:, :-2], records[:, -2], records[:, -1]
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            moved = movements(self.scheme, common, shares, before, after, self.n)
         counts = _counts(shares, self.n - 1)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            if self.of_weights:
+                _, moved = _weights(self.scheme, common, counts, before, self.n)
+            else:
+                moved = movements(self.scheme, common, shares, before, after, self.n)
         enough = np.ones(len(found), dtype=bool)
         for record in (before, after):
             treated = np.sum(counts * (common[..., 0] > 0), axis=1) + (record[:, 0] > 0)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -11,6 +12,7 @@ from scipy.optimize import linprog
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
+from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
 from dp2erm_cvx.stability.separable import _paired, record_diameter, weight_diameter
 from dp2erm_cvx.suprema import corners
@@ -125,6 +127,16 @@ CASES = (
 def test_no_pair_moves_more_than_its_bound(case):
     bound, found = case.bound(400), case.found(400, generations=40, population=200)
     assert case.least * bound <= found <= bound
+
+
+@pytest.mark.parametrize("n", [3, 400])
+@pytest.mark.parametrize("label", ["odds", "overlap, offset", "overlap, tied factor"])
+def test_the_largest_weight_is_nearly_attained(label, n):
+    (case,) = [case for case in CASES if case.label == label]
+    bound = margin_movement(n, case.ridge, 1.0, case.curves(**dict(case.numbers))).largest
+    scheme = Scheme(case.slope, case.log_weight, case.ridge, **dict(case.numbers))
+    found = Search(scheme, n, of_weights=True).run(generations=80)
+    assert 0.97 * bound <= found <= bound
 
 
 @pytest.mark.slow
@@ -343,3 +355,18 @@ def test_settings_of_a_normalization_are_checked():
             margin_movement(400, 1.0, 1.0, overlap(), **settings)
     with pytest.raises(DeclarationError, match="arm_floor"):
         margin_movement(400, 1.0, 1.0, overlap(), arm_floor=201)
+
+
+def test_margins_beyond_floating_point_need_a_radius():
+    """The line of the treated pulls up to 1/ridge, where no curvature of the controls is left."""
+    u = cp.Variable()
+    # weights from .2 to 3 of controls, as in a bounded calibration to the treated
+    loss, _ = read_curve(0.2 * u + 2.8 * cp.logistic(u), u)
+    weight = read_log_weight(cp.log(0.2 + 2.8 * cp.exp(-cp.logistic(-u))), u)
+    curves = arms((loss, weight), (DOWN, NOTHING))
+    far, near = (margin_movement(400, 1e-3, 1.0, curves, radius=radius) for radius in (INF, 30.0))
+    assert far.reach > 600
+    assert math.isinf(far.variance)
+    assert far.bound.V == 800
+    assert math.isfinite(near.variance)
+    assert near.bound.V < 400
