@@ -2,8 +2,10 @@
 
 ``entropy_balancing`` has a price of what imbalance is left:
 
-minimize    sum_i w_i log(w_i) + n/(2 ridge) huber(||m||, ridge * radius)
+minimize    sum_i w_i log(w_i / d_i) + n/(2 ridge) huber(||m||, ridge * radius)
 subject to  sum_i w_i = n,  0 <= w_i <= cap of the arm
+
+The base weights d_i are 1, or half of the inverse of the public share of the arm.
 
 with m = (m_0, m_1), m_a = sum over arm a of w_i g(x_i) / n - gbar / 2, g = (constant, balance(x)); without a
 radius the price is n/(2 ridge) ||m||^2. Without a cap it is the Fenchel dual of
@@ -39,6 +41,7 @@ from dp2erm_cvx.program import (
     Params,
     Records,
     capped_by_arm,
+    caps_of_arms,
     scheme,
     setting,
 )
@@ -54,6 +57,7 @@ from dp2erm_cvx.public import declared_choice, public_size
     radius=setting(math.inf, public_size, infinite=True),
     cap=setting(3.0, above=0, infinite=True),
     treated=setting(0.5, above=0, below=1),
+    bases=setting("even", declared_choice, words=("even", "by_arm")),
     kinks=False,
 )
 def entropy_balancing(
@@ -65,6 +69,7 @@ def entropy_balancing(
     radius: float,
     cap: float,
     treated: float,
+    bases: str,
 ) -> cp.Problem:
     """The default choice for observational data: an arm may be empty (Hainmueller 2012, relaxed).
 
@@ -84,7 +89,10 @@ def entropy_balancing(
         No weight is above so many times the mean weight of its arm, if both arms weigh half; ``inf`` for
         none.
     treated
-        Public share of the treated, for the cap alone; a wrong one costs balance and no privacy.
+        Public share of the treated, for caps and bases; a wrong one costs balance and no privacy.
+    bases
+        "even": weights are near 1. "by_arm": near ``1 / (2 share)`` of their arm, its mean weight where both
+        arms weigh half; a cap below 1, which some records could not meet, is then raised to 1.
 
     Raises
     ------
@@ -107,8 +115,17 @@ def entropy_balancing(
     squares = cp.sum_squares(imbalance)
     if math.isfinite(radius):
         squares = cp.huber(cp.norm(imbalance), ridge * radius)
-    constraints = [cp.sum(w) == n, w >= 0, *capped_by_arm(w, records, cap, treated)]
-    return cp.Problem(cp.Minimize(n / (2 * ridge) * squares - cp.sum(cp.entr(w))), constraints)
+    price = n / (2 * ridge) * squares
+    if bases == "even":
+        constraints = [cp.sum(w) == n, w >= 0, *capped_by_arm(w, records, cap, treated)]
+        return cp.Problem(cp.Minimize(price - cp.sum(cp.entr(w))), constraints)
+    of_control, of_treated = caps_of_arms(1.0, treated).tolist()
+    least, most = min(of_control, of_treated), max(of_control, of_treated)
+    base = records.numbers("base", lambda x, a, y: of_treated if a == 1 else of_control, least, most)
+    constraints = [cp.sum(w) == n, w >= 0]
+    if math.isfinite(cap):
+        constraints.append(w <= records.arms @ np.maximum(caps_of_arms(cap, treated), 1.0))
+    return cp.Problem(cp.Minimize(price + cp.sum(cp.kl_div(w, base))), constraints)
 
 
 @dataclass(frozen=True)

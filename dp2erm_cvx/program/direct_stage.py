@@ -157,6 +157,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return DeclaredExpressions.of_problem(records.used(self.called(w, records)), records)
 
     def own_data(self) -> tuple[str, ...] | None:
+        if self.scheme.of_library:
+            return ()
         read: WeightsReading = self.reading
         return read.own if self.scheme.statement is None else None
 

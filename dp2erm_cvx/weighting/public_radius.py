@@ -535,8 +535,9 @@ def _steepest_slope(form: WeightingForm) -> float | None:
         # the mean weight of at most n controls, of the sum n or of at least one treated record
         mean = 1.0 if form.sums.kind is SumKind.CONTROLS else 1.0 / form.n
         weights = [max(mean, float(form.low[0])) / largest, min(float(form.cap[0]), float(form.n)) / least]
-    elif alike and form.base is None and form.sums.kind is SumKind.ALL:
-        weights = _bracketing_weights(form)
+    elif alike and form.sums.kind is SumKind.ALL:
+        bracketing = _bracketing_weights(form)
+        weights = [min(bracketing) / largest * (1.0 - 1e-12), max(bracketing) / least * (1.0 + 1e-12)]
     else:
         low, high = _box(form)
         if form.sums.kind is SumKind.PUBLIC and form.sums.public is not None and equal_boxes:

@@ -181,6 +181,38 @@ def test_the_share_of_the_treated_decides_the_caps_alone() -> None:
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-11)
 
 
+@pytest.mark.parametrize(("share", "cap"), [(0.2, 1.5), (0.35, 1.2), (0.8, math.inf)])
+def test_bases_by_arm_are_the_mean_weights_of_arms_that_weigh_half(share: float, cap: float) -> None:
+    records = records_of(2)
+    program = entropy_balancing(ridge=0.05, treated=share, cap=cap, bases="by_arm")
+    weights = solve(program.instance(records)).value
+    B, target = rows_of(records)
+    w = cp.Variable(N)
+    base = np.where(records.a == 1, 1 / (2 * share), 1 / (2 * (1 - share)))
+    caps = np.maximum(min(cap, 1e3) * base, 1.0)
+    price = cp.sum_squares(B.T @ w / N - target) / (2 * 0.05)
+    clarabel(cp.Problem(cp.Minimize(price + cp.sum(cp.kl_div(w, base)) / N), [cp.sum(w) == N, w <= caps]))
+    assert np.sum(np.abs(weights - w.value)) <= 1e-5 * N
+    universe = Universe(DOMAIN, N, P)
+    assert program.at(universe).own_data() == ()
+
+
+def test_bases_by_arm_have_a_public_radius_at_every_share() -> None:
+    universe = Universe(DOMAIN, 4000, P)
+    for share in (0.02, 0.5, 0.98):
+        program = entropy_balancing(ridge=0.05, treated=share, cap=1.5, bases="by_arm").at(universe)
+        radius = program.certified_error(universe)
+        assert radius is not None
+        assert radius < 1e-8
+    even = entropy_balancing(ridge=0.05, cap=1.5).stability(universe).V
+    assert entropy_balancing(ridge=0.05, cap=1.5, bases="by_arm").stability(universe).V == pytest.approx(even)
+
+
+def test_bases_of_another_name_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="bases"):
+        entropy_balancing(bases="by_group")
+
+
 def test_caps_that_cannot_hold_the_sum_are_refused() -> None:
     """Controls of at most 0.94 cannot have the mean 1 where almost all records are controls."""
     with pytest.raises(DeclarationError, match="cap"):

@@ -50,8 +50,8 @@ def drawn_form(generator: np.random.Generator, n: int) -> WeightingForm:
     if name in ("square", "entropy") and generator.integers(2):
         base = base_of()
     ends = (low, low), (cap, cap)
-    if base is None and sums.kind is SumKind.ALL:
-        # boxes by arm, of which some end where a slope is infinite
+    if sums.kind is SumKind.ALL:
+        # boxes by arm, beside base weights as well, of which some end where a slope is infinite
         narrow = 1.0 + (min(cap, 10.0) - 1.0) * generator.uniform(0.01, 1.0)
         caps = (cap, narrow) if generator.integers(2) else (narrow, cap)
         floor = low + (1.0 - low) * float(generator.choice([0.0, 0.5]))
