@@ -160,8 +160,11 @@ def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, 
     table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
     propensity, notes, predicted = weights, [], None
     score: Any = plan.step("score")
+    of_scheme = plan.step("weighted_sum") is not None
     if result.inputs.weights is not None:
         weights = result.weights.value
+    elif of_scheme:
+        weights = plan.main.weights_of(records, released)
     elif score is not None:
         own = score.at(score.universe, released)
         parts = own.parts(records, released)
@@ -178,7 +181,7 @@ def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, 
         propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
     arms = records.a[inside]
     if np.ptp(propensity[inside]) == 0.0 and np.ptp(arms) > 0:
-        if result.inputs.weights is None:
+        if result.inputs.weights is None and not of_scheme:
             notes.append(UNWEIGHTED)
         own_model = LogisticRegression(max_iter=1000).fit(records.covariates[inside], arms)
         propensity = own_model.predict_proba(records.covariates)[:, 1]

@@ -38,7 +38,7 @@ LEAST_TOLERANCE = 1e-8
 #: Numbers of records that stand for all: rules of use change at numbers a factor of 2 or more apart.
 _NUMBERS = tuple(2**power for power in range(1, 54))
 #: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
-_NESTED = ("domain", "budget", "first_stage", "second_stage")
+_NESTED = ("domain", "budget", "first_stage", "second_stage", "weights")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from dp2erm_cvx.domain import Array, Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
@@ -81,6 +82,11 @@ class PrivateEffect(PrivateEstimator):
     settings
         What replaces the public rule of use, such as a propensity of 0.5 for a randomized trial. By the names
         of :class:`~dp2erm_cvx.plan.EffectSettings`.
+    weights
+        A scheme of balancing weights, or its registered name, whose weighted residuals answer in place of
+        inverse propensities (Theorem 28); for ``estimand="ate"``. "entropy_balancing" by its name has a rule
+        of use; a setting ``treated`` of a scheme becomes the released share of the treated. It pays where
+        arms lie 1.3 standard deviations apart or more, and ``confounding`` says so.
 
     Attributes
     ----------
@@ -116,6 +122,7 @@ class PrivateEffect(PrivateEstimator):
     level: float = 0.95
     interval: str = "effect"
     settings: Mapping[str, Any] | None = None
+    weights: str | FirstStage | None = None
 
     def plan_after(
         self, n_samples: int, n_features: int | Sequence[str], before: Mapping[str, Mapping[str, Any]]
@@ -154,6 +161,7 @@ class PrivateEffect(PrivateEstimator):
             self.declared_budget(),
             declared=dict(self.settings or {}),
             before=dict(before),
+            weights=self.weights,
             **self.shared(EffectStudy),
         )
 

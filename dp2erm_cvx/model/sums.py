@@ -121,6 +121,11 @@ _EXPONENT = 30
 GRID_ERROR = 2.0 ** (1 - _EXPONENT)
 
 
+def grid_exponent(n: int) -> int:
+    """The q of the grid ``2^-q`` that n weights are put on."""
+    return min(_EXPONENT, 52 - math.ceil(math.log2(n)))
+
+
 def weights_on_grid(weights: Array) -> tuple[Array, float]:
     """Nonnegative multiples of ``2^-30`` near ``weights`` (n,) whose sum is exactly n, and the l1 distance.
 
@@ -129,8 +134,7 @@ def weights_on_grid(weights: Array) -> tuple[Array, float]:
     the largest weight. Beyond 8 million records the grid is coarser.
     """
     n = len(weights)
-    exponent = min(_EXPONENT, 52 - math.ceil(math.log2(n)))
-    unit = math.ldexp(1.0, exponent)
+    unit = math.ldexp(1.0, grid_exponent(n))
     sound = np.where(np.isfinite(weights) & (weights > 0), weights, 0.0)
     with np.errstate(over="ignore"):
         total = float(np.sum(sound / n))

@@ -16,7 +16,9 @@ from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
+from dp2erm_cvx.plan.weighted import check_weights, weighted_error, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.covariates import CovariateMean
@@ -34,6 +36,7 @@ from dp2erm_cvx.steps.score import (
 )
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import TreatmentRate
+from dp2erm_cvx.steps.weighted_residuals import WEIGHTED_SUM
 
 #: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
 #: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.
@@ -52,7 +55,7 @@ class EffectStudy(Pipeline):
     ----------
     universe, budget, noise, arithmetic, numerical_share, before
         As in :class:`~dp2erm_cvx.plan.Pipeline`.
-    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center
+    estimand, residual_scale, confounding, collinearity, heterogeneity, effect_center, weights
         As in :class:`~dp2erm_cvx.estimators.PrivateEffect`. Predictions of bias and the interval rest on the
         third to the fifth.
     declared
@@ -74,6 +77,7 @@ class EffectStudy(Pipeline):
     heterogeneity: float = setting(0.25, at_least=0.0, at_most=100.0)
     effect_center: float | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | FirstStage | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +85,8 @@ class EffectStudy(Pipeline):
         law = self.noise
         put(self, "noise", chosen_noise(law, self.universe))
         self._check_estimand()
+        if self.weights is not None:
+            check_weights(self)
         if self.estimand == RiskScores.estimand:
             what = "two risks, which are three private means with the size of the population"
             refuse(self.universe.domain.codebook, what, "sampling", "counts")
@@ -91,6 +97,10 @@ class EffectStudy(Pipeline):
         elif self.settings.propensity == "multinomial":
             raise DeclarationError("propensity = 'multinomial': is for more than two arms; take 'logistic'")
         list(self.steps())  # what is declared is judged here, not where it is used
+
+    @property
+    def main_step(self) -> str:
+        return self.main if self.weights is None else WEIGHTED_SUM
 
     @property
     def scale(self) -> float:
@@ -127,6 +137,8 @@ class EffectStudy(Pipeline):
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
+        if self.weights is not None:
+            return weighted_error(self, treated)
         groups = max(len(universe.domain.groups), 1)
         rate = min(treated, 1.0 - treated, defaults.smaller_arm(settings.known))
         rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
@@ -160,6 +172,8 @@ class EffectStudy(Pipeline):
         epsilon, ranges = self.budget.epsilon, self.universe.domain.released
         # a released range of the outcome says what its scale is, a declared one may be as wide as it likes
         scale = self.scale if ranges is not None and ranges.outcome else self.residual_scale
+        if self.weights is not None:
+            declared = {**weighting_settings(self), **declared}
         known = declared.get("propensity")
         kind = self.kind
         if kind is ArmScores:
@@ -183,6 +197,10 @@ class EffectStudy(Pipeline):
         """Rate, mean and spread, center and propensity; then the score."""
         settings = self.settings
         steps, nuisances = self._lines(settings)
+        if self.weights is not None:
+            assert isinstance(nuisances, LinearNuisances)
+            yield from weighted_steps(self, steps, nuisances)
+            return
         yield from shares_in_turn(steps)
         # delta is worth more in a regression: Laplace noise of few numbers is shorter
         yield replace(self._score(nuisances, settings), noise=Noise.GAMMA)

@@ -32,7 +32,6 @@ from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
-from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
 
 if TYPE_CHECKING:
@@ -92,6 +91,11 @@ class Pipeline(abc.ABC):
             text = f"at most {MOST_FEATURES}, because Hessians are dense; choose some publicly"
             raise DeclarationError(f"{self.universe.n_features} covariates: {text}")
         self.universe.domain.middles(self.universe.n_features)  # as many as there are ranges
+
+    @property
+    def main_step(self) -> str:
+        """Name of the step that answers, as it is declared."""
+        return self.main
 
     @property
     def start(self) -> Universe:
@@ -180,9 +184,10 @@ class Plan(Shown, Generic[S]):
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
-        *earlier, last = self.steps
-        if isinstance(last, EffectScore):
-            object.__setattr__(self, "steps", (*earlier, last.knowing({step.name: step for step in earlier})))
+        known: dict[str, Step] = {}
+        for step in self.steps:
+            known[step.name] = step.knowing(dict(known))
+        object.__setattr__(self, "steps", tuple(known.values()))
 
     def blocks(self) -> Iterator[Any]:
         """Report: what is spent, step by step, and what is predicted."""
@@ -223,7 +228,7 @@ class Plan(Shown, Generic[S]):
     @property
     def main(self) -> Any:
         """The step that answers what is asked: the score of an effect, a rule, or theta."""
-        return self.step(self.study.main)
+        return self.step(self.study.main_step)
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -33,6 +33,11 @@ from dp2erm_cvx.steps.step import RELEASED, Step
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
+#: What the interval of an effect by the weights of a scheme rests on.
+MUST_HOLD = (
+    "outcomes that are linear in the mapped covariates, arms that lie at most {:g} standard deviations apart "
+    "(confounding), and covariates that are near normal along their difference"
+)
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
@@ -103,6 +108,11 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
     yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
+    if isinstance(study, EffectStudy) and study.weights is not None:
+        yield (
+            f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} when one "
+            f"record is replaced. The interval will rest on {MUST_HOLD.format(study.confounding)}."
+        )
 
 
 def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:

@@ -81,6 +81,11 @@ def _counted(unit: Any) -> str:
     return f"{together}: the estimate is of the mean effect over records so counted."
 
 
+def _left(release: Any) -> str:
+    """What the weights of a scheme are predicted to leave of a difference between the arms."""
+    return f"are predicted to leave at most {release.weighting.left:.0%} of a difference between the arms."
+
+
 def _slopes(release: Any) -> str:
     """Sentence on what slopes ask of covariates: in common where effects vary, of one arm with few."""
     own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
@@ -307,6 +312,15 @@ CAVEATS = (
     Caveat("linear", "assumes", _EFFECT, _modeled,
            lambda r: f"To first order it rests on {_linear(r)}, {_slopes(r)}and on no unmeasured "
                      "confounder."),
+    Caveat("scheme", "notes", _EFFECT, lambda r: r.weighting,
+           lambda r: f"Residuals are weighted by {r.weighting.program}. Its weights move by at most V = "
+                     f"{r.weighting.stability:.4g} when one record is replaced, and {_left(r)}"),
+    Caveat("scheme-models", "assumes", _EFFECT, lambda r: r.weighting,
+           lambda r: f"Arms are taken to lie at most {r.settings['confounding']:g} standard deviations "
+                     "apart (confounding), and covariates to be near normal along their difference, as on "
+                     "the public records of that prediction."),
+    Caveat("scheme-complete", "assumes", _EFFECT, lambda r: r.weighting and r.public.weighted,
+           lambda r: "All records are taken to have a treatment and an outcome."),
     Caveat("means", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
            lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "
                      "middle of their ranges."),
@@ -405,7 +419,8 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
     yield from _e_values(release, two_values)
     if release.is_risk:
         yield _number_needed(release)
-    if (tipping := tipping_point(release)) is not None:
+    # what weights leave of a distance is no fixed part of it
+    if release.weighting is None and (tipping := tipping_point(release)) is not None:
         apart = f"{tipping:.3g}" if tipping < _FAR else f"more than {_FAR:g}"
         yield (
             f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "

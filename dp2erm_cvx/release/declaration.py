@@ -68,6 +68,8 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
             own[one.name] = _plain(value)
     if not study.before:  # which most releases do not state
         own.pop("before", None)
+    if own.get("weights", "") is None:  # that of a score, which has none
+        del own["weights"]
     return {"goal": goal, **own, "arithmetic": "counted" if plan.counted else "assumed"}
 
 
@@ -81,8 +83,13 @@ def study_of(release: BaseRelease) -> Pipeline:
     try:
         kind, budget = GOALS[declared.pop("goal")], Budget(**declared.pop("budget"))
         universe = Universe(release.public, release.n_samples, len(release.columns))
-        for stage, known in (("first", registry.first_stages), ("second", registry.second_stages)):
-            if stage in declared:
+        stages = {
+            "first": registry.first_stages,
+            "second": registry.second_stages,
+            "weights": registry.first_stages,
+        }
+        for stage, known in stages.items():
+            if isinstance(declared.get(stage), dict):
                 declared[stage] = _program(known(), declared[stage])
         if kind is RangesStudy:
             public = declared["public"] = OpenDomain.from_dict(declared["public"])

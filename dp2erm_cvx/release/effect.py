@@ -27,12 +27,14 @@ from dp2erm_cvx.release.parts import (
 )
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
+from dp2erm_cvx.release.weighted import Weighting, weighted_interval
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import ArmScores, EffectScore, GroupScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import SIDES, SideCounts, TreatmentRate
+from dp2erm_cvx.steps.weighted_residuals import ResidualSquares, WeightedSum
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def state_coefficient(
         rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
     elif isinstance(step, MeanSquare):
         rows, names = "sum of squared norms over their bound", ("square",)
+    elif isinstance(step, ResidualSquares):
+        rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
     elif step.integers is not None:
         rows, names = "sum of scaled covariates", columns
     unit = 1.0 if step.integers is None else step.integers.unit
@@ -157,6 +161,9 @@ class EffectRelease(BaseRelease):
     Where an effect was estimated in every level of a column, ``groups`` hold them in the order of the levels,
     ``released`` three integers for each, and the ``estimate`` is of all their records together.
 
+    Where the weights of a declared scheme answered, ``weighting`` says what is public of them, and
+    ``released`` is one integer.
+
     Of a treatment of more than two arms ``arms`` hold the mean outcome of each and all contrasts, and the
     ``estimate`` is the first of them; ``released`` are two integers for each, and one more.
     """
@@ -180,6 +187,7 @@ class EffectRelease(BaseRelease):
     groups: tuple[GroupEffect, ...] = ()
     arms: ArmEffects | None = None
     skewed: float = 0.0
+    weighting: Weighting | None = None
 
     @property
     def by(self) -> str | None:
@@ -199,6 +207,8 @@ class EffectRelease(BaseRelease):
             del plain["arms"]
         if not self.skewed:
             del plain["skewed"]
+        if self.weighting is None:
+            del plain["weighting"]
         return plain
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -240,6 +250,8 @@ def make_effect(
     """
     study, score = plan.study, plan.main
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
+    if isinstance(score, WeightedSum):
+        return _by_weights(plan, released, columns, guarantee, level)
     own = score.at(score.universe, released)
     assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
@@ -298,6 +310,43 @@ def make_effect(
         arms=arms,
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
         skewed=off,
+    )
+
+
+def _by_weights(
+    plan: Plan[EffectStudy],
+    released: Mapping[str, Array],
+    columns: tuple[str, ...],
+    guarantee: Guarantee,
+    level: float,
+) -> EffectRelease:
+    """State what a run by the weights of a scheme released."""
+    study, score = plan.study, plan.main
+    result, weighting = weighted_interval(plan, released, level)
+    square = plan.step("spread")
+    return EffectRelease(
+        estimand=study.estimand,
+        estimate=result.estimate,
+        interval=EffectInterval.of(result),
+        standard_deviation=result.standard_deviation,
+        released=tuple(int(number) for number in released[score.name]),
+        risks=(),
+        ratios=(),
+        columns=columns,
+        n_samples=study.universe.n_samples,
+        guarantee=guarantee,
+        steps=state_steps(plan),
+        nuisances=tuple(state_nuisances(plan, released, columns)),
+        settings={
+            **asdict(study.settings),
+            "residual_scale": study.scale,
+            **{name: getattr(study, name) for name in ASSUMED},
+        },
+        domain=study.universe.domain.to_dict(),
+        declared=declaration_of(plan),
+        target=TARGETS[0],
+        narrow=narrow_columns(square, columns, released),
+        weighting=weighting,
     )
 
 

@@ -53,7 +53,7 @@ def released_numbers(release: BaseRelease, plan: Plan[Any]) -> dict[str, Array]:
         if step.integers is not None and step.name in numbers and step is not plan.main:
             numbers[step.name] = np.rint(numbers[step.name] / step.integers.unit)
     if isinstance(release, EffectRelease):
-        numbers["score"] = np.array(release.released)
+        numbers[plan.main.name] = np.array(release.released)
     elif isinstance(release, RangesRelease):
         numbers["ranges"] = np.array([one.chosen or one.pair for one in release.ranges])
     elif isinstance(release, RuleRelease) and plan.step("value") is not None:

@@ -297,13 +297,15 @@ def clips(release: EffectRelease) -> Table:
         ("residual of the outcome regression", 0.0, float(settings["residual_bound"])),
         ("estimate of one record, less the middle", 0.0, float(settings["score_bound"])),
     ]
+    if release.weighting is not None:
+        del sides[2]
     if release.arms is not None:
         sides[2] = ("weighted residual, of an arm that all arms are as large as", *sides[2][1:])
     ends = [(name, middle - bound, middle + bound) for name, middle, bound in sides]
     least = 1.0 / float(settings["cap"])
     if release.arms is not None:
         ends.append(("probability of an arm", least, 1.0))
-    elif release.estimand != "overlap":  # whose weights need no cap
+    elif release.weighting is None and release.estimand != "overlap":  # whose weights need no cap
         ends.append(("propensity of treatment", 0.0 if release.estimand == "att" else least, 1.0 - least))
     ends.append(("norm of the scaled covariates", 0.0, domain.features_bound))
     rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, low, high in ends]

@@ -118,6 +118,8 @@ RELEASED = {
     "sides": "records by side of the rule and arm",
     "arms": "outcome regressions of both arms",
     "value": "what the rule gains",
+    "squares": "sum of squared residuals",
+    "weighted_sum": "sum of weighted residuals",
     "score": "sums of the records' estimates and of their squares",
     "theta": "coefficients of the second stage",
 }
@@ -231,6 +233,10 @@ class Step(abc.ABC):
 
         Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
         """
+
+    def knowing(self, earlier: Mapping[str, Step]) -> Self:
+        """The step, once all ``earlier`` steps that its predictions rest on are planned: mostly the same."""
+        return self
 
     def hand_on(self, inputs: Inputs, released: Mapping[str, Array]) -> Inputs:
         """Inputs of the steps after it, at all that is ``released`` by then: mostly the same."""

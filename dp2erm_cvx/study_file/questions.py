@@ -38,7 +38,7 @@ OUTCOME = ("outcome_column", "outcome_center", "outcome_bound", "binary_outcome"
 #: What a question may declare beside the arguments of its estimator.
 DECLARED = ("name", "kind", "share", "covariates", *OUTCOME)
 #: Stages of a two-stage question, and which they are.
-STAGES = {"first_stage": "first", "second_stage": "second"}
+STAGES = {"first_stage": "first", "second_stage": "second", "weights": "first"}
 
 
 @dataclass(frozen=True)

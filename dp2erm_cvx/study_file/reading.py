@@ -39,7 +39,7 @@ from dp2erm_cvx.study_file.study import StudyFile
 #: Tables and values of a file beside its questions.
 PLACES = RECORDS | {"budget", "ledger", "csv"}
 #: What a text in these places stands for, where ``--set`` puts a value beside it.
-_SHORT = {"first_stage": "name", "second_stage": "name", "treatment": "column"}
+_SHORT = {"first_stage": "name", "second_stage": "name", "weights": "name", "treatment": "column"}
 
 
 def read_study(path: str | Path, changes: Sequence[str] = ()) -> StudyFile:

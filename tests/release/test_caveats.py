@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
 from dp2erm_cvx.release.effect import EffectRelease
@@ -26,10 +27,12 @@ def releases():
         replace(RISKS, binary_outcome=True, codebook=ARMS),
         {"mean_share": None, "spread_share": None},
     )
+    tabled = replace(DOMAIN, codebook=Codebook())
     others = (
         (PrivateEffect(DOMAIN, MORE, settings=unspread, seed=1), a, y),
         (PrivateEffect(replace(DOMAIN, outcome_center=2.0), MORE, residual_scale=0.2, seed=1), a, y),
         (PrivateEffect(event, MORE, seed=1), np.array(["a", "b", "c"])[np.arange(400) % 3], 1.0 * (y > 0.2)),
+        (PrivateEffect(tabled, MORE, weights="entropy_balancing", seed=1), a, y),
         *(
             (PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means", seed=1), a, y)
             for e in (0.001, 90.0)

@@ -1,0 +1,172 @@
+"""What the weights of a scheme leave of a distance between the arms: a rehearsal on public records.
+
+Nothing private enters: the scheme is solved on records that are made of the released rate and spreads and of
+the declared distance. ``docs/theory/scheme_effects.md`` says what they have to have in common with the own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri
+
+from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
+from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.steps.nuisances import Confounding
+from dp2erm_cvx.steps.weighted_residuals import at_rate
+from dp2erm_cvx.weighting.dual import DualProblem
+from dp2erm_cvx.weighting.form import WeightingForm
+
+#: Public records, at least and at most; of the smaller arm so many for every covariate.
+_RECORDS, _MOST, _EACH = 2000, 20_000, 3.0
+#: Scales of the noise of the rate that the masses of the arms are tried at.
+RATE_SCALES = 3.0
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What is left on the public records.
+
+    Parameters
+    ----------
+    left
+        The part of the distance between the arms that the weights leave.
+    inflation
+        ``sum w^2`` over that of the base weights, at least 1.
+    mass
+        ``|m_1 - m_0| / n``, m_a the sum of the weights of arm a: the largest of rates that the noise of the
+        released one may hide.
+    """
+
+    left: float
+    inflation: float
+    mass: float
+
+
+@dataclass(frozen=True)
+class Public:
+    """What the public records are made of.
+
+    Parameters
+    ----------
+    domain
+        Of the records that the weights are computed on.
+    rate, rate_noise
+        The released rate of treatment, and the scale of its noise.
+    spreads
+        Standard deviations (k,) of the covariates, released or guessed.
+    distance
+        How far the arms lie apart, in pooled standard deviations, at least a hundredth.
+    """
+
+    domain: Domain
+    rate: float
+    rate_noise: float
+    spreads: tuple[float, ...]
+    distance: float
+
+
+@lru_cache(maxsize=64)
+def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
+    """Solve the scheme on public records of normal covariates whose arms lie apart along one direction.
+
+    Parameters
+    ----------
+    program
+        The scheme as it is declared.
+    public
+        What the records are made of.
+
+    Returns
+    -------
+    Rehearsal
+    """
+    k = len(public.spreads)
+    smaller = min(public.rate, 1.0 - public.rate)
+    n = min(max(_RECORDS, math.ceil(_EACH * k / smaller)), _MOST)
+    universe = Universe(public.domain, n, k)
+    form = at_rate(program, public.rate).at(universe).form(universe)
+    assert isinstance(form, WeightingForm)
+    off = RATE_SCALES * public.rate_noise
+    masses = []
+    for rate in (public.rate - off, public.rate, public.rate + off):
+        records, along = _records(public, n, min(max(rate, 0.01), 0.99))
+        weights = DualProblem(form, records).newton().weights
+        signs = np.where(records.a == 1, 1.0, -1.0)
+        masses.append(abs(float(np.sum(weights * signs))) / n)
+        if rate == public.rate:
+            apart = float(np.mean(along[records.a == 1]) - np.mean(along[records.a == 0]))
+            left = abs(2.0 / n * float(np.sum(weights * signs * along))) / apart
+            even = 0.25 / (1.0 - rate) + 0.25 / rate
+            inflation = float(np.mean(np.square(weights))) / even
+    return Rehearsal(left, max(inflation, 1.0), max(masses))
+
+
+def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
+    """Public records, and where each lies along the difference of the arms (n,), in standard deviations."""
+    k = len(public.spreads)
+    treated = round(n * rate)
+    spreads = np.array(public.spreads)
+    direction = np.full(k, 1.0 / math.sqrt(k))
+    within = math.sqrt(Confounding(public.distance).within(rate))
+    rows = []
+    for size, middle in ((n - treated, -rate), (treated, 1.0 - rate)):
+        scores = _normal_scores(size, k)
+        # along the direction normal quantiles, across it what is left of numbers that fill the cube
+        across = scores[:, 1:] @ _across(k).T if k > 1 else np.zeros((size, k))
+        along = middle * public.distance + within * scores[:, 0]
+        rows.append(np.outer(along, direction) + across)
+    standard = np.vstack(rows)
+    covariates = clip_norm(standard * spreads, public.domain.features_bound)
+    arms = np.repeat([0, 1], [n - treated, treated])
+    if public.domain.intercept:
+        X = np.hstack([np.full((n, 1), public.domain.intercept), covariates])
+    else:
+        X = covariates
+    where = np.divide(covariates, spreads, out=np.zeros_like(covariates), where=spreads > 0.0) @ direction
+    return Records(X, arms, np.zeros(n), public.domain), where
+
+
+def _across(k: int) -> Array:
+    """An orthonormal basis (k, k - 1) of what is orthogonal to (1, ..., 1): Helmert's contrasts."""
+    basis = np.zeros((k, k - 1))
+    for column in range(1, k):
+        basis[:column, column - 1] = 1.0
+        basis[column, column - 1] = -float(column)
+        basis[:, column - 1] /= math.sqrt(column * (column + 1.0))
+    return basis
+
+
+def _normal_scores(size: int, k: int) -> Array:
+    """Fixed numbers (size, k) like independent normal ones, with mean 0 and covariance 1 but for rounding.
+
+    The first column holds normal quantiles; others follow multiples of roots of primes, modulo 1.
+    """
+    places = np.arange(size)
+    columns = [ndtri((places + 0.5) / size)]
+    for prime in _primes(k - 1):
+        fractions = np.mod((places + 1.0) * math.sqrt(prime), 1.0)
+        columns.append(ndtri((np.argsort(np.argsort(fractions)) + 0.5) / size))
+    scores: Array = np.column_stack(columns)
+    # what the columns have in common by chance is taken off in turn, where records are enough
+    for column in range(k):
+        for other in range(column if size > 2 * k else 0):
+            own = scores[:, other]
+            scores[:, column] -= own * float(own @ scores[:, column]) / float(own @ own)
+        scores[:, column] -= np.mean(scores[:, column])
+        scores[:, column] /= float(np.std(scores[:, column]))
+    return scores
+
+
+def _primes(count: int) -> list[int]:
+    """The first primes."""
+    found: list[int] = []
+    candidate = 2
+    while len(found) < count:
+        if all(candidate % prime for prime in found):
+            found.append(candidate)
+        candidate += 1
+    return found

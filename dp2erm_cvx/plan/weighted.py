@@ -1,0 +1,153 @@
+"""An effect by the weights of a declared scheme: its rule of use, its steps and its predicted error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.plan import defaults
+from dp2erm_cvx.plan.settings import shares_in_turn
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.trust import refuse_patched
+from dp2erm_cvx.sampling import KINDS, refuse
+from dp2erm_cvx.steps.nuisances import Confounding, LinearNuisances
+from dp2erm_cvx.steps.record_map import Rows
+from dp2erm_cvx.steps.score import AverageScore
+from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum, weights_at_rate
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.plan.effect import EffectStudy
+
+#: The scheme that has a rule of use, where it is declared by its name alone.
+RULED = "entropy_balancing"
+#: Share of the budget for the outcome regression where none is declared.
+CENTER_SHARE = 0.3
+#: Residuals are clipped at so many residual scales.
+RESIDUALS = 2.0
+#: The ridge of least predicted half width is this over the root of n epsilon p, for rows of norm at most 1.
+_RIDGE, _LARGEST_RIDGE = 3.6, 0.3
+#: Caps in base weights; from this declared distance on those of poor overlap, at a part of the ridge.
+_CAP, _FAR, _FAR_CAP, _FAR_RIDGE = 1.5, 1.4, 2.0, 1.0 / 3.0
+#: Height of the constant that compares the masses of the arms, over the norm bound of the rows.
+_CONSTANT = 0.5
+
+
+def check_weights(study: EffectStudy) -> None:
+    """Raise DeclarationError for what Theorem 28 and its interval are not about, in one line."""
+    if not isinstance(study.weights, str | FirstStage):
+        raise DeclarationError(f"weights = {brief(study.weights)}: must be a scheme, or its name")
+    if isinstance(study.weights, FirstStage):
+        refuse_patched(study.weights)
+    elif study.weights not in registry.first_stages():
+        registry.build(registry.first_stages(), study.weights)  # which refuses the name
+    if study.estimand != AverageScore.estimand:
+        raise DeclarationError(
+            f"weights: answer for the average effect alone, and estimand = {brief(study.estimand)}: leave "
+            "one of them out"
+        )
+    book = study.universe.domain.codebook
+    refuse(book, "an effect by the weights of a scheme", *KINDS)
+    if book is not None and (book.where or book.eligible):
+        raise DeclarationError("weights: are of all records, and where or eligible leaves some out")
+    declared = study.declared
+    propensity = declared.get("propensity", "constant")
+    if propensity != "constant":
+        raise DeclarationError(f"weights: take the place of propensity = {brief(propensity)}: leave one out")
+    if declared.get("rows", Rows.COMMON) != Rows.COMMON:
+        raise DeclarationError("weights: need slopes that both arms have in common: leave out rows")
+
+
+def weighting_settings(study: EffectStudy) -> dict[str, Any]:
+    """Settings of the rule of use that differ from those of a score."""
+    domain = study.universe.domain
+    values = study.two_values
+    if values is not None:
+        residual = values.width  # which no residual of an event exceeds by more than noise
+    elif study.residual_scale is None:
+        residual = domain.outcome_bound
+    else:
+        residual = min(RESIDUALS * study.residual_scale, 2.0 * domain.outcome_bound)
+    return {
+        "propensity": "constant",
+        "rows": Rows.COMMON,
+        "center_share": CENTER_SHARE,
+        "residual_bound": residual,
+    }
+
+
+def weighting_program(study: EffectStudy, universe: Universe) -> FirstStage:
+    """The scheme of a study for the records of a universe; by its name alone at the rule of use.
+
+    That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base weights;
+    where a distance of 1.4 or more is declared a third of that ridge and caps of twice the base weights.
+    """
+    if isinstance(study.weights, FirstStage):
+        return study.weights
+    settings: dict[str, Any] = {}
+    if study.weights == RULED:
+        far = study.confounding >= _FAR
+        bound = universe.domain.features_bound
+        total = universe.n_samples * study.budget.epsilon * universe.n_features
+        ridge = min(_RIDGE / math.sqrt(total), _LARGEST_RIDGE) * (_FAR_RIDGE if far else 1.0)
+        settings = {
+            "constant": _CONSTANT * bound,
+            "ridge": ridge * bound**2,
+            "cap": _FAR_CAP if far else _CAP,
+            "bases": "by_arm",
+        }
+    assert isinstance(study.weights, str)
+    program: FirstStage = registry.build(registry.first_stages(), study.weights, **settings)
+    return program
+
+
+def weighted_steps(study: EffectStudy, steps: list[Step], nuisances: LinearNuisances) -> Iterator[Step]:
+    """The steps before the score, then squares of residuals, then their weighted sum.
+
+    Parameters
+    ----------
+    study
+        What is declared.
+    steps
+        Rate, mean and spread of the covariates and outcome regression, with shares of the whole budget.
+    nuisances
+        What they release.
+    """
+    lines = ReleasedLines(nuisances, study.settings.residual_bound)
+    squares = ResidualSquares(share=study.settings.rate_share, noise=Noise.GAMMA, lines=lines)
+    yield from shares_in_turn([*steps, squares])
+    program: Any = weighting_program(study, study.handed(steps))
+    yield WeightedSum(program=program, lines=lines, noise=Noise.GAMMA)
+
+
+def weighted_error(study: EffectStudy, treated: float) -> float:
+    """Predicted mean squared error where so large a share is treated, of the weights at equal shares.
+
+    Of the noise of the weighted sum, of sampling, and of what noise of the regression leaves at half of the
+    distance between the arms.
+    """
+    *before, score = study.steps()
+    assert isinstance(score, WeightedSum)
+    settings = study.settings
+    universe = study.handed(before)
+    known = weights_at_rate(score.program, universe, 0.5)
+    n, epsilon = universe.n_samples, study.budget.epsilon
+    rate = min(treated, 1.0 - treated)
+    left = 1.0 - settings.spent - settings.rate_share
+    # V is nearly in proportion to the largest base weight
+    noise = 2.0 * settings.residual_bound * known.movement * (0.5 / rate) / (n * left * epsilon)
+    sampling = study.scale**2 / (rate * (1.0 - rate) * n)
+    share = settings.center_share * epsilon
+    sizes = n, universe.n_features + 2, share
+    fit = defaults.planned_fit(*sizes, settings.slope, settings.norm_bound, Rows.COMMON)
+    spread = np.full(1, settings.norm_bound / math.sqrt(universe.n_features) * 0.7)
+    _, slopes = fit.errors(spread, study.scale, rate, Confounding(study.confounding).within(rate))
+    moved = 0.5 * study.confounding * float(slopes[0, 0])
+    return 2.0 * noise**2 + sampling + moved**2
