@@ -98,7 +98,6 @@ SETTINGS: Mapping[str, Draw] = {
     "threshold": of(1.0, 1e-3, 1e3),
     "features_bound": of(1.0, 0.1),
     "arm_mass": one_of("equal", "proportional", "nope"),
-    "scaling": one_of("public", "public", "paper", "nope"),
     "balance": lambda rng, n, columns: Moments(pick(rng, (1, 2, 3, 10))) if happens(rng, 0.9) else "x",
     "kernel": kind(Gaussian, Laplace, Linear, RandomFourier, of=of(1.0, 0.1, 10.0)),
     "target": lambda rng, n, columns: PublicSample(covariates(rng, 5, columns - happens(rng, 0.1) or 1)),
