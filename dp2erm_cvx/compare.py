@@ -236,8 +236,7 @@ def instances(
         if isinstance(program, FirstStage):
             try:
                 instance = program.instance(records)
-                if instance.targets is not None:
-                    instance.targets.refuse_infeasible()
+                instance.composite.refuse_infeasible()
                 yield program.name, instance
             except InfeasibleError as error:
                 yield program.name, error
@@ -277,7 +276,7 @@ def certificates(
         solutions[number] = solution
         rows.append(_row(name, label, instance, solution))
     certified = [solution for solution in solutions.values() if solution.certified]
-    best = min(certified, key=lambda solution: solution.certificate.relative_radius, default=None)
+    best = min(certified, key=lambda solution: solution.certificate.proved, default=None)
     if best is not None and isinstance(instance, Instance):
         for number, solution in solutions.items():
             rows[number] = replace(rows[number], distance=_distance(instance, solution, best))
@@ -299,8 +298,8 @@ def _row(name: str, label: str, instance: Instance, solution: Solution) -> Certi
         certified=solution.certified,
         objective=objective,
         duality_gap=gap,
-        raw_radius=math.nan if raw is None else raw.relative_radius,
-        radius=certificate.relative_radius,
+        raw_radius=math.nan if raw is None else raw.proved,
+        radius=certificate.proved,
         seconds=solution.seconds,
         note="" if solution.certified else _unproved(label, solution),
     )

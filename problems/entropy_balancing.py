@@ -17,36 +17,19 @@ with b_i = e_{a_i} (x) g(x_i), t = (gbar, gbar)/2 and weights proportional to ex
 entropy_dual of the paper but for the scaling of its rows, which is that of ``paper_entropy_balancing``.
 
 ``entropy_balancing_hard`` has exact balance, ``m = 0`` in place of the price (equation entropy_weight_primal
-of the paper, n times, with a uniform base measure). It is not private: no stability bound exists for hard
-constraints that depend on the data.
+of the paper, n times, with a uniform base measure and arms of n/2). It is not private: no stability bound
+exists for hard constraints that depend on the data. Its certificate is a backward error, and infeasible
+records are refused by a proof.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError, InfeasibleError
-from dp2erm_cvx.program import (
-    Array,
-    Balance,
-    Declaration,
-    Instance,
-    Kind,
-    Moments,
-    Params,
-    Records,
-    capped_by_arm,
-    caps_of_arms,
-    scheme,
-    setting,
-)
-from dp2erm_cvx.program.balance import MomentTargets
-from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Balance, Moments, capped_by_arm, caps_of_arms, scheme, setting
 from dp2erm_cvx.public import declared_choice, public_size
 
 
@@ -128,72 +111,24 @@ def entropy_balancing(
     return cp.Problem(cp.Minimize(price + cp.sum(cp.kl_div(w, base))), constraints)
 
 
-@dataclass(frozen=True)
-class EntropyBalancingHard(EntropyFirstStage):
-    """Exact balance. Raises InfeasibleError where no weights meet the targets.
+@scheme(balance=Moments(), kinks=False)
+def entropy_balancing_hard(w: cp.Variable, records: Any, balance: Balance) -> cp.Problem:
+    """Exact balance (Hainmueller 2012; Lee & Chen 2026, eq. entropy_weight_primal); without privacy alone.
+
+    Arms that weigh as many as they have records, in place of n/2 each, have these weights times 2 n_a / n.
 
     Parameters
     ----------
-    arm_mass
-        "equal": both arms get weight n/2, which the regression of 2Y(2A-1) needs;
-        "proportional": arm a gets as much as it has records, as the paper prints it.
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+
+    Raises
+    ------
+    InfeasibleError
+        When it is solved, where it is proved that no weights balance them.
     """
-
-    arm_mass: Literal["equal", "proportional"] = setting(
-        "equal", declared_choice, words=("equal", "proportional")
-    )
-
-    name = "entropy_balancing_hard"
-    formula = "w = argmin sum w log w,  sum w = n,  B'w/n = t"
-    citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
-    theorem = "none: not private"
-    relations = frozenset()
-    kind = Kind.DIRECT
-    unbounded = (
-        "hard entropy balancing has no stability bound: its constraints depend on the data. "
-        "Use entropy_balancing with a positive ridge"
-    )
-
-    def of_arms(self, size: Array, domain: Domain) -> tuple[Array, Array]:
-        if self.arm_mass == "equal":
-            return np.ones(2), np.full(2, 0.5)
-        return np.ones(2), size / np.sum(size)
-
-    def declare(self, data: Params) -> Declaration:
-        B = data("B")
-        n = B.shape[0]
-        weights = cp.Variable(n, name="weights")
-        balance = B.T @ weights / n == data("target")
-        return Declaration(
-            -cp.sum(cp.entr(weights)),
-            {"weights": weights},
-            {"total": cp.sum(weights) == n, "balance": balance},
-        )
-
-    def model(self, records: Records) -> ExponentialModel:
-        try:
-            return ExponentialModel.hard(*self.moments(records))
-        except InfeasibleError:
-            # the targets leave the span of the records; the linear program names the moments
-            self.targets(records).refuse_infeasible()
-            raise
-
-    def targets(self, records: Records) -> MomentTargets:
-        B, target = self.moments(records)
-        n, k = records.n_samples, B.shape[1] // 2
-        names = ("constant", *self.balance.names(records))
-        held = [0, k]  # the two constants fix the mass of either arm
-        rest = [j for j in range(2 * k) if j not in held]
-        labels = tuple(f"{names[j % k]} ({'treated' if j >= k else 'control'})" for j in rest)
-        # a moment is a share of the whole mass: in units of the mean of its arm
-        share = np.where(np.array(rest) >= k, target[k], target[0]) / self.bounds(records.domain)[1]
-        scale = 1 / np.maximum(share, 1e-300)
-        return MomentTargets(
-            B[:, held], n * target[held], B[:, rest] * scale / n, target[rest] * scale, labels, 0.0
-        )
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model: Any = instance.composite
-        # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
-        point: Array = model.basis.T @ (-duals["balance"] / model.n)
-        return point
+    half = cp.sum(records.features(balance), axis=0) / 2
+    of_controls = records.features(balance, "controls").T @ w == half
+    of_treated = records.features(balance, "treated").T @ w == half
+    sums = records.arms.T @ w == records.n / 2
+    return cp.Problem(cp.Minimize(-cp.sum(cp.entr(w))), [sums, w >= 0, of_controls, of_treated])

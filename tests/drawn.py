@@ -54,7 +54,8 @@ def first_stage(rng, name, domain, columns, least=-6):
     M2, share = domain.covariate_bound**2, 10 ** rng.uniform(least, 1)
     radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
     kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
-    mass = str(rng.choice(["equal", "proportional"]))
+    # a draw that no program takes any more, so that all others stay what they are
+    rng.choice(["equal", "proportional"])
     alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
     G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
     public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
@@ -74,7 +75,7 @@ def first_stage(rng, name, domain, columns, least=-6):
             "balance": Moments() if rng.uniform() < 0.3 else balance,
         },
         "entropy_balancing": {"ridge": share * M2, "radius": radius, "balance": balance, "cap": cap},
-        "entropy_balancing_hard": {"arm_mass": mass},
+        "entropy_balancing_hard": {"balance": balance},
         "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},
         "mmd_pooled": mmd,
         "overlap": {"ridge": share * M2, "radius": radius},

@@ -122,51 +122,6 @@ def _by_arm(g, a):
     return [zero + row if arm else row + zero for row, arm in zip(g, a, strict=True)]
 
 
-def hard_balance(program, records, near):
-    """(multipliers, weights) of stable balancing under hard bounds; ``near`` tells which bounds are active.
-
-    The multipliers are unique only where the system that they solve is regular: it raises otherwise.
-    """
-    rows, target, slack = hard_balance_rows(program, records)
-    n, zero = len(rows), mp.mpf(0)
-    d = len(target)
-    sign = [0 if k < 2 else int(np.sign(near[k])) for k in range(d)]
-    free = [k for k in range(d) if k < 2 or sign[k]]
-    held = [b for b in rows if _dot(b, to_mp(near)) > 0]
-    matrix, right = mp.matrix(len(free), len(free)), mp.matrix(len(free), 1)
-    for i, k in enumerate(free):
-        right[i] = n * (target[k] - sign[k] * slack[k])
-        for j, other in enumerate(free):
-            matrix[i, j] = mp.fsum(b[k] * b[other] for b in held)
-    if not np.linalg.cond(np.array(matrix.tolist(), dtype=np.float64)) < 1e13:
-        raise ZeroDivisionError("the multipliers are not unique")
-    v = [zero] * d
-    for k, value in zip(free, mp.lu_solve(matrix, right), strict=True):
-        v[k] = value
-    scores = [_dot(b, v) for b in rows]
-    weights = [max(zero, s) for s in scores]
-    for k in range(d):
-        missed = mp.fsum(w * b[k] for w, b in zip(weights, rows, strict=True)) - n * target[k]
-        if k in free:
-            assert mp.fabs(missed + n * sign[k] * slack[k]) < n * _TINY
-            assert v[k] * sign[k] > 0 or k < 2
-        else:
-            assert mp.fabs(missed) <= n * slack[k] * (1 + _TINY)
-    return v, weights
-
-
-def hard_balance_rows(program, records):
-    """Arm indicators and balance functions by arm of every record, their targets and tolerances over n."""
-    g = to_mp(program.balance(records.covariates))
-    n, one, zero = len(g), mp.mpf(1), mp.mpf(0)
-    arms = [[zero, one] if arm else [one, zero] for arm in records.a]
-    rows = [arm + row for arm, row in zip(arms, _by_arm(g, records.a), strict=True)]
-    mean = [mp.fsum(column) / n / 2 for column in zip(*g, strict=True)]
-    target = [one / 2, one / 2, *mean, *mean]
-    slack = [zero, zero] + [mp.mpf(program.tolerance) / 2] * (2 * len(mean))
-    return rows, target, slack
-
-
 def entropy_rows(program, records):
     """Rows b_i and target t in exact arithmetic from the balance functions of every record."""
     g, treated = _balanced(program, records), int(np.sum(records.a))
@@ -212,19 +167,6 @@ def capped_entropy(program, records, near):
         assert weights[i] <= cap
         assert i not in held or factor * mp.exp(_dot(rows[i], lam)) >= cap
     return weights
-
-
-def hard_entropy(program, records, near):
-    """Weights of exact balance.
-
-    The constant of the control arm is left out: with that of the treated arm it adds up to a constant, along
-    which the dual is flat, and the other columns are assumed independent. ``near`` are weights to start at.
-    """
-    rows, target = entropy_rows(program, records)
-    balanced = [row[1:] for row in rows]
-    columns = np.column_stack([np.array(balanced, dtype=np.float64), np.ones(len(rows))])
-    start = np.linalg.lstsq(columns, np.log(near), rcond=None)[0][:-1]
-    return entropy_dual(balanced, target[1:], mp.mpf(0), float("inf"), to_mp(start))[1]
 
 
 def _normalized(factors):

@@ -86,12 +86,16 @@ class PointClaim(NamedTuple):
         What the point misses, in the model's own measure.
     found
         False where the records admit no solution, and nothing is proved of what stands in its place.
+    backward
+        Under constraints of the imbalance, what part of n the point may be off to solve exactly a problem
+        whose targets and sums are off by as much; None where a distance is proved.
     """
 
     two: float
     one: float
     residual: float
     found: bool = True
+    backward: float | None = None
 
 
 class Composite(abc.ABC):
@@ -162,6 +166,14 @@ class Composite(abc.ABC):
     def half_digits(self) -> bool:
         """Whether its certificate loses half of the digits, as at a kink."""
         return False
+
+    @property
+    def constrained(self) -> bool:
+        """Whether constraints depend on the data, so that there may be no solution."""
+        return False
+
+    def refuse_infeasible(self) -> None:  # noqa: B027
+        """Raise InfeasibleError where it is proved that no point meets the constraints."""
 
     def claimed(self, point: Array) -> PointClaim | None:
         """Its own certificate of a point (d,), the distance to the set included; None without one."""

@@ -17,6 +17,10 @@ from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 from dp2erm_cvx.weighting.multipliers import nearest_weights
 from dp2erm_cvx.weighting.public_radius import StepConstants
+from dp2erm_cvx.weighting.separation import refuse_separated
+
+#: A residual of constraints, as a part of n, up to which nobody asks for a proof that there are no weights.
+SMALL_RESIDUAL = 1e-9
 
 
 class WeightsModel(Composite):
@@ -50,9 +54,13 @@ class WeightsModel(Composite):
     ) -> None:
         self.form = form
         self.dual: DualProblem | None = None
+        self.records = records
+        if form.hard:
+            # never private: what the records do not admit is said
+            self.dual = DualProblem(form, records)
         # what these records do not admit must not be told by a refusal: weights 1 take their place
         with contextlib.suppress(InfeasibleError, SolverError):
-            self.dual = DualProblem(form, records)
+            self.dual = self.dual or DualProblem(form, records)
         self.steps = steps
         self.radius = radius
         self.dimension = form.n
@@ -72,6 +80,21 @@ class WeightsModel(Composite):
     @property
     def half_digits(self) -> bool:
         return self.form.kinked
+
+    @property
+    def constrained(self) -> bool:
+        return self.form.hard
+
+    def refuse_infeasible(self) -> None:
+        """Raise InfeasibleError where it is proved that no weights meet the constraints.
+
+        Nothing is asked where weights were found whose residual is small.
+        """
+        if not self.form.hard or self.dual is None:
+            return
+        residual = self.anchor.residual
+        if residual is None or residual.largest > SMALL_RESIDUAL:
+            refuse_separated(self.dual.data, self.records, self.anchor.prices)
 
     def clipped(self, point: Array) -> Array:
         """The nearest weights in their boxes, which have the sums of their blocks.
@@ -132,6 +155,9 @@ class WeightsModel(Composite):
         inside = self.clipped(point)
         away = float(np.sum(np.abs(inside - anchor.weights))) * (1.0 + 1e-9)
         outside = float(np.sum(np.abs(point - inside))) * (1 + 1e-9)
+        if anchor.residual is not None:
+            farther = anchor.residual.farther(away + outside)
+            return PointClaim(math.inf, math.inf, away, backward=farther.largest)
         distance = self.factor * (anchor.claim + away) * (1.0 + 1e-12) + outside
         return PointClaim(distance, distance, away, found=not anchor.fallback)
 

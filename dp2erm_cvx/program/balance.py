@@ -1,4 +1,4 @@
-"""Balance functions g(x), and hard targets for their means."""
+"""Balance functions g(x)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import optimize, spatial
+from scipy import spatial
 
 from dp2erm_cvx.domain import Array, Records, clip_norm
-from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
 from dp2erm_cvx.text import number_or_text
-
-#: A tolerance is called too small only beyond what the linear program may be wrong by.
-_SLACK = 1e-7
 
 
 @dataclass(frozen=True)
@@ -226,56 +223,3 @@ def balance_from_text(text: str) -> Balance:
     if text.strip().lower().startswith("landmarks"):
         return Landmarks.from_text(text)
     return Moments.from_text(text)
-
-
-@dataclass(frozen=True, eq=False)
-class MomentTargets:
-    """Weights ``w >= 0`` (n,) with ``totals.T @ w = total_values`` and ``moments.T @ w`` near ``values``.
-
-    ``moments`` (n, m) are in units in which one ``tolerance`` is meant for all; ``names`` say covariate and
-    arm. Private.
-    """
-
-    totals: Array = field(repr=False)
-    total_values: Array = field(repr=False)
-    moments: Array = field(repr=False)
-    values: Array = field(repr=False)
-    names: tuple[str, ...]
-    tolerance: float
-
-    def refuse_infeasible(self) -> None:
-        """Raise InfeasibleError where no weights meet the targets within their tolerance.
-
-        The linear program ``minimize s subject to |moments - values| <= s, w >= 0`` gives the smallest
-        tolerance that weights exist for; the moments that hold it up have a positive multiplier.
-        """
-        n, m = self.moments.shape
-        slack = -np.ones((m, 1))
-        solved = optimize.linprog(
-            np.append(np.zeros(n), 1.0),
-            A_ub=np.block([[self.moments.T, slack], [-self.moments.T, slack]]),
-            b_ub=np.concatenate([self.values, -self.values]),
-            A_eq=np.column_stack([self.totals.T, np.zeros(len(self.total_values))]),
-            b_eq=self.total_values,
-            bounds=(0, None),
-            method="highs",
-        )
-        if solved.status == 2:
-            raise InfeasibleError(
-                "an arm without records cannot hold its share of the weight: both need some"
-            )
-        if solved.status != 0 or solved.fun is None or solved.fun <= self.tolerance + _SLACK:
-            return
-        smallest, held = float(solved.fun), -np.asarray(solved.ineqlin.marginals).reshape(2, m).sum(axis=0)
-        most = 1e-9 * max(float(np.sum(held)), 1e-300)
-        names = tuple(self.names[k] for k in np.argsort(-held) if held[k] > most)
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        # exact balance is a program of its own, without a tolerance to raise; three digits are no less
-        allow = "Allow" if self.tolerance else "Use a program with a tolerance of"
-        raise InfeasibleError(
-            f"no weights meet the targets within {self.tolerance:g}: {listed} cannot be balanced better than "
-            f"{smallest:.3g}. {allow} {1.006 * smallest:.3g} or more, drop those balance functions, or use a "
-            "program with a ridge",
-            covariates=names,
-            smallest_tolerance=smallest,
-        )

@@ -20,7 +20,7 @@ from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.paper.printed import Statement, printed_statement
-from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.declaration import (
     SIZES,
@@ -64,6 +64,17 @@ _SEARCHED = 1e-6
 EACH_RECORD = "each record"
 
 
+class _RelationsOfForm:
+    """The neighboring relations that are covered: none under constraints of the imbalance."""
+
+    def __get__(self, program: WeightsProgram | None, owner: type[Any]) -> frozenset[Neighboring]:
+        if program is None:
+            return frozenset(Neighboring)
+        form = program.reading.form
+        hard = isinstance(form, WeightingForm) and form.hard
+        return frozenset() if hard else frozenset(Neighboring)
+
+
 @dataclass(frozen=True, repr=False)
 class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
@@ -77,6 +88,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     absolute values, maxima, squares and Huber's function, one inside of another, and inequalities that are
     slack at weights 1. What that does not read is refused when planned, with what to write.
 
+    Constraints of an imbalance are never private: no bound exists, and the certificate of the weights is a
+    backward error (Theorem 7 of the page on certificates of weights) in place of a distance.
+
     Parameters
     ----------
     smoothing
@@ -86,21 +100,33 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     kind: ClassVar[Any] = OfScheme(Kind.DIRECT)
     theorem: ClassVar[Any] = OfScheme("none: universal corollary")
+    relations: ClassVar[Any] = _RelationsOfForm()
 
     smoothing: float | None = setting(None, public_number, above=0.0)
 
     @classmethod
     def kind_of(cls, scheme: Scheme) -> Kind:
+        form = _form_by_default(scheme)
+        if form is not None and form.hard:
+            return Kind.DIRECT
         if scheme.statement is not None:
             return Kind.STATED
-        return Kind.DIRECT if _form_by_default(scheme) is None else Kind.WEIGHTING
+        return Kind.DIRECT if form is None else Kind.WEIGHTING
 
     @classmethod
     def theorem_of(cls, scheme: Scheme) -> str:
+        form = _form_by_default(scheme)
+        if form is not None and form.hard:
+            return "none: not private"
         if scheme.statement is not None:
             return "a bound that its author states"
-        form = _form_by_default(scheme)
         return "none: universal corollary" if form is None else theorem_of_form(form)
+
+    @classmethod
+    def relations_of(cls, scheme: Scheme) -> frozenset[Neighboring]:
+        program: Any = scheme()
+        covered: frozenset[Neighboring] = program.relations
+        return covered
 
     def called(self, *arguments: Any) -> Any:
         """The problem at its settings, which is minimized: a function that is maximized is negated."""
@@ -279,7 +305,17 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return printed_statement(self.name) if self.scheme.of_library else None
 
     def bound(self, universe: Universe) -> StabilityBound:
-        """The smaller one of the bound that follows from the form and of the one that its author states."""
+        """The smaller one of the bound that follows from the form and of the one that its author states.
+
+        Raises CalibrationError for constraints of the imbalance: no distance of computed weights to the exact
+        ones is known, and what the records do not admit is said to the data holder.
+        """
+        form = self._at(universe).form
+        if isinstance(form, WeightingForm) and form.hard:
+            raise CalibrationError(
+                f"{self.name} has no stability bound: a hard constraint of an imbalance depends on the data. "
+                "Price the imbalance instead, as entropy_balancing and stable_balancing do"
+            )
         if self.scheme.statement is None:
             return self.derived_bound(universe)
         stated = self._bound_of_author(universe)

@@ -14,11 +14,10 @@ import numpy as np
 
 from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, dot_error, rounded_sum
+from dp2erm_cvx.model.sums import UNIT, column_sums, compensated_sum, rounded_sum
 from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import BalancedStage
@@ -84,39 +83,11 @@ class ExponentialModel(MarginModel):
 
     ``rows`` B are (n, d) or blocks of such. The output is the weights ``w_i = n exp(<b_i, v>) / sum``
     (Proposition entropy_weight_duality). ``log_base`` (n,) is ``log(n q_i)`` of a base measure q, added to
-    every score; ``row_error`` is the norm of the error with which the rows were computed. Sums of
-    exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`, normalized.
+    every score. Sums of exponentials are those of :class:`~dp2erm_cvx.program.margin_model.MarginModel`,
+    normalized.
     """
 
     shifted = True
-    #: Directions of v in the coordinates of the rows, where it is taken along fewer than these.
-    basis: Array
-
-    @classmethod
-    def hard(cls, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> ExponentialModel:
-        """The dual without ridge, on the directions in which it is not flat.
-
-        ``v = basis @ u``, the basis that of the span of ``b_i - mean(b)``: along every other direction the
-        dual is constant where the targets can be met. Raises InfeasibleError where the target leaves the
-        affine span of the b_i.
-        """
-        center = B.mean(axis=0)
-        # the triangular factor has the singular values of all rows
-        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
-        largest = float(np.max(singular, initial=0.0))
-        basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
-        gap = target - center
-        missed = gap - basis @ (basis.T @ gap)
-        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
-            raise InfeasibleError(
-                "the moment targets lie outside the span of the records: a balance function is constant "
-                "within an arm. Set a positive ridge or drop that balance function"
-            )
-        # B @ basis rounds entry by entry
-        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
-        model = cls(B @ basis, basis.T @ target, 0.0, math.inf, row_error=row_error)
-        model.basis = basis
-        return model
 
     def __init__(
         self,
@@ -125,12 +96,10 @@ class ExponentialModel(MarginModel):
         ridge: float,
         radius: float,
         *,
-        row_error: float = 0.0,
         log_base: Array | None = None,
     ) -> None:
         blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
         self.log_base = log_base
-        self.row_error = row_error
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
         # no digits
         n = blocks.n_samples
@@ -170,7 +139,7 @@ class ExponentialModel(MarginModel):
         return self.n * covariance + self.ridge * np.eye(self.dimension)
 
     def rounding(self, v: Array) -> float:
-        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + 2 * self.row_error
+        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
         return self.n * (self._mean_error(v)[1] + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
 
     def hessian_rounding(self, v: Array) -> float:
@@ -180,7 +149,7 @@ class ExponentialModel(MarginModel):
         second = float(np.trace(sums.hessian)) / sums.value
         # of the second moment as of the mean, of the square of the mean, and what either rounds beside
         wrong = _ratio_error(sums.hessian_rounding / sums.value, second, sums.value_rounding / sums.value)
-        wrong += 2 * mean * error + error**2 + 32 * UNIT * second + 4 * self.row_error * self.spread
+        wrong += 2 * mean * error + error**2 + 32 * UNIT * second
         return self.n * wrong + 4 * UNIT * self.ridge
 
     def _mean_error(self, v: Array) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
-from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments, MomentTargets
+from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
 from dp2erm_cvx.public import declared_choice, public_size, setting
@@ -28,8 +28,6 @@ class FirstStage(Program):
 
     #: The form of the program, which decides what can be proved about it.
     kind: ClassVar[Kind] = Kind.DIRECT
-    #: Why no bound can be, in words for the user; empty where one is.
-    unbounded: ClassVar[str] = ""
 
     @property
     def balances_arms(self) -> bool:
@@ -75,10 +73,8 @@ class FirstStage(Program):
     def bound(self, universe: Universe) -> StabilityBound:
         """The bound of a resolved program: by default what any weights of sum n obey.
 
-        Raises CalibrationError where a kind with a theorem states no bound, and where no bound can be.
+        Raises CalibrationError where a kind with a theorem states no bound.
         """
-        if self.unbounded:
-            raise CalibrationError(self.unbounded)
         if self.kind is Kind.DIRECT:
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
@@ -109,8 +105,7 @@ class FirstStage(Program):
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
         program = self.resolve(records.domain)
-        model, hard = program.model(records), program.targets(records)
-        return Instance(program, lambda: program.data(records), model, targets=hard)
+        return Instance(program, lambda: program.data(records), program.model(records))
 
     def certified_error(self, universe: Universe) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is certified to.
@@ -121,10 +116,6 @@ class FirstStage(Program):
 
     def cost(self, universe: Universe) -> str | None:
         """Memory and time of a long solve, by public numbers, in words; None for a short one."""
-        return None
-
-    def targets(self, records: Records) -> MomentTargets | None:
-        """The hard constraints of a resolved program whose weights may not exist; None for all others."""
         return None
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:

@@ -79,8 +79,6 @@ class MarginModel(Composite):
 
     #: Whether sums are taken less the largest margin; the loss is then an exponential.
     shifted: ClassVar[bool] = False
-    #: Norm of the error that rows come with.
-    row_error: float = 0.0
 
     def __init__(
         self,
@@ -92,12 +90,11 @@ class MarginModel(Composite):
         multipliers: Array | None = None,
         linear: Array | None = None,
         weight: LogOfWeight | None = None,
-        slopes: bool = False,
         arm_total: float | None = None,
     ) -> None:
         blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
         self.blocks = blocks if multipliers is None else blocks.then(MarginRows.weighed, multipliers)
-        self.loss, self.penalty, self.weight, self.ridge, self.slopes = loss, penalty, weight, ridge, slopes
+        self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.arm_total = arm_total
         self.n, self._is_square = blocks.n_samples, loss == SQUARE
         parts = self.blocks.map(partial(_extent, squared=self._is_square, bent=not self.shifted))
@@ -116,7 +113,6 @@ class MarginModel(Composite):
         self._errors = _Errors(
             dot_error(self.dimension) + shift,
             shift + 2 * UNIT if self.shifted else shift,
-            self.row_error,
             sum_error(self.n) + steps,
             product_error(self.n),
         )
@@ -249,12 +245,6 @@ class MarginModel(Composite):
         return self._at(v).rounding + 4 * UNIT * linear
 
     def output(self, v: Array) -> Array:
-        if self.slopes:
-            assert not isinstance(self.loss, CurvesByArm)
-            weights = self.loss.slope(self.margins(v))
-            total = exact_sum(weights)
-            # off the minimizer the totals are met only nearly
-            return weights * (self.n / total) if total > 0 else np.ones(self.n)
         if self.weight is None:
             return v
         logs = np.concatenate(self.blocks.map(partial(_logs, weight=self.weight, v=v)))
@@ -268,12 +258,6 @@ class MarginModel(Composite):
         return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
-        if self.slopes:
-            products = dot_error(self.dimension) * float(np.sum(self.row_norms)) * float(np.linalg.norm(v))
-            steep = self.loss.largest_curvature(math.inf)
-            moved = math.sqrt(self.n * steep * self.smoothness) * radius + steep * products
-            # twice, because rescaling to the right sum moves by at most the same distance again
-            return 2 * moved * (1 + 1e-9) + 16 * UNIT * self.n
         if self.weight is None:
             return radius
         # tilt lemma without a changed record: no log weight moves by more than kappa
@@ -323,7 +307,7 @@ class MarginModel(Composite):
         return max(self.blocks.map(partial(_largest, local=local)))
 
     def output_scale(self, v: Array) -> float:
-        if self.weight is not None or self.slopes:
+        if self.weight is not None:
             return float(self.n)
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
 
@@ -344,14 +328,10 @@ class MarginModel(Composite):
 
 @dataclass(frozen=True)
 class _Errors:
-    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's.
-
-    ``row`` is the norm of the error of a row.
-    """
+    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
 
     product: float
     offset: float
-    row: float
     term: float
     hessian_term: float
 
@@ -359,8 +339,6 @@ class _Errors:
         """Bound on the error of every margin (n,)."""
         length = float(np.linalg.norm(v))
         error: Array = norms * (self.product * length)
-        if self.row:
-            error = error + self.row * length
         return error if rows.offset is None else error + self.offset * np.abs(rows.offset)
 
 

@@ -213,7 +213,7 @@ class Scheme:
     @property
     def relations(self) -> frozenset[Any]:
         """The neighboring relations that are covered."""
-        covered: frozenset[Any] = self.family.relations
+        covered: frozenset[Any] = self.family.relations_of(self)
         return covered
 
     @property

@@ -23,7 +23,6 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Params, Value
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked
@@ -283,6 +282,11 @@ class DeclaredProgram(Program):
         return cls.theorem
 
     @classmethod
+    def relations_of(cls, scheme: Scheme) -> frozenset[Neighboring]:
+        """The neighboring relations that programs of a scheme cover, at its defaults."""
+        return cls.relations
+
+    @classmethod
     def kind_of(cls, scheme: Scheme) -> Any:
         """The form of a scheme's weights; None of a second stage."""
         return getattr(cls, "kind", None)
@@ -381,8 +385,6 @@ class Instance:
     kinked
         Where only a duality gap can judge, makes the problem that is judged. Raises CertificateError where
         nothing can be proved about it, whatever the data are.
-    targets
-        Hard constraints that may have no solution.
     scaled
         Makes the data of the declaration in public units, for solvers; None for those of ``load``.
     unit
@@ -394,7 +396,6 @@ class Instance:
     composite: Composite
     gap_convexity: float | None = None
     kinked: Callable[[], KinkedProblem] | None = None
-    targets: MomentTargets | None = None
     scaled: Callable[[], Mapping[str, Value]] | None = None
     unit: float = 1.0
 

@@ -27,11 +27,9 @@ LIBRARY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dp2erm_cvx.program.direct_stage": ("WeightsProgram",),
         "dp2erm_cvx.program.moment_weights": ("MomentWeights",),
         "dp2erm_cvx.program.weights": ("KnownWeights",),
-        "dp2erm_cvx.problems.entropy_balancing": ("EntropyBalancingHard",),
         "dp2erm_cvx.problems.known_weights": ("Uniform", "KnownCoefficient", "RandomizedTrial"),
         "dp2erm_cvx.problems.multinomial_propensity": ("MultinomialPropensity",),
         "dp2erm_cvx.problems.paper_entropy_balancing": ("PaperEntropyBalancing",),
-        "dp2erm_cvx.problems.stable_balancing": ("StableBalancingHard",),
     }
 )
 

@@ -203,12 +203,13 @@ class FeatureTable:
             if not self.records.tried:
                 of = None  # nobody knows how many they are of covariates that are an example
         within = BallSet(datum.within.radius)
-        features = self._known(Features(f"balance {label}", within, width, of=of))
+        features = self._known(Features(f"balance {label}", within, width, of=of, labels=functions.names))
         return _in_blocks(features, datum.arm_factors)
 
     def _covariates(self) -> Features:
         within = BallSet(self.records.domain.features_bound)
-        return self._known(Features(COVARIATES, within, self.n_covariates, of=_covariates_of))
+        names = Moments(1).names
+        return self._known(Features(COVARIATES, within, self.n_covariates, of=_covariates_of, labels=names))
 
     def _x(self, datum: Datum) -> ByFeature:
         return self._times((1.0, 1.0))

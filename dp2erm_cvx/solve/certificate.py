@@ -23,9 +23,11 @@ class Certificate:
     ``radius`` bounds the distance to the exact minimizer (of lambda or theta), ``output_radius`` ``||w_hat -
     w||_1`` or ``||theta_hat - theta||_2``, and ``relative_radius`` is it over n, or over the norm of theta (a
     gradient step from 0, if longer). ``basis`` is "prox-gradient residual", "multiplier residual" (the dual
-    of weights that are the variable) or "duality gap" (Theorem E). ``strong_convexity`` is the declared
-    coefficient, or the curvature proved around the point; ``dual_residual`` the norm of the prox-gradient
-    residual.
+    of weights that are the variable), "duality gap" (Theorem E) or "backward error" (constraints of the
+    imbalance). ``strong_convexity`` is the declared coefficient, or the curvature proved around the point;
+    ``dual_residual`` the norm of the prox-gradient residual. Under constraints of the imbalance the radii are
+    infinite, and ``backward_error`` is proved in their place: weights within this part of n solve exactly a
+    problem whose targets and sums are off by as much. It says nothing of the distance to the minimizer.
     """
 
     radius: float
@@ -34,13 +36,19 @@ class Certificate:
     basis: str
     strong_convexity: float
     dual_residual: float = math.nan
+    backward_error: float | None = None
 
     def __repr__(self) -> str:
         return f"Certificate({self.basis}; private)"
 
     def certifies(self, tolerance: float) -> bool:
-        """True if the relative radius is at most ``tolerance``."""
-        return self.relative_radius <= tolerance
+        """True if the relative radius, or the backward error in its place, is at most ``tolerance``."""
+        return self.proved <= tolerance
+
+    @property
+    def proved(self) -> float:
+        """What is compared with a relative tolerance: the relative radius, or the backward error."""
+        return self.relative_radius if self.backward_error is None else self.backward_error
 
 
 def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certificate:
@@ -204,7 +212,10 @@ def _local_error(
 def _by_model(model: Composite, claim: PointClaim) -> Certificate:
     """What a model proves by itself, over its dimension."""
     basis = "multiplier residual" if claim.found else "none"
-    return Certificate(claim.two, claim.one, claim.one / model.dimension, basis, model.ridge, claim.residual)
+    if claim.backward is not None:
+        basis = "backward error"
+    relative = claim.one / model.dimension
+    return Certificate(claim.two, claim.one, relative, basis, model.ridge, claim.residual, claim.backward)
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:

@@ -301,8 +301,7 @@ def solved_by_cvxpy(
     status = Status.SOLVED if left.status is None else CVXPY_STATUS.get(left.status, Status.FAILED)
     values = compiled.values()
     if values is None:
-        if instance.targets is not None:
-            instance.targets.refuse_infeasible()
+        instance.composite.refuse_infeasible()
         raise SolverError(f"{program.name}: {settings.name} {_NO_POINT[status]}")
     try:
         if scaled and instance.scaled is not None:

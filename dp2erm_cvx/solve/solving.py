@@ -62,7 +62,7 @@ class Solution:
     @property
     def error(self) -> float:
         """The proved bound that is compared with ``within``, or else with the relative tolerance."""
-        return self.certificate.relative_radius if self.within is None else self.certificate.radius
+        return self.certificate.proved if self.within is None else self.certificate.radius
 
     @property
     def certified(self) -> bool:
@@ -85,6 +85,13 @@ class Solution:
                 "no solver found a solution on these records, and the point where solvers begin stands in "
                 "its place, such as weights 1: relax the constraints before the next release, and do not "
                 "publish this warning, which tells of the records"
+            )
+        backward = self.certificate.backward_error
+        if backward is not None:
+            return (
+                f"{self.solver} ended with status {self.status.value} and the weights solve a problem whose "
+                f"targets and sums are off by {backward:.1e}, more than {self.tolerance:g}: loosen the "
+                "tolerance; hard constraints may be too close to infeasible"
             )
         goal = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
@@ -135,9 +142,10 @@ def solve(
     if best is None:
         best = uncertified_start(instance)
     elif throw and not best.certified:
-        # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
-        edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
-        raise CertificateError(f"{instance.program.name}: {best.advice()}{edge}")
+        tried = ""
+        if instance.composite.constrained and isinstance(settings, FirstCertified):
+            tried = f" (tried: {', '.join(one.name for one in settings.solvers)})"
+        raise CertificateError(f"{instance.program.name}: {best.advice()}{tried}")
     return replace(best, failures=failures)
 
 
@@ -177,8 +185,8 @@ def _tried(
             best = solution
         if solution.certified:
             break
-        if (listed or refused) and instance.targets is not None:
-            instance.targets.refuse_infeasible()  # no other solver finds weights where there are none
+        if listed or refused:
+            instance.composite.refuse_infeasible()  # no other solver finds weights where there are none
     if failures and all(isinstance(error, ProgramError) for error in failures) and best is None:
         raise failures[0]
     return best, tuple(map(str, failures))
@@ -201,7 +209,10 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     if asked.polish and model is not None and _steps(model) and not isinstance(settings, Newton):
         polished, _ = minimize_by_newton(model, point, _POLISH_ITERATIONS)
         after = _judged(instance, polished, tolerance)
-        if after.radius <= certificate.radius:
+        nearer = after.radius <= certificate.radius
+        if after.backward_error is not None:
+            nearer = after.proved <= certificate.proved
+        if nearer:
             point, certificate = polished, after
     value = point if model is None else model.output(point)
     taken, name = time.perf_counter() - began, settings.name

@@ -155,7 +155,15 @@ def to_grid(solution: Solution) -> Solution:
     """Weights on the grid where their sum is exactly n; the certificate counts the step to it."""
     value, moved = weights_on_grid(solution.value)
     radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
-    certificate = replace(solution.certificate, output_radius=radius, relative_radius=radius / len(value))
+    backward = solution.certificate.backward_error
+    if backward is not None:
+        backward = (backward + moved / len(value)) * (1 + 1e-12)
+    certificate = replace(
+        solution.certificate,
+        output_radius=radius,
+        relative_radius=radius / len(value),
+        backward_error=backward,
+    )
     return replace(solution, value=value, certificate=certificate)
 
 

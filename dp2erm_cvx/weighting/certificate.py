@@ -2,13 +2,14 @@
 
 Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
 exact ones of a problem with other targets and sums, and the stability of the weights bounds what that
-changes. What doubles round is one more change of prices, targets and sums.
+changes. What doubles round is one more change of prices, targets and sums. Under constraints of the imbalance
+no distance follows, and how far those targets and sums are off is what is said (Theorem 7).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, su
 from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.metric import Metric
+from dp2erm_cvx.weighting.moments import moment_units
 from dp2erm_cvx.weighting.multipliers import weights_at
 from dp2erm_cvx.weighting.response import largest_response, mean_response
 
@@ -100,6 +102,73 @@ class Deviations:
     missed: Missed | None = None
 
 
+@dataclass(frozen=True)
+class Residual:
+    """How far weights are from solving a problem with constraints of the imbalance exactly (Theorem 7).
+
+    Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by what is
+    stated here. Nothing follows about the distance to the exact weights of the problem itself.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    moved
+        Bound of ``|weights - weights that solve the other problem|_1``.
+    sums
+        Bound of how far its sums of weights are off, added up.
+    moments
+        Bounds (K,) of how far its targets are off, in units of a mean of a balanced function over an arm.
+    """
+
+    n: int
+    moved: float
+    sums: float
+    moments: Array
+
+    @property
+    def largest(self) -> float:
+        """The largest of all: of the first two over n, and of those of the moments."""
+        found = max(self.moved / self.n, self.sums / self.n, float(np.max(self.moments, initial=0.0)))
+        return math.inf if math.isnan(found) else found
+
+    def farther(self, distance: float) -> Residual:
+        """That of other weights, within a distance in the 1-norm of these."""
+        return replace(self, moved=(self.moved + distance) * OUTWARD)
+
+
+def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
+    """Weights at a point of the dual of a problem with constraints, and how far they are from solving it.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    point
+        Any point whose imbalance meets the constraints.
+
+    Returns
+    -------
+    tuple
+        The weights (n,), and their residual.
+    """
+    price = -(data.rows @ point.prices) - data.linear
+    weights, argument = weights_at(data, price, point.multipliers)
+    reached = blocked_sum(weights, data.rows) - data.targets
+    error = _price_errors(data, point, weights, reached)
+    with np.errstate(over="ignore", invalid="ignore"):
+        radii = data.curve.radii(weights, argument, error)
+    found = _deviations(data, point, weights, radii, reached)
+    assert found.missed is not None
+    n = len(weights)
+    outward = 1.0 + 4.0 * n * UNIT_ROUNDOFF
+    moved = float(np.sum(radii)) * outward + n * UNDERFLOW
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    by_weights = blocked_sum(radii, data.row_sizes) * outward
+    missed = (np.abs(found.missed.computed) + found.missed.rounding + by_weights) * OUTWARD
+    return weights, Residual(n, moved, float(sum(off)) * OUTWARD, missed / moment_units(data))
+
+
 def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]:
     """Weights at a point of the dual, and a bound of their distance to the exact weights.
 
@@ -113,13 +182,11 @@ def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]
     Returns
     -------
     tuple
-        The weights (n,), and a bound of ``|weights - exact|_1``; infinite under constraints of the imbalance.
+        The weights (n,), and a bound of ``|weights - exact|_1``.
     """
     rows = data.rows
     price = -(rows @ point.prices) - data.linear
     weights, argument = weights_at(data, price, point.multipliers)
-    if data.form.hard:
-        return weights, math.inf
     reached = blocked_sum(weights, rows) - data.targets
     error = _price_errors(data, point, weights, reached)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -481,9 +548,3 @@ def response_of_means(dispersion: Dispersion, box: tuple[float, float], means: t
     if math.isfinite(high):
         leftward = (high - first) / (high - middle)
     return min(anywhere, at_middle * max(rightward, leftward, 1.0) * OUTWARD)
-
-
-def hard_residual(data: WeightingData, weights: Array) -> float:
-    """How far weights miss the constraints of the imbalance at most."""
-    reached = blocked_sum(weights, data.rows) - data.targets
-    return max((one.misses(reached[one.columns]) for one in data.priced), default=0.0)

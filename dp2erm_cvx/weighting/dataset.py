@@ -779,6 +779,10 @@ def _curve(
         members = block.members
         least = math.fsum(low[members])
         most = math.fsum(np.minimum(cap[members], block.total + 1.0))
+        if block.total > 0.0 and not len(low[members]):
+            raise InfeasibleError(
+                "an arm without records cannot hold its share of the weight: both need some"
+            )
         if not least <= block.total <= most:
             raise InfeasibleError(
                 f"{len(low[members])} records: no weights between {least:g} and {most:g} in all have the sum "

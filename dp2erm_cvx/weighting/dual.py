@@ -8,18 +8,19 @@ alike. What is left is the equation ``s = m(w)``, where weights are those at the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.weighting.certificate import Point, certified_distance, hard_residual
+from dp2erm_cvx.weighting.certificate import Point, Residual, certified_distance, residual_of
 from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, covariates_of_records, weighting_data
 from dp2erm_cvx.weighting.form import WeightingForm
 from dp2erm_cvx.weighting.multipliers import met_sums
 from dp2erm_cvx.weighting.pairs import PairsProblem
 from dp2erm_cvx.weighting.public_radius import StepConstants, public_steps
+from dp2erm_cvx.weighting.separation import least_tolerance, separates
 
 #: Newton's steps, halvings of each, and steps without a smaller claim, at most.
 _MOST_STEPS, _HALVINGS, _MOST_STALLED = 100, 30, 12
@@ -29,8 +30,10 @@ _MOST_DESCENTS = 30
 _NEAR, _ROUNDED = 1e-5, 1e-13
 #: A claim, relative to n, that no second step is tried for once a step has not halved it.
 _SMALL = 1e-9
-#: Imbalance beyond a constraint that is left at a solution, relative to the weights and rows.
-_HARD_TOLERANCE = 1e-8
+#: Stages in which constraints are made sharp, each by this factor, and Newton's steps of one.
+_STAGES, _SHARPER, _STEPS_OF_STAGE = 10, 0.1, 30
+#: What a stage leaves, relative to the tolerances.
+_LEFT_BY_STAGE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,14 @@ class DualSolution:
     multipliers
         Multipliers of the sums, one per block.
     claim
-        Proved bound of ``|weights - exact weights|_1``. Infinite where nothing is proved, as under
-        constraints of the imbalance: those have no unique prices, and no claim is needed of them.
+        Proved bound of ``|weights - exact weights|_1``; infinite where nothing is proved, as under
+        constraints of the imbalance.
     steps
         Steps of the solver.
     residual
-        How far constraints of the imbalance are missed; 0 without constraints.
+        Under constraints of the imbalance, how far the weights are from solving the problem; else None.
     fallback
-        Whether no solution of the constraints was found, and weights that only meet their sums stand in its
-        place: 1, where all weights have one sum or each arm the number of its records.
+        Whether the records admit no weights, and weights 1 stand in their place.
     """
 
     weights: Array = field(repr=False)
@@ -62,7 +64,7 @@ class DualSolution:
     multipliers: Array = field(repr=False)
     claim: float
     steps: int
-    residual: float = 0.0
+    residual: Residual | None = None
     fallback: bool = False
 
 
@@ -128,6 +130,12 @@ class DualProblem:
             return self._paired(omega, multipliers, steps)
         solver = _Newton(self.data, tolerance * self.form.n)
         state, steps = solver.run()
+        left = self.form.hard and solver.claim(state) > solver.goal
+        if left and _has_entries(self.data) and not _is_separated(self.data):
+            again, more = solver.run_from(*_sharpened(solver))
+            steps += more
+            if solver.claim(again) < solver.claim(state):
+                state = again
         return self._solution(state, steps)
 
     def outer_point(self, solution: DualSolution) -> OuterPoint:
@@ -202,17 +210,8 @@ class DualProblem:
 
     def _solution(self, state: _State, steps: int) -> DualSolution:
         """The certified solution of a state of a solver."""
-        if self.form.hard:
-            residual = hard_residual(self.data, state.weights)
-            scale = float(np.max(np.abs(self.data.rows), initial=0.0)) * self.form.n
-            if residual > _HARD_TOLERANCE * scale:
-                start = np.zeros(len(self.data.blocks))
-                even, _, _ = met_sums(self.data, -self.data.linear, start)
-                missed = hard_residual(self.data, even)
-                return DualSolution(even, state.prices, state.multipliers, math.inf, steps, missed, True)
-            return DualSolution(state.weights, state.prices, state.multipliers, math.inf, steps, residual)
         weights, claim = _certified(self.data, state)
-        return DualSolution(weights, state.prices, state.multipliers, claim, steps)
+        return DualSolution(weights, state.prices, state.multipliers, claim, steps, state.residual)
 
     def _accelerated(self, smoothness: float, steps: int) -> _State:
         """Accelerated proximal gradient steps on the dual, from the prices of the imbalance 0.
@@ -258,6 +257,8 @@ class _State:
         The imbalance m(w) (K,) of the weights.
     certified
         Weights at the point and their claim, once it was certified.
+    residual
+        Under constraints of the imbalance, their residual, once it was computed.
     """
 
     imbalance: Array
@@ -267,6 +268,7 @@ class _State:
     multipliers: Array
     reached: Array
     certified: tuple[Array, float] | None = None
+    residual: Residual | None = None
 
     @property
     def missed(self) -> Array:
@@ -280,10 +282,17 @@ def _state_at_prices(data: WeightingData, prices: Array, multipliers: Array) -> 
 
 
 def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
-    """Weights at a state and the bound of their distance to the exact weights, computed once."""
+    """Weights at a state and the bound of their distance to the exact weights, computed once.
+
+    Under constraints of the imbalance it is infinite, and the residual of the state is computed beside it.
+    """
     if state.certified is None:
         point = Point(state.imbalance, state.prices, state.multipliers)
-        state.certified = certified_distance(data, point)
+        if data.form.hard:
+            weights, state.residual = residual_of(data, point)
+            state.certified = weights, math.inf
+        else:
+            state.certified = certified_distance(data, point)
     return state.certified
 
 
@@ -374,20 +383,21 @@ class _Newton:
 
     def claim(self, state: _State) -> float:
         """What decides when to stop: the certificate, or the residual of constraints."""
-        if self.data.form.hard:
-            return self.goal * _size(state) / max(self.hard_goal(), 1e-300)
         if _size(state) > _NEAR * self.scale:
             # Far from a solution a claim is not worth its time.
             return math.inf
-        return _certified(self.data, state)[1]
-
-    def hard_goal(self) -> float:
-        return 1e-13 * self.scale
+        _, claim = _certified(self.data, state)
+        if state.residual is not None:
+            return state.residual.largest * self.data.form.n
+        return claim
 
     def run(self) -> tuple[_State, int]:
         """States until the goal or rounding stops them; the best one and the number of steps."""
-        y = np.zeros(len(self.data.targets))
-        state, value = self.state(y, np.zeros(len(self.data.blocks)))
+        return self.run_from(np.zeros(len(self.data.targets)), np.zeros(len(self.data.blocks)))
+
+    def run_from(self, y: Array, multipliers: Array) -> tuple[_State, int]:
+        """The same from y (K,) and multipliers on."""
+        state, value = self.state(y, multipliers)
         best = state
         claim = self.claim(state)
         stalled = 0
@@ -406,7 +416,9 @@ class _Newton:
                 return best, step
             y, state, value = found
             new = self.claim(state)
-            if new < 0.5 * claim or math.isinf(new):
+            # far from a solution there is no claim, and constraints without one have no end
+            nearer = _size(state) < 0.5 * lowest or not self.data.form.hard
+            if new < 0.5 * claim or (math.isinf(new) and nearer):
                 stalled = 0
             elif lowest <= _ROUNDED * self.scale or claim <= _SMALL * self.data.form.n:
                 stalled = _MOST_STALLED
@@ -454,3 +466,135 @@ class _Newton:
                 return there, new, new_value
             length /= 2.0
         return None
+
+
+def _has_entries(data: WeightingData) -> bool:
+    """Whether every imbalance has entries that are constrained, to tolerances on both sides."""
+    return all(
+        one.penalty.hard and not one.penalty.sided and one.penalty.norm in (None, math.inf)
+        for one in data.priced
+    )
+
+
+def _is_separated(data: WeightingData) -> bool:
+    """Whether it is proved that no weights meet the constraints: no more steps are worth their time."""
+    least = least_tolerance(data)
+    return least is not None and separates(data, least.direction) > 0.0
+
+
+def _sharpened(solver: _Newton) -> tuple[Array, Array]:
+    """A start for constraints of moments that depend on each other, between which Newton's steps are lost.
+
+    The dual holds ``t |lambda_k|`` of a tolerance t, which ``t sqrt(lambda_k^2 + mu^2)`` stands for: a smooth
+    function, that is minimized for smaller and smaller mu.
+
+    Parameters
+    ----------
+    solver
+        The solver, at a dataset whose imbalances all have entries with tolerances.
+
+    Returns
+    -------
+    tuple
+        The outer variable y (K,), and multipliers.
+    """
+    data = solver.data
+    stage = _Stage.first(solver)
+    for _ in range(_STAGES):
+        stage.minimize()
+        stage = stage.sharper()
+    outer = stage.imbalance() + solver.step * stage.prices
+    return outer, stage.state(stage.prices).multipliers if len(data.blocks) else np.zeros(0)
+
+
+@dataclass
+class _Stage:
+    """The dual with smoothed tolerances, at prices that are moved.
+
+    Parameters
+    ----------
+    solver
+        The solver.
+    tolerance
+        Tolerances (K,) of all entries.
+    mu
+        Size of a price up to which it is smoothed.
+    prices
+        Prices (K,), which :meth:`minimize` moves.
+    multipliers
+        Multipliers of the sums at the last prices.
+    """
+
+    solver: _Newton
+    tolerance: Array
+    mu: float
+    prices: Array
+    multipliers: Array
+
+    @classmethod
+    def first(cls, solver: _Newton) -> _Stage:
+        """The first stage, whose mu is of the size of prices that a ridge would ask for."""
+        data = solver.data
+        width = len(data.targets)
+        tolerance = np.zeros(width)
+        for one in data.priced:
+            tolerance[one.columns] = one.penalty.tolerance
+        start = _state_at_prices(data, np.zeros(width), np.zeros(len(data.blocks)))
+        moved = solver.covariance(start.rates)
+        ridge = 1e-3 * float(np.trace(moved)) / max(width, 1) + 1e-300
+        asked = np.linalg.solve(moved + ridge * np.eye(width), start.reached)
+        mu = max(float(np.linalg.norm(asked)), 1e-3)
+        return cls(solver, tolerance, mu, np.zeros(width), start.multipliers)
+
+    def sharper(self) -> _Stage:
+        """The next stage."""
+        return replace(self, mu=_SHARPER * self.mu)
+
+    def imbalance(self) -> Array:
+        """The imbalance (K,) that has these prices."""
+        return self.tolerance * self.prices / np.hypot(self.prices, self.mu)
+
+    def state(self, prices: Array) -> _State:
+        """The weights at prices (K,)."""
+        return _state_at_prices(self.solver.data, prices, self.multipliers)
+
+    def value(self, prices: Array, state: _State) -> float:
+        """The negative value of the smoothed dual, where the sums are met."""
+        data = self.solver.data
+        base = np.ones_like(state.weights) if data.curve.base is None else data.curve.base
+        dispersion = base * data.form.dispersion.value(state.weights / base) + data.linear * state.weights
+        allowed = float(self.tolerance @ np.hypot(prices, self.mu))
+        value = allowed - float(prices @ state.reached) - float(np.sum(dispersion))
+        for number, block in enumerate(data.blocks):
+            off = float(np.sum(state.weights[block.members])) - block.total
+            value -= float(state.multipliers[number]) * off
+        return value
+
+    def minimize(self) -> None:
+        """Move the prices by Newton's steps, each as long as lowers the value."""
+        left = max(1e-13 * self.solver.scale, _LEFT_BY_STAGE * float(np.linalg.norm(self.tolerance)))
+        width = len(self.prices)
+        state = self.state(self.prices)
+        value = self.value(self.prices, state)
+        for _ in range(_STEPS_OF_STAGE):
+            missed = self.imbalance() - state.reached
+            if np.linalg.norm(missed) <= left:
+                return
+            root = np.hypot(self.prices, self.mu)
+            hessian = self.solver.covariance(state.rates)
+            hessian[np.diag_indices(width)] += self.tolerance * (self.mu / root) ** 2 / root
+            hessian[np.diag_indices(width)] += 1e-13 * float(np.trace(hessian)) / width + 1e-300
+            direction = -np.linalg.solve(hessian, missed)
+            slope = float(missed @ direction)
+            length = 1.0
+            for _ in range(_HALVINGS):
+                there = self.prices + length * direction
+                new = self.state(there)
+                new_value = self.value(there, new)
+                if new_value <= value + 1e-4 * length * slope + 1e-13 * abs(value):
+                    break
+                length /= 2.0
+            self.prices = there
+            self.multipliers = new.multipliers
+            state = new
+            value = new_value

@@ -89,6 +89,8 @@ class Features:
     points
         Public points (m, p) on the scale of the covariates, the mean of whose features may be a target of a
         kernel; else None. Vectors of public points are numbers.
+    labels
+        Names of the entries, of records whose domain names covariates; None for numbered ones.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Features:
     of: Callable[[Records], Array] | None = field(default=None, compare=False, repr=False)
     kernel: KernelOfRecords | None = field(default=None, compare=False, repr=False)
     points: Array | None = field(default=None, compare=False, repr=False)
+    labels: Callable[[Records], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def name_at_points(self) -> str:

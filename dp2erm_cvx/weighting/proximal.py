@@ -81,8 +81,8 @@ class PricedColumns:
         ends = 1.0 if self.penalty.sided else 2.0
         return np.asarray(ends * self.penalty.price * self.shape.size_at_kink(numbers))
 
-    def misses(self, m: Array) -> float:
-        """How far an imbalance m (K,) is beyond its tolerance at most; 0 where it is no constraint."""
+    def support(self, prices: Array) -> float:
+        """Largest ``<prices, s>`` over the imbalances s (K,) that a constraint allows; 0 for a price."""
         if not self.penalty.hard:
             return 0.0
-        return float(np.max(np.maximum(self.shape.excess(m), 0.0), initial=0.0))
+        return self.shape.support(prices)

@@ -105,6 +105,10 @@ class Shape(ABC):
         """Sizes of an imbalance m (K,) beyond the tolerance; a constraint holds where none is above 0."""
         return -np.ones(1)
 
+    def support(self, prices: Array) -> float:
+        """Largest ``<prices, s>`` over what a constraint allows, of prices (K,); 0 for another price."""
+        return 0.0
+
     def size_at_kink(self, numbers: Array) -> Array:
         """The norm (..) of numbers (.., K) that the norm of the slopes of a kink is dual to."""
         return np.asarray(np.linalg.norm(numbers, axis=-1))
@@ -141,8 +145,12 @@ class _OfEntries(Shape):
 
     def price(self, s: Array, otherwise: Array) -> Array:
         penalty = self.penalty
+        if penalty.hard and penalty.sided:
+            return np.maximum(otherwise, 0.0)
         if penalty.hard:
-            return otherwise
+            # a price of the other sign is rounding, but where the constraint is an equation
+            outward = (np.sign(s) * otherwise > 0.0) | (np.asarray(penalty.tolerance) == 0.0)
+            return np.where(outward, otherwise, 0.0)
         if not math.isinf(penalty.factor):
             return np.asarray(np.sign(s) * _slope_of_size(penalty, self.size(s)))
         least = 0.0 if penalty.sided else -penalty.price
@@ -172,6 +180,16 @@ class _OfEntries(Shape):
         if self.penalty.sided:
             return np.asarray(m - self.penalty.tolerance)
         return np.asarray(np.abs(m) - self.penalty.tolerance)
+
+    def drift(self, s: Array, prices: Array) -> Array:
+        if not self.penalty.hard:
+            return np.zeros_like(s)
+        tolerance = np.asarray(self.penalty.tolerance, dtype=np.float64)
+        at_end = np.abs(s - np.sign(prices) * tolerance)
+        return np.where(prices != 0.0, at_end, np.maximum(self.size(s) - tolerance, 0.0))
+
+    def support(self, prices: Array) -> float:
+        return float(np.sum(self.penalty.tolerance * np.abs(prices)))
 
     def size_at_kink(self, numbers: Array) -> Array:
         return np.asarray(np.sum(np.abs(numbers), axis=-1))
@@ -238,6 +256,16 @@ class _OfEuclideanNorm(Shape):
 
     def excess(self, m: Array) -> Array:
         return np.asarray(self.size(m) - self.penalty.tolerance)
+
+    def drift(self, s: Array, prices: Array) -> Array:
+        if not self.penalty.hard:
+            return np.zeros_like(s)
+        length = self.size(prices)
+        at_edge = self.penalty.tolerance * prices / np.maximum(length, _TINY)
+        return _drift_of_norm(s, self.size(s), at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0)
+
+    def support(self, prices: Array) -> float:
+        return float(self.penalty.tolerance) * float(self.size(prices)[..., 0])
 
     def step_units(self, columns: int) -> float:
         return 4.0 * (columns + 16.0)
@@ -359,7 +387,9 @@ class _WithinSumOfSizes(Shape):
         return 0.0
 
     def price(self, s: Array, otherwise: Array) -> Array:
-        return otherwise
+        # entries that are not 0 have one size of price, in doubles as well
+        largest = np.max(np.abs(otherwise), axis=-1, keepdims=True, initial=0.0)
+        return np.where(s != 0.0, np.sign(s) * largest, otherwise)
 
     def proximal_point(self, y: Array, step: float) -> Array:
         size = np.abs(y)
@@ -378,6 +408,15 @@ class _WithinSumOfSizes(Shape):
 
     def excess(self, m: Array) -> Array:
         return np.array([np.sum(np.abs(m))]) - self.penalty.tolerance
+
+    def drift(self, s: Array, prices: Array) -> Array:
+        size = np.sum(np.abs(s), axis=-1, keepdims=True)
+        at_edge = s * (self.penalty.tolerance / np.maximum(size, _TINY))
+        at_edge = np.where(np.any(prices != 0.0, axis=-1, keepdims=True), at_edge, 0.0)
+        return _drift_of_norm(s, size, at_edge, float(self.penalty.tolerance), s.shape[-1] + 16.0)
+
+    def support(self, prices: Array) -> float:
+        return float(self.penalty.tolerance) * float(np.max(np.abs(prices), initial=0.0))
 
 
 class _OfNorm(Shape):
@@ -423,6 +462,8 @@ class _OfNorm(Shape):
 
     def slack(self, s: Array) -> Array:
         penalty = self.penalty
+        if penalty.hard:
+            return np.zeros(s.shape[:-1])
         coordinates = s.shape[-1]
         size = self.size(s)[..., 0]
         # The norm is off by K + 6 units, an entry over it by two more, and its power by as many times that.
@@ -474,7 +515,8 @@ class _OfNorm(Shape):
         free = self._is_free(y)
         s = np.where(free, size, s)
         a = np.where(free, 0.0, a)
-        return np.sign(y) * s * scale, a * scale
+        # within the tolerance a point stays what it is, in doubles as well
+        return np.where(free, y, np.sign(y) * s * scale), a * scale
 
     def _absorbed(self, y: Array, step: float) -> Array:
         """Whether (.., 1) a kink takes all of y: its dual norm is at most ``step price``."""
@@ -540,11 +582,45 @@ class _OfNorm(Shape):
     def excess(self, m: Array) -> Array:
         return np.asarray(self.size(m) - self.penalty.tolerance)
 
+    def drift(self, s: Array, prices: Array) -> Array:
+        if not self.penalty.hard:
+            return np.zeros_like(s)
+        length = _norm_of_order(prices, self.dual)
+        shares = np.abs(prices) / np.maximum(length, _TINY)
+        at_edge = float(self.penalty.tolerance) * np.sign(prices) * shares ** (self.dual - 1.0)
+        units = (self.dual - 1.0) * (s.shape[-1] + 16.0) + s.shape[-1] + 24.0
+        return _drift_of_norm(s, self.size(s), at_edge, float(self.penalty.tolerance), units)
+
+    def support(self, prices: Array) -> float:
+        return float(self.penalty.tolerance) * float(_norm_of_order(prices, self.dual)[..., 0])
+
     def size_at_kink(self, numbers: Array) -> Array:
         return np.asarray(self.size(numbers)[..., 0])
 
     def step_units(self, columns: int) -> float:
         return 8.0 * math.pow(columns + 16.0, 1.5) * (self.order + 1.0 / self.power)
+
+
+def _drift_of_norm(s: Array, size: Array, at_edge: Array, tolerance: float, units: float) -> Array:
+    """How far (.., K) a constrained imbalance s (.., K) is from one that has its prices exactly.
+
+    Parameters
+    ----------
+    s
+        Imbalances (.., K).
+    size
+        Their norms (.., 1), within ``units`` of roundoff.
+    at_edge
+        Imbalances (.., K) of the largest norm that have the prices, within ``units``; 0 without prices.
+    tolerance
+        The largest norm.
+    units
+        Units of roundoff.
+    """
+    outside = np.maximum(1.0 - tolerance / np.maximum(size, _TINY), 0.0) * np.abs(s)
+    priced = np.any(at_edge != 0.0, axis=-1, keepdims=True)
+    rounding = units * UNIT_ROUNDOFF * (np.abs(s) + np.abs(at_edge))
+    return np.where(priced, np.abs(s - at_edge), outside) + rounding
 
 
 def _norm_of_order(numbers: Array, order: float) -> Array:

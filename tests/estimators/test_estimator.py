@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, Inf
 from dp2erm_cvx.estimators import two_stage
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
-from dp2erm_cvx.problems.stable_balancing import StableBalancingHard
+from dp2erm_cvx.problems.stable_balancing import stable_balancing_hard
 from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.balance import one_by_one
 from dp2erm_cvx.release import Standing
@@ -163,22 +163,27 @@ def in_the_clear(first, second="arm_means", arms="both", **settings):
 
 def test_weights_exist_from_the_smallest_tolerance_on_and_certify_with_room_to_spare():
     with pytest.raises(InfeasibleError) as caught:
-        in_the_clear(StableBalancingHard(), arms="separated")
+        in_the_clear(stable_balancing_hard(), arms="separated")
     least = caught.value.smallest_tolerance
-    near = StableBalancingHard(tolerance=1.001 * least)
-    with pytest.raises(CertificateError, match="too close to infeasible"):
-        in_the_clear(near, arms="separated", tolerance=1e-9)
-    for first in (near, StableBalancingHard(tolerance=1.5 * least)):
+    near = stable_balancing_hard(tolerance=1.001 * least)
+    told = r"off by \d\.\de-\d\d, more than 1e-30: .* too close to infeasible \(tried: newton, .*clarabel"
+    with pytest.raises(CertificateError, match=told):
+        in_the_clear(near, arms="separated", tolerance=1e-30, solver="first_certified")
+    with pytest.raises(InfeasibleError):
+        in_the_clear(stable_balancing_hard(tolerance=0.999 * least), arms="separated")
+    for first in (near, stable_balancing_hard(tolerance=1.5 * least)):
         assert in_the_clear(first, arms="separated").workings_.certified()
 
 
 @pytest.mark.parametrize("solver", ["newton", "clarabel"])
-def test_weights_that_exist_but_are_not_certified_are_refused(solver):
-    first = StableBalancingHard(tolerance=1e-4, balance=Moments(3))
+def test_weights_under_moments_that_depend_on_each_other_are_certified_or_refused(solver):
+    first = stable_balancing_hard(tolerance=1e-4, balance=Moments(3))
     sample = load_nhefs()
     model = TwoStageERM(nhefs_domain(), first, "arm_means", solver=solver)
+    assert model.fit(sample.X, sample.a, sample.y).workings_.certified()
+    refused = TwoStageERM(nhefs_domain(), first, "arm_means", solver=solver, tolerance=1e-30)
     with pytest.raises(CertificateError, match=f"stable_balancing_hard: {solver} ended"):
-        model.fit(sample.X, sample.a, sample.y)
+        refused.fit(sample.X, sample.a, sample.y)
 
 
 def test_the_error_names_the_stage_that_is_not_certified():

@@ -20,7 +20,7 @@ from dp2erm_cvx import (
     TwoStageERM,
 )
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing_hard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.known_weights import Uniform
@@ -140,7 +140,7 @@ REFUSED = {
     ],
     CalibrationError: [
         ("weights", {"first_stage": ipw_logistic(ridge=0.0)}, "ridge"),
-        ("weights", {"first_stage": EntropyBalancingHard()}, "hard"),
+        ("weights", {"first_stage": entropy_balancing_hard()}, "hard"),
         ("weights", {"first_stage": PaperEntropyBalancing()}, "arm_floor"),
         ("weights", {"first_stage": Careless()}, "at least 2"),
         ("weights", {"second_stage": itr(theta_set=WholeSpace())}, "unbounded"),

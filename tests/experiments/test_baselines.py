@@ -23,7 +23,7 @@ from dp2erm_cvx.diagnostics import augmented
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing_hard
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
@@ -152,7 +152,7 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
         (lambda: universal(study(ipw_private())), DeclarationError, "composition"),
         (lambda: universal(study(PaperEntropyBalancing()), printed=True), CalibrationError, "mean 1"),
-        (lambda: universal(study(EntropyBalancingHard())), CalibrationError, "depends on the data"),
+        (lambda: universal(study(entropy_balancing_hard())), CalibrationError, "depends on the data"),
         (lambda: universal(study(PaperEntropyBalancing(ridge=0.0), FLOORED)), CalibrationError, "ridge"),
         (lambda: universal(study(mmd(cap=2.5))), CalibrationError, "half the weight"),
         (lambda: make_plan(study(ipw_private(radius=INF, trim=INF))), CalibrationError, "radius or trim"),

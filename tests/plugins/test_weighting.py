@@ -9,6 +9,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
+from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.solve import solve
@@ -128,3 +129,35 @@ def test_an_audit_finds_nothing_above_the_bound(made):
 def test_a_release_stands_private_on_it(made):
     model = PrivateTwoStageERM(DOMAIN, Budget(4.0), made(), "arm_means").fit(*drawn(3))
     assert model.release_.private
+
+
+def test_a_hard_scheme_of_an_author_is_fitted_without_privacy_alone():
+    """What it states is met, its certificate is a backward error, and it is never released with noise."""
+    made = weighting.approximate_balance()
+    assert made.relations == frozenset()
+    instance = made.instance(records())
+    for solver in SOLVERS:
+        solution = solve(instance, solver=solver)
+        assert solution.certified
+        assert solution.certificate.basis == "backward error"
+        assert solution.certificate.backward_error <= 1e-11
+        assert math.isinf(solution.certificate.relative_radius)
+        assert np.max(_apart(solution.value)) <= N / 2 * 0.02 + 1e-9
+    declared = made.problem(records())
+    declared.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    (w,) = declared.variables()
+    assert np.sum(np.abs(solution.value - w.value)) <= 1e-5 * N
+    with pytest.raises(CalibrationError, match="approximate_balance has no stability bound"):
+        made.stability(UNIVERSE)
+    with pytest.raises(CalibrationError, match="hard constraint"):
+        PrivateTwoStageERM(DOMAIN, Budget(1.0), made, "arm_means").plan(N, P)
+    X, a, y = drawn()
+    a = (X[:, 0] > 0).astype(int)
+    with pytest.raises(InfeasibleError, match=r"no weights meet the targets within 0\.02: .*x1.* Allow"):
+        solve(made.instance(DOMAIN.records(X, a, y)))
+
+
+def _apart(weights):
+    """Sums of covariates over the treated less those over the controls."""
+    X, a, _ = drawn()
+    return np.abs((2 * a - 1) * weights @ X)

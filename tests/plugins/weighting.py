@@ -98,6 +98,14 @@ def sparse_imbalance(w, records, cap, rho, treated):
     return cp.Problem(cp.Minimize(price + cp.sum_squares(w - 1) / 2), capped(w, records, cap, treated))
 
 
+@scheme(tolerance=0.02, cap=4.0)
+def approximate_balance(w, records, tolerance, cap):
+    """Weights of least variance with the imbalance of the arms below a tolerance (Zubizarreta 2015)."""
+    apart = cp.abs(records.signed.T @ w) <= records.n / 2 * tolerance
+    halves = records.arms.T @ w == records.n / 2
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [apart, halves, w <= cap])
+
+
 SCHEMES = (
     entropy_balancing_capped,
     stable_weights,

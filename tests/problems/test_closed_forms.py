@@ -100,25 +100,28 @@ def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
 
 
 def test_hard_primal_and_flat_dual_have_the_same_weights():
-    instance = PROGRAMS["entropy_balancing_hard"](arm_mass="proportional").instance(RECORDS)
+    """Those of arms in proportion to their sizes are the hard ones times the weight of the arm over n/2."""
+    instance = PROGRAMS["entropy_balancing_hard"]().instance(RECORDS)
     hard = solve(instance).value
+    np.testing.assert_allclose(declared_solution(instance, "weights"), hard, atol=1e-6)
+    share = np.mean(TREATED)
+    hard = hard * np.where(TREATED, 2 * share, 2 * (1 - share))
     flat, soft = (PaperEntropyBalancing(ridge=one).instance(RECORDS) for one in (0.0, 1e-7))
     dual = solve(flat, throw=False)
     # the multipliers are not unique, and no strong convexity can be claimed along the flat direction
     assert not dual.certified
     np.testing.assert_allclose(dual.value, hard, atol=1e-7)
-    np.testing.assert_allclose(declared_solution(instance, "weights"), hard, atol=1e-7)
     # and the limit of small ridges
     np.testing.assert_allclose(solve(soft, tolerance=1e-4).value, hard, atol=1e-3)
 
 
 @pytest.mark.parametrize("balance", [Moments(1), Moments(2)], ids=str)
-@pytest.mark.parametrize("arm_mass", ["equal", "proportional"])
-def test_hard_weights_balance_every_mean_exactly(arm_mass, balance):
-    program = PROGRAMS["entropy_balancing_hard"](arm_mass=arm_mass, balance=balance)
-    weights, g = solve(program.instance(RECORDS)).value, balance(RECORDS.covariates)
-    share = 0.5 if arm_mass == "equal" else np.mean(TREATED)
-    assert np.sum(weights[TREATED]) == pytest.approx(200 * share, rel=1e-11)
+def test_hard_weights_balance_every_mean_exactly(balance):
+    program = PROGRAMS["entropy_balancing_hard"](balance=balance)
+    solution, g = solve(program.instance(RECORDS)), balance(RECORDS.covariates)
+    weights = solution.value
+    assert solution.certificate.backward_error <= 1e-11
+    assert np.sum(weights[TREATED]) == pytest.approx(100, rel=1e-11)
     for arm in (TREATED, ~TREATED):
         means = np.average(g[arm], axis=0, weights=weights[arm])
         np.testing.assert_allclose(means, g.mean(axis=0), atol=1e-11)

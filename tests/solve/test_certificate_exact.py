@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.compare import fenchel_gap
-from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
@@ -29,6 +27,8 @@ from tests.helpers import kinked_net, make_records, make_weights, output_distanc
 WITHOUT = {
     *("empirical_likelihood", "landmark_balancing", "logit_calibration"),
     *("minimal_dispersion", "raking", "residual_balancing"),
+    # whose certificate is a backward error: tests/weighting/test_residuals.py
+    *("entropy_balancing_hard", "stable_balancing_hard"),
 }
 NAMES = sorted(set(PROGRAMS) - WITHOUT)
 
@@ -47,14 +47,10 @@ def minimizer(instance, records, bound, near):
         return None, exact_kernel.kernel(program, records, near)
     if program.name == "entropy_balancing":
         return None, exact.capped_entropy(program, records, instance.model.output(near))
-    if program.name == "entropy_balancing_hard":
-        return None, exact.hard_entropy(program, records, instance.model.output(near))
     if program.name == "paper_entropy_balancing":
         return exact.paper_entropy(program, records, near)
     if program.name == "kernel_mean_matching":
         return None, exact_kernel.matching(program, records, near)
-    if program.name == "stable_balancing_hard":
-        return exact.hard_balance(program, records, near)
     ridge, noise = mp.mpf(bound["ridge"]) if bound else program.ridge, bound.get("noise")
     if program.name in ("inverse_probability_tilting", "tilting_private"):
         return exact.tilting(program, records, near, ridge, noise)
@@ -68,18 +64,11 @@ def ratios(seed, count):
     rng = np.random.default_rng(seed)
     for k in range(count):
         name = NAMES[k % len(NAMES)]
-        if name in ("entropy_balancing_hard", "stable_balancing_hard"):
-            # their exact counterparts need independent balance functions
-            X = rng.uniform(-1, 1, (14, 2))
-            records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(14) % 2, np.zeros(14))
-        else:
-            records = hostile_records(rng, int(rng.integers(2, 9)), int(rng.integers(1, 4)))
+        records = hostile_records(rng, int(rng.integers(2, 9)), int(rng.integers(1, 4)))
         try:
             instance, bound = instance_of(rng, name, records)
             polished = solve(instance, solver="first_certified", throw=False)
             variable, output = minimizer(instance, records, bound, polished.point)
-        except InfeasibleError:
-            continue
         except (AssertionError, ZeroDivisionError):
             yield "undecided", 0.0  # which bounds are active is too close to tell from doubles
             continue
@@ -115,11 +104,6 @@ def test_no_true_error_exceeds_its_certificate():
     # and the certificates are not so wide that nothing could exceed them
     assert min(largest[name] for name in NAMES) > 1e-3
     assert max(ratio for name, ratio in largest.items() if name.startswith("gap")) > 0.1
-
-
-def test_a_curvature_near_the_point_says_nothing_beyond_its_ball():
-    """These draws hold points whose residual leads out of the ball where the Hessian has no jump."""
-    assert max(ratio for name, ratio in ratios(51, 66) if name == "stable_balancing_hard") <= 1.0
 
 
 CERTIFICATE = sys.modules["dp2erm_cvx.solve.certificate"]

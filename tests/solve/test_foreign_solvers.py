@@ -13,7 +13,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.compare import certificates
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.problems.entropy_balancing import EntropyBalancingHard, entropy_balancing
+from dp2erm_cvx.problems.entropy_balancing import entropy_balancing, entropy_balancing_hard
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.registry import build, first_stages
@@ -23,7 +23,7 @@ from tests.helpers import bind, make_domain, make_records
 
 RECORDS = make_records(60, 3)
 WEIGHTS = bind(entropy_balancing(ridge=1.0), RECORDS)
-HARD = bind(EntropyBalancingHard(), RECORDS)
+HARD = bind(entropy_balancing_hard(), RECORDS)
 
 
 def own(function: Any) -> OwnSolver:
@@ -45,27 +45,6 @@ def worse(problem: Any) -> None:
     good(problem)
     for variable in problem.variables():
         variable.save_value(np.zeros(variable.shape))
-
-
-def without_duals(problem: Any) -> None:
-    good(problem)
-    for constraint in problem.constraints:
-        for dual in constraint.dual_variables:
-            dual.save_value(None)
-
-
-def with_wrong_duals(problem: Any) -> None:
-    good(problem)
-    for constraint in problem.constraints:
-        for dual in constraint.dual_variables:
-            dual.save_value(np.ones(7))
-
-
-def with_texts_for_duals(problem: Any) -> None:
-    good(problem)
-    for constraint in problem.constraints:
-        for dual in constraint.dual_variables:
-            dual.save_value(np.array(["record 7"]))
 
 
 def not_numbers(problem: Any) -> None:
@@ -114,7 +93,6 @@ def stale(problem: Any) -> None:
 
 NO_POINT = (not_numbers, infinite, misshapen, texts, objects, stale)
 RAISING = (raising, singular, unknown_attribute, leaving)
-NO_DUALS = (without_duals, with_wrong_duals, with_texts_for_duals)
 
 
 @pytest.mark.parametrize("function", NO_POINT + RAISING, ids=lambda one: one.__name__)
@@ -130,16 +108,6 @@ def test_a_solver_without_a_point_is_a_reason_in_words_and_the_next_is_tried(fun
         solve(WEIGHTS, solver=own(function))
     after = solve(WEIGHTS, solver=FirstCertified((own(function), Newton())))
     assert (after.certified, after.solver, after.failures) == (True, "newton", (reason,))
-
-
-@pytest.mark.parametrize("function", NO_DUALS, ids=lambda one: one.__name__)
-def test_a_solution_that_is_read_off_duals_needs_them(function):
-    left = solve(HARD, solver=own(function), throw=False)
-    assert left.substituted or not left.certified
-    if function is not with_wrong_duals:
-        assert "no dual values" in left.failures[0]
-    assert solve(HARD, solver=own(good), throw=False).certified
-    assert solve(HARD, solver=FirstCertified((own(function), Newton()))).solver == "newton"
 
 
 def test_numbers_too_large_to_compute_with_are_not_certified():

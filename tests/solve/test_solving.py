@@ -86,7 +86,6 @@ def cache(monkeypatch):
     [
         ("ipw_logistic", {"ridge": 0.05, "radius": 0.3}),
         ("paper_entropy_balancing", {"ridge": 0.1}),
-        ("entropy_balancing_hard", {}),
     ],
 )
 def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):

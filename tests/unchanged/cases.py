@@ -77,7 +77,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.1, "radius": 0.3, "balance": _PRODUCTS},
         {"ridge": 0.2, "radius": 0.2, "base_measure": tuple(1.0 + k / 50 for k in range(50))},
     ],
-    "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],
+    "entropy_balancing_hard": [{}, {"balance": Moments(3)}, {"balance": Moments(2)}],
     "mmd": [*_KERNELS, {"alpha": 0.0}, {"alpha": 1.0, "ridge": 0.01, "cap": 1.5}, {"cap": 40.0}],
     "mmd_pooled": [*_KERNELS, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0}],
     "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 1.0}],

@@ -42,7 +42,7 @@ def test_weights_are_those_of_cvxpy(dispersion: str, penalty: str) -> None:
     assert apart <= close * N
     if PENALTIES[penalty].hard:
         assert math.isinf(solution.claim)
-        assert solution.residual <= 1e-10 * N
+        assert solution.residual.largest <= 1e-10
     else:
         assert solution.claim <= (1e-6 if PENALTIES[penalty].kinked else 5e-12) * N
 
@@ -112,7 +112,7 @@ def test_means_of_arms_are_targets(kind: str, penalty: str) -> None:
     apart = np.sum(np.abs(solution.weights - examples.Reference(form, records).weights()))
     assert apart <= close * N
     if own.hard:
-        assert solution.residual <= 1e-10 * N
+        assert solution.residual.largest <= 1e-10
     else:
         assert solution.claim <= (1e-6 if own.kinked else 1e-11) * N
 
@@ -138,27 +138,3 @@ def test_boxes_of_records(kind: str, dispersion: str) -> None:
     assert np.sum(solution.weights > caps - 1e-9) >= 5
     assert np.sum(np.abs(solution.weights - examples.Reference(form, records).weights())) <= 2e-9 * N
     assert solution.claim <= 1e-10 * N
-
-
-@pytest.mark.parametrize("kind", ["all", "public", "treated"])
-def test_constraints_without_a_solution_have_even_weights(kind: str) -> None:
-    impossible = ImbalancePenalty(math.inf, price=math.inf, tolerance=0.0)
-    fixed = kind == "treated"
-    cap = 1.01 if kind == "all" else 3.0
-    form = form_of(
-        N,
-        moments_by_arm(impossible),
-        dispersion="entropy",
-        low=(0.0, float(fixed)),
-        cap=(cap, 1.0 if fixed else cap),
-        sums=SUMS[kind],
-    )
-    records = records_of(N)
-    solution = DualProblem(form, records).newton()
-    assert solution.fallback
-    assert math.isinf(solution.claim)
-    assert solution.residual > 0.01
-    controls = records.a == 0
-    totals = {"all": N, "public": N, "treated": 2.0 * np.sum(~controls)}
-    assert np.sum(solution.weights) == pytest.approx(totals[kind], rel=1e-12)
-    assert np.ptp(solution.weights[controls]) <= 1e-12
