@@ -117,8 +117,14 @@ def _pairwise(rows: Array) -> Array:
 
 #: Weights are multiples of 2^-30, so that n of them up to 8 million add up exactly in doubles.
 _EXPONENT = 30
-#: What the step to the grid moves weights in the l1 norm, relative to n, up to 8 million records.
-GRID_ERROR = 2.0 ** (1 - _EXPONENT)
+
+
+def grid_error(n: int) -> float:
+    """What the step to the grid moves n weights in the l1 norm beyond what their sum is off, over n.
+
+    Each is rounded by at most half a step, and what these roundings add up to goes to the largest weight.
+    """
+    return math.ldexp(1.0, 1 - grid_exponent(n))
 
 
 def grid_exponent(n: int) -> int:

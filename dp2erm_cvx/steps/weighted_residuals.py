@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
 from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.sums import grid_exponent, weights_on_grid
+from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -112,7 +112,7 @@ def _weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) -
     movement = 2.0 * n
     if radius is not None:
         # sums of computed weights are off by at most the radius, which the step to the grid adds
-        off = 2.0 * radius + n * math.ldexp(1.0, 1 - grid_exponent(n))
+        off = 2.0 * radius + n * grid_error(n)
         movement = min(stability.V + 2.0 * off, 2.0 * n)
     return WeightsAtRate(made, stability, radius, movement)
 

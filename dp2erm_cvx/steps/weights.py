@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dp2erm_cvx.domain import Array, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
-from dp2erm_cvx.model.sums import GRID_ERROR, weights_on_grid
+from dp2erm_cvx.model.sums import grid_error, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage
 from dp2erm_cvx.program.weighting_stage import SMALL_ERROR
@@ -77,11 +77,12 @@ class WeightsPlan:
         else:
             public = program.certified_error(universe)
         of_form = program.kind is Kind.WEIGHTING and tolerance > 0.0
-        if of_form and public is not None and 2.0 * n * (public + GRID_ERROR) <= SMALL_ERROR * bound.V:
+        reached = None if public is None else _after_the_grid(program, n, public)
+        if of_form and reached is not None and 2.0 * n * reached <= SMALL_ERROR * bound.V:
             # what every dataset reaches is counted in place of less
-            tolerance = max(tolerance, (public + GRID_ERROR) * (1.0 + 1e-12))
+            tolerance = max(tolerance, reached * (1.0 + 1e-12))
         error = tolerance * n
-        certain = not error or public is None or public + GRID_ERROR <= error / n
+        certain = not error or reached is None or reached <= tolerance
         bound = _of_computed(bound, error, n, certain=certain)
         # no error assumes exact weights
         known = public is not None or bound.V >= 2.0 * n or not error
@@ -117,6 +118,16 @@ class WeightsPlan:
         certificate = Certificate(0.0, radius, math.inf, how, m, 0.0)
         output = model.output(point)
         return to_grid(Solution(output, point, Status.SOLVED, certificate, execution.tolerance, how))
+
+
+def _after_the_grid(program: FirstStage, n_samples: int, radius: float) -> float:
+    """Distance over n to the exact weights once computed ones within ``radius`` of them are on the grid.
+
+    The step to the grid repairs their sum. The exact weights have the sum n, so that of the solution of a
+    problem in the weights may be off by the radius; other weights are scaled to the sum n first.
+    """
+    repaired = radius if program.kind is Kind.WEIGHTING else 0.0
+    return radius + repaired + grid_error(n_samples)
 
 
 def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:
