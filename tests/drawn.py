@@ -79,6 +79,13 @@ def first_stage(rng, name, domain, columns, least=-6):
         "mmd": mmd | {"cap": float(rng.choice([math.inf, 4.0]))},
         "mmd_pooled": mmd,
         "overlap": {"ridge": share * M2, "radius": radius},
+        "odds_weights": {"ridge": share * M2, "radius": radius, "trim": cap},
+        "att_calibration": {
+            "ridge": share * M2,
+            "radius": radius,
+            "low": 0.1 + 0.4 * alpha,
+            "high": min(cap, 10.0),
+        },
         "inverse_probability_tilting": {
             "balance": balance,
             "ridge": share * G**2,

@@ -51,6 +51,41 @@ def overlap(records, ridge, radius, start, noise=None):
     return v, _normalized([1 / (1 + mp.exp(s)) for s in scores])
 
 
+def odds(records, ridge, radius, trim, start):
+    """(lambda, weights): 1 at the treated, and the odds of treatment at controls."""
+    v, scores = _propensity(records, ridge, radius, start, None)
+    ones = [mp.mpf(1)] * len(scores)
+    of_controls = [min(mp.exp(-s), mp.mpf(trim)) for s in scores]
+    return v, _normalized(_of_arms(records, of_controls, ones))
+
+
+def calibrated(program, records, start):
+    """(lambda, weights): 1 at the treated, and at controls a logistic curve from ``low`` to ``high``."""
+    rows, low, high = to_mp(records.X), mp.mpf(program.low), mp.mpf(program.high)
+    width = high - low
+    scale = width / ((1 - low) * (high - 1))
+    shift = mp.log((1 - low) / (high - 1))
+
+    def loss(u):
+        share = 1 / (1 + mp.exp(-scale * u - shift))
+        return low + width * share, width * scale * share * (1 - share)
+
+    linear = [-_dot(column, to_mp(records.a)) for column in zip(*rows, strict=True)]
+    ridge = len(rows) * mp.mpf(program.ridge)
+    derivatives = _of_margins(rows, loss, ridge, linear, factors=to_mp(1 - records.a))
+    v = _minimize(derivatives, to_mp(start), _ball(program.radius))
+    of_controls = [loss(_dot(x, v))[0] for x in rows]
+    return v, _normalized(_of_arms(records, of_controls, [mp.mpf(1)] * len(rows)))
+
+
+def _of_arms(records, of_controls, of_treated):
+    """The number of each record that belongs to its arm."""
+    return [
+        treated if a == 1 else control
+        for a, control, treated in zip(records.a, of_controls, of_treated, strict=True)
+    ]
+
+
 def _propensity(records, ridge, radius, start, noise):
     """(lambda, margins) of the logistic regression of a on x."""
     v = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), _ball(radius))

@@ -56,6 +56,10 @@ def minimizer(instance, records, bound, near):
         return exact.tilting(program, records, near, ridge, noise)
     if program.name in ("overlap", "overlap_private"):
         return exact.overlap(records, ridge, program.radius, near, noise)
+    if program.name == "odds_weights":
+        return exact.odds(records, ridge, program.radius, program.trim, near)
+    if program.name == "att_calibration":
+        return exact.calibrated(program, records, near)
     return exact.logistic(records, ridge, program.radius, program.trim, near, noise)
 
 
