@@ -51,9 +51,8 @@ _ASSUMED = {"covariate_bound": 1.0, "outcome_bound": 1.0}
 def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, **options: Any) -> None:
     """Try declared schemes at many settings on public records, and propose one of them.
 
-    For every choice of settings: the proved V, what the weights leave of the distance of the arms, the
-    effective sample size, the largest weight, the largest movement among few neighbors, and the half width
-    that an effect by these weights is predicted to have. No private record is read and nothing is spent.
+    A row tells the proved V, what is left of the distance of the arms, and the half width that an effect by
+    these weights is predicted to have. No private record is read and nothing is spent.
     """
     import tomlkit
 
