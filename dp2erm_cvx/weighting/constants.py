@@ -20,7 +20,7 @@ from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible, check_means
 from dp2erm_cvx.weighting.diameters import RecordCombinations, ScaledImbalance, largest_squares
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
-from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, largest_start
+from dp2erm_cvx.weighting.largest import Prices, block_diameter, largest_by_size, start_squares
 from dp2erm_cvx.weighting.moved_targets import MovedTarget, moved_targets
 from dp2erm_cvx.weighting.proximal import ROUGH
 from dp2erm_cvx.weighting.response import (
@@ -143,7 +143,8 @@ def weighting_constants(
     check_means(form, sizes)
     _check_covered(form)
     prices = _prices(form)
-    by_size = largest_by_size(form, sizes, prices)
+    starts = start_squares(form, sizes, prices.smooth)
+    by_size = largest_by_size(form, sizes, prices, starts)
     largest = (float(np.max(by_size[0])), float(np.max(by_size[1])))
     response = _response(form, sizes, largest, keeps_treatment)
     blocks = _pairs_within_blocks(form, sizes)
@@ -159,7 +160,7 @@ def weighting_constants(
         diameter=diameter,
         row_bound=_largest_norm(prices.smooth, singles, np.array([1.0]), np.array([0.0])),
         target_diameter=_target_diameter(form, sizes, prices, keeps_treatment),
-        start=largest_start(form, sizes, prices.smooth),
+        start=float(np.sqrt(np.max(starts))),
         largest=largest,
         factor=spread_factor(response, diameter),
         pairs=pairs,

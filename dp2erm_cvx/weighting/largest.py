@@ -59,7 +59,7 @@ class Prices:
     linear: float
 
 
-def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Array:
+def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices, starts: Array) -> Array:
     """Upper bounds of the weights of controls and treated, by the arm sizes of a dataset.
 
     The smallest of the cap, of what the others leave of the sum, and of the bounds W1 and W2.
@@ -72,6 +72,8 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
         Arm sizes of the universe.
     prices
         What bounds the gradient of its penalties.
+    starts
+        What :func:`start_squares` finds of the smooth ones.
 
     Returns
     -------
@@ -83,11 +85,11 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
         # the prices of a constraint have no bound, so that only the box is known
         return np.repeat(np.minimum(form.cap, float(form.n))[:, None], len(sizes.cells()[0]), axis=1)
     if kind is SumKind.ALL:
-        blocks = [_Block(form, sizes, prices, (0, 1))]
+        blocks = [_Block(form, sizes, prices, starts, (0, 1))]
     elif kind in (SumKind.CONTROLS, SumKind.TREATED):
-        blocks = [_Block(form, sizes, prices, (0,))]
+        blocks = [_Block(form, sizes, prices, starts, (0,))]
     else:
-        blocks = [_Block(form, sizes, prices, (0,)), _Block(form, sizes, prices, (1,))]
+        blocks = [_Block(form, sizes, prices, starts, (0,)), _Block(form, sizes, prices, starts, (1,))]
     bounds = [block.second_bound() for block in blocks]
     apart = None
     if _first_bound_applies(form, prices):
@@ -106,11 +108,30 @@ def largest_by_size(form: WeightingForm, sizes: ArmSizes, prices: Prices) -> Arr
     return np.stack([np.minimum(bounds[0], form.cap[0]), np.minimum(bounds[-1], form.cap[1])])
 
 
-def largest_start(form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]) -> float:
-    """Largest norm of the imbalance, over n, of weights that are equal, or as their bases, in every block."""
+def start_squares(form: WeightingForm, sizes: ArmSizes, imbalances: Sequence[ScaledImbalance]) -> Array:
+    """Largest square of the imbalance, over n, of weights that are equal, or as their bases, in every block.
+
+    Parameters
+    ----------
+    form
+        The form; it is feasible on the universe.
+    sizes
+        Arm sizes of the universe.
+    imbalances
+        The imbalances, whose squares are added.
+
+    Returns
+    -------
+    Array
+        Upper bounds by cell of ``sizes.cells()``, (m,).
+    """
     first, last = sizes.cells()
+    # most cells are one size, which begins and ends them: each size once
     ends = np.unique(np.concatenate([first, last]))
-    return float(np.sqrt(np.max(_start_squares(form, imbalances, ends))))
+    squares = _start_squares(form, imbalances, ends)
+    at_first = squares[np.searchsorted(ends, first)]
+    at_last = squares[np.searchsorted(ends, last)]
+    return np.asarray(np.maximum(at_first, at_last))
 
 
 def _start_sums(form: WeightingForm, treated: Array) -> RecordCombinations:
@@ -249,13 +270,15 @@ class _Block:
 
     Parameters
     ----------
-    form, sizes, prices
-        As of :func:`largest_weights`.
+    form, sizes, prices, starts
+        As of :func:`largest_by_size`.
     arms
         Arms of the block.
     """
 
-    def __init__(self, form: WeightingForm, sizes: ArmSizes, prices: Prices, arms: tuple[int, ...]) -> None:
+    def __init__(
+        self, form: WeightingForm, sizes: ArmSizes, prices: Prices, starts: Array, arms: tuple[int, ...]
+    ) -> None:
         self.form = form
         self.sizes = sizes
         self.prices = prices
@@ -273,14 +296,9 @@ class _Block:
         others = np.where(self.size >= 1.0, self.total - self.low * (self.size - 1.0), 0.0)
         #: What the others leave of the sum, as each of them weighs at least its lower bound.
         self.left_over = np.max(others, axis=0)
-        self.start = np.sqrt(self.largest_start(prices.smooth))
+        self.start = np.sqrt(starts)
         #: Least and largest base; 1 where the form has none.
         self.bases = bases_of(form)
-
-    def largest_start(self, imbalances: Sequence[ScaledImbalance]) -> Array:
-        """Largest square of the imbalance, over n, of equal weights."""
-        ends = [_start_squares(self.form, imbalances, treated) for treated in self.cells]
-        return np.asarray(np.max(ends, axis=0))
 
     def rest(self, weight: Array) -> Array:
         """Largest mean weight of the others; minus infinity where there are none."""
@@ -301,7 +319,7 @@ class _Block:
         """
         total = np.full_like(self.mean, self.prices.linear)
         for own, largest in zip(self.prices.kinks, self.prices.kink_sizes, strict=True):
-            total = total + largest * np.sqrt(self.largest_start([own]))
+            total = total + largest * np.sqrt(start_squares(self.form, self.sizes, [own]))
         return np.asarray(total)
 
     def second_bound(self) -> Array:
