@@ -84,7 +84,10 @@ def programs_of_file(path: str | Path) -> list[Registered]:
     module = _executed(Path(path))
     found = programs_in(module)
     if not found:
-        raise ProgramError(f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function")
+        text = f"{path}: holds no program: put a decorator of dp2erm_cvx.program on a function"
+        if any(type(value).__module__.startswith("cvxpy.") for value in vars(module).values()):
+            text += ", or pass one that makes your problem for n records to scheme.from_problem"
+        raise ProgramError(text)
     try:
         for made in found:
             refuse_own_class(family_of(made))

@@ -42,6 +42,12 @@ HELD = ("scheme", "own", "reading", "place")
 
 def refuse_no_function(function: object) -> None:
     """Raise DeclarationError for what a decorator cannot read: anything but a function with a name."""
+    if isinstance(function, cp.Problem):
+        raise DeclarationError(
+            "a single problem does not tell what depends on the number of records: put the decorator on a "
+            "function of the weights and the records, or pass a function of n that makes it to "
+            "scheme.from_problem"
+        )
     if not isinstance(function, types.FunctionType):
         kind = type(function).__name__
         raise DeclarationError(f"an object of the class {kind}: put the decorator on a function, made by def")

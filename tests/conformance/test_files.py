@@ -32,6 +32,7 @@ _CLASS = (
     ("text", "message"),
     [
         ("x = 1\n", "holds no program"),
+        ("import cvxpy as cp\nw = cp.Variable(3)\n", "pass one that makes your problem for n records"),
         ("def broken(:\n", "line 1: SyntaxError"),
         ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),

@@ -200,6 +200,12 @@ def test_what_is_no_problem_of_weights_is_refused_in_a_line(make: Any, words: An
     assert "\n" not in str(error.value)
 
 
+def test_a_problem_under_a_decorator_is_told_the_way() -> None:
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(cp.Variable(3) - 1)))
+    with pytest.raises(DeclarationError, match=r"a single problem .* scheme\.from_problem"):
+        scheme(problem)
+
+
 def test_records_with_other_columns_are_refused() -> None:
     with pytest.raises(DeclarationError, match=r"X has shape \(80, 4\)"):
         scheme_of("stable_weights")().stability(Universe(DOMAIN, N, 3))
