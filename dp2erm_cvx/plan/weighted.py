@@ -88,9 +88,10 @@ def weighting_program(study: EffectStudy, universe: Universe) -> FirstStage:
 
     That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base weights;
     where a distance of 1.4 or more is declared a third of that ridge and caps of twice the base weights.
+    Settings of a program that are left to the domain follow from that of the records it sees.
     """
     if isinstance(study.weights, FirstStage):
-        return study.weights
+        return study.weights.resolve(universe.domain)
     settings: dict[str, Any] = {}
     if study.weights == RULED:
         far = study.confounding >= _FAR

@@ -192,7 +192,9 @@ def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
         "[ranges]\nx = [-1, 1]\nz = [-1, 1]\n"
         "[budget]\nepsilon = 2.0\n"
         '[[effect]]\nname = "first"\nshare = 0.5\nweights = "entropy_balancing"\n'
-        '[[effect]]\nname = "second"\nshare = 0.5\nweights = "mine.py"\n'
+        '[[effect]]\nname = "second"\nshare = 0.3\nweights = "mine.py"\n'
+        '[[effect]]\nname = "third"\nshare = 0.2\n'
+        'weights = {name = "entropy_balancing", ridge = 0.1, cap = 1.5, bases = "by_arm"}\n'
     )
     read = read_study(study)
     models = read.models()
@@ -200,6 +202,11 @@ def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
     assert plans["first"].main.program.name == "entropy_balancing"
     assert plans["second"].main.program.name == "mine"
     assert plans["second"].step("weighted_sum") is not None
+    third = plans["third"].main
+    assert third.program.value("ridge") == 0.1
+    assert third.program.value("cap") == 1.5
+    # what is left to the domain is that of the records that the weights are of
+    assert third.program.value("constant") == third.universe.domain.features_bound
 
 
 def test_the_rehearsal_is_what_first_order_says() -> None:
