@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,7 @@ def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, 
     study = ""
     if best is not None:
         names = {made.name: text for text, made in named}
-        stage = _in_study(best, names[best.scheme], request, texts)
-        study = tomlkit.dumps({"two_stage": [{"first_stage": stage}]}).strip()
+        study = tomlkit.dumps(_in_study(best, names[best.scheme], request, texts)).strip()
     if as_json:
         screen.print_json(result.to_dict() | {"study": study})
         return
@@ -187,7 +187,12 @@ def _grids(texts: Mapping[str, Sequence[Any]], records: RecordsFile) -> dict[str
 def _in_study(
     row: FrontierRow, name: str, request: FrontierRequest, texts: Mapping[str, Sequence[Any]]
 ) -> dict[str, Any]:
-    """The scheme of this name and its settings, as a study file writes them."""
+    """The question that a row proposes, as a study file writes it, with the scheme of this name.
+
+    An effect by the weights where they answer one; the share of the treated is then that which is released.
+    Else a question of two stages.
+    """
+    from dp2erm_cvx.design.trade_off import TREATED
     from dp2erm_cvx.study_file import written
 
     stage: dict[str, Any] = {"name": name}
@@ -196,5 +201,7 @@ def _in_study(
         if setting in texts:
             place = list(request.grids[setting]).index(value)
             stage[setting] = texts[setting][place]
-    table: dict[str, Any] = written(stage)
-    return table
+    if math.isnan(row.half_width):
+        return {"two_stage": [{"first_stage": written(stage)}]}
+    stage.pop(TREATED, None)
+    return {"effect": [{"confounding": request.distance, "weights": written(stage)}]}

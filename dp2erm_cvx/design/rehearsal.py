@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
+from scipy.special import gammaincinv
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.rehearsal import normal_arms
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
@@ -35,43 +36,6 @@ _AT = (0.25, 0.5, 1.0, 1.5, 2.5)
 _REPLACED, _ALIKE = 2, 1e-6
 
 
-def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[Array, NDArray[np.int64]]:
-    """Normal covariates of two arms that lie apart along the sum of all columns.
-
-    Every column of an arm has the quantiles of a normal law in an order of its own, the same in every call.
-    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so that
-    every covariate has the standard deviation 1 over both.
-
-    Parameters
-    ----------
-    n
-        Number of records.
-    columns
-        Number of covariates.
-    treated
-        Share of the treated.
-    distance
-        Distance of the means of both arms, in standard deviations.
-
-    Returns
-    -------
-    tuple
-        Covariates (n, columns) in standard deviations, of mean 0; arms (n,), the controls first.
-    """
-    rng = np.random.default_rng(0)  # public: an order of quantiles, and nothing that is ever released
-    n_treated = round(n * treated)
-    a = np.repeat([0, 1], [n - n_treated, n_treated])
-    apart = np.full(columns, 1.0 / math.sqrt(columns))
-    within = math.sqrt(1.0 - treated * (1.0 - treated) * distance**2)
-    x = np.empty((n, columns))
-    for arm, size in ((0, n - n_treated), (1, n_treated)):
-        quantiles = ndtri((np.arange(size) + 0.5) / size)
-        x[a == arm] = np.column_stack([rng.permutation(quantiles) for _ in range(columns)])
-    x -= (1.0 - within) * np.outer(x @ apart, apart)
-    x += distance * np.outer(a - treated, apart)
-    return x, a
-
-
 def largest_distance(treated: float) -> float:
     """The largest distance of two arms that leaves ``LEAST_WITHIN`` of the variance within them."""
     return math.sqrt((1.0 - LEAST_WITHIN) / (treated * (1.0 - treated)))
@@ -90,7 +54,7 @@ def normal_records(universe: Universe, size: int, treated: float, distance: floa
     size
         Number of records.
     treated, distance
-        As of :func:`normal_arms`.
+        As of :func:`~dp2erm_cvx.plan.rehearsal.normal_arms`.
     """
     domain = universe.domain
     p = universe.n_features
@@ -181,15 +145,12 @@ class PublicBalance:
         The largest weight, where the mean weight is 1.
     treated
         Share of the weight that the treated have.
-    squares
-        Sum of the squared weights over that of weights ``1 / (2 pi_a)``, pi_a the share of an arm.
     """
 
     left: float
     effective: float
     largest: float
     treated: float
-    squares: float
 
     @classmethod
     def of(cls, records: Records, w: Array) -> PublicBalance:
@@ -209,20 +170,17 @@ class PublicBalance:
         counted = w.copy()
         even = 0.0
         weighted = 0.0
-        bases = 0.0
         for arm in members:
             if not np.any(w[arm] > 0.0):
                 counted[arm] = 1.0
             size = int(np.sum(arm))
             even += 1.0 / size
             weighted += float(np.sum(counted[arm] ** 2)) / float(np.sum(counted[arm])) ** 2
-            bases += n**2 / (4.0 * size)
         return cls(
             left=_distance(records, counted, members) / before,
             effective=even / weighted,
             largest=float(np.max(w)),
             treated=float(np.sum(w[members[1]])) / n,
-            squares=float(np.sum(w**2)) / bases,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,20 @@ from dp2erm_cvx.design.rehearsal import (
     resized,
 )
 from dp2erm_cvx.design.samples import PublicData
-from dp2erm_cvx.design.scheme_interval import SchemeAllowance
 from dp2erm_cvx.display import Shown, grid, heading, law_text
 from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.parallel import Progress, run_tasks
+from dp2erm_cvx.plan.effect import EffectStudy
+from dp2erm_cvx.plan.plan import make_plan
+from dp2erm_cvx.plan.weighted import expected_release
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import Registered, family_of, fields_of
 from dp2erm_cvx.public import Named, check_settings, public_fraction, setting, whole_number
+from dp2erm_cvx.release.weighted import weighted_interval
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -53,8 +54,10 @@ MOST_SETTINGS = 200
 ENOUGH = 0.5
 #: The fewest records of either arm.
 FEWEST = 2
-#: Ways of sums by which each arm may weigh half.
-_HALVES = (SumKind.ALL, SumKind.PUBLIC)
+#: The outcome is declared within so many standard deviations of residuals.
+OUTCOMES = 6.0
+#: Level of the interval of the effect.
+LEVEL = 0.95
 #: A scheme by its name, as it was declared, or as a program with settings of its own.
 AnyScheme = str | Registered | FirstStage
 
@@ -135,12 +138,16 @@ class FrontierRequest:
             return self.treated
         return float((self.public.dataset.a == 1).mean())
 
-    def records(self, size: int) -> Records:
-        """Public records to rehearse on: so many normal ones, or all that were declared public."""
+    def records(self, size: int, universe: Universe | None = None) -> Records:
+        """Public records to rehearse on: so many normal ones, or all that were declared public.
+
+        They are of the declared universe, or of another one of as many records.
+        """
+        where = self.universe if universe is None else universe
         if self.public is None:
-            return normal_records(self.universe, size, self.treated, self.distance)
+            return normal_records(where, size, self.treated, self.distance)
         data = self.public.dataset
-        domain = resized(self.universe.domain, self.universe.n_samples, data.n_samples)
+        domain = resized(where.domain, where.n_samples, data.n_samples)
         return domain.records(data.X, data.a, data.y)
 
 
@@ -170,7 +177,11 @@ class FrontierRow:
         The largest movement found among few neighbors of the public records: V is at least that.
     half_width
         Predicted half width of the 95 % interval of an effect by these weights, in standard deviations of
-        residuals.
+        residuals: that of its release at what it is expected to release.
+    effect_V
+        Bound on the movement of the weights as that effect computes them, of covariates as it maps them.
+    no_effect
+        Why no effect is answered by these weights, in a sentence; empty where there is a half width.
     efficient
         Whether no other row has both less V and less that is left.
     refusal
@@ -187,6 +198,8 @@ class FrontierRow:
     treated: float = math.nan
     moved: float = math.nan
     half_width: float = math.nan
+    effect_V: float = math.nan
+    no_effect: str = ""
     efficient: bool = False
     refusal: str = ""
 
@@ -255,6 +268,9 @@ class FrontierResult(Shown):
         yield table
         yield _LEGEND
         yield from dict.fromkeys(_refused(row, n) for row in self.rows if row.refusal)
+        yield from dict.fromkeys(
+            f"{row.scheme} has no half width: {row.no_effect}." for row in self.rows if row.no_effect
+        )
         yield ""
         yield self.advice()
 
@@ -264,12 +280,17 @@ class FrontierResult(Shown):
         if best is None:
             return "No setting has weights and a bound: nothing is proposed."
         n = self.request.universe.n_samples
-        if best.V >= 2.0 * n:
+        predicted = math.isfinite(best.half_width)
+        V = best.effect_V if predicted else best.V
+        if V >= 2.0 * n:
             return "No setting has a bound below 2n, which holds for any weights: none is worth its noise."
         named = self._chosen(best, " = ")
         at = f" at {named}" if named else ""
-        if math.isfinite(best.half_width):
-            why = f"the least predicted half width is {best.half_width:.3g} standard deviations of residuals"
+        if predicted:
+            why = (
+                f"the least predicted half width is {best.half_width:.3g} standard deviations of residuals, "
+                f"by weights that move by at most V = {best.effect_V:.4g} as the effect maps covariates"
+            )
         else:
             why = f"V is {best.V:.4g}, and {best.left:.2f} of the distance is left"
         return f"Take: {best.scheme}{at}; {why}."
@@ -304,8 +325,8 @@ _LEGEND = (
     "1: proposed; =: no other row has both less V and less left. V: proved for every dataset of n records; "
     "left: share of the distance of the arms that the weights leave; effective: share of the records that "
     "would do as well without weights; largest: weight, where the mean is 1; found: largest movement among "
-    "few neighbors, a lower bound of V; half width: of a 95 % interval of the effect, in standard deviations "
-    "of residuals, predicted where one sum is n and each arm weighs about half."
+    "few neighbors, a lower bound of V; half width: of the 95 % interval of an [[effect]] by these weights, "
+    "in standard deviations of residuals, at what it is expected to release."
 )
 
 
@@ -415,19 +436,20 @@ def _row(program: FirstStage, chosen: Mapping[str, Any], request: FrontierReques
     """One row; what the library refuses in a sentence is a row with that sentence."""
     named = partial(FrontierRow, program.name, dict(chosen))
     try:
-        here = program.with_settings(**chosen).at(request.universe)
+        declared = program.with_settings(**chosen)
+        here = declared.at(request.universe)
         bound = here.stability(request.universe)
     except Dp2ermError as error:
         return named(refusal=f"no bound: {error}")
     bounded = partial(named, V=bound.V, theorem=bound.theorem)
     try:
-        return bounded(**_rehearsed(here, bound.V, request))
+        return bounded(**_rehearsed(here, request), **_answered(declared, request))
     except Dp2ermError as error:
         return bounded(refusal=str(error))
 
 
-def _rehearsed(program: FirstStage, V: float, request: FrontierRequest) -> dict[str, float]:
-    """What a program that was read at n does to public records, and the half width that follows."""
+def _rehearsed(program: FirstStage, request: FrontierRequest) -> dict[str, float]:
+    """What a program that was read at n does to public records."""
     universe = request.universe
     size = universe.n_samples
     if request.public is None:
@@ -436,28 +458,41 @@ def _rehearsed(program: FirstStage, V: float, request: FrontierRequest) -> dict[
     there = program.at(Universe(records.domain, records.n_samples, records.n_features))
     weights = solve(there.instance(records)).value
     balance = PublicBalance.of(records, weights)
-    half_width = math.nan
-    if _weighs_half(program, universe):
-        allowance = SchemeAllowance.at(
-            universe.n_samples, universe.n_features, request.epsilon, request.share, request.distance
-        )
-        half_width = allowance.half_width(V, balance.left, balance.treated, balance.squares)
     return {
         "left": balance.left,
         "effective": balance.effective,
         "largest": balance.largest,
         "treated": balance.treated,
         "moved": largest_movement(there, records, weights),
-        "half_width": half_width,
     }
 
 
-def _weighs_half(program: FirstStage, universe: Universe) -> bool:
-    """Whether an effect by the weights has a half width: their sum is n, and both arms may weigh half."""
-    if not isinstance(program, WeightsProgram):
-        return False
-    form = program.form(universe)
-    return isinstance(form, WeightingForm) and form.sums.kind in _HALVES and program.balances_arms
+def _answered(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
+    """The half width of an effect by the weights of a program, at what it is expected to release.
+
+    In standard deviations of residuals: the effect is planned with those as ``residual_scale`` and outcomes
+    within ``OUTCOMES`` of them, at the declared distance as ``confounding``.
+    """
+    universe = request.universe
+    outcomes: dict[str, Any] = {"outcome_bound": OUTCOMES, "outcome_center": 0.0, "treatment_cost": 0.0}
+    domain = replace(universe.domain, binary_outcome=False, **outcomes)
+    try:
+        study = EffectStudy(
+            replace(universe, domain=domain),
+            Budget(request.epsilon),
+            residual_scale=1.0,
+            confounding=request.distance,
+            weights=program,
+        )
+        plan = make_plan(study)
+        released = expected_release(plan, request.records(min(universe.n_samples, REHEARSED), study.start))
+        interval, weighting = weighted_interval(plan, released, LEVEL)
+    except Dp2ermError as error:
+        return {"no_effect": str(error)}
+    half_width = 0.5 * (interval.high - interval.low)
+    if not math.isfinite(half_width):
+        return {"no_effect": "the rate of treatment leaves no room for a residual: take more records"}
+    return {"half_width": half_width, "effect_V": weighting.stability}
 
 
 def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:

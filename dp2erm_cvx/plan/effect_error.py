@@ -407,13 +407,18 @@ def overlap_error(
     return abs(float(effect[2])) / size, reach, noise, fit.gamma * errors[:2] * constants
 
 
+def clipped_square(deviation: float, bound: float) -> float:
+    """Mean square of normal residuals of this ``deviation`` once they are clipped at ``bound``."""
+    z = bound / deviation
+    density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    tail = float(special.ndtr(-z))
+    return deviation**2 * (1.0 - 2.0 * tail - 2.0 * z * density) + 2.0 * bound**2 * tail
+
+
 def residual_deviation(deviation: float, bound: float, largest: float) -> float:
     """Deviation, at most ``largest``, of normal residuals of this ``deviation`` once clipped at ``bound``."""
 
     def reaches(sigma: float) -> bool:
-        z = bound / sigma
-        density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        tail = float(special.ndtr(-z))
-        return sigma**2 * (1.0 - 2.0 * tail - 2.0 * z * density) + 2.0 * bound**2 * tail >= deviation**2
+        return clipped_square(sigma, bound) >= deviation**2
 
     return bracketed(reaches, largest, 1e-9 * largest)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
@@ -105,23 +106,48 @@ def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
     return Rehearsal(left, max(inflation, 1.0), max(masses))
 
 
+def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[Array, NDArray[np.int64]]:
+    """Normal covariates of two arms that lie apart along the sum of all columns, the same in every call.
+
+    Along the difference the variance within arms is ``1 - treated (1 - treated) distance^2``, so that every
+    covariate has the standard deviation 1 over both arms.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    columns
+        Number of covariates.
+    treated
+        Share of the treated.
+    distance
+        Distance of the means of both arms, in standard deviations.
+
+    Returns
+    -------
+    tuple
+        Covariates (n, columns) in standard deviations, of mean 0; arms (n,), the controls first.
+    """
+    n_treated = round(n * treated)
+    direction = np.full(columns, 1.0 / math.sqrt(columns))
+    within = math.sqrt(Confounding(distance).within(treated))
+    rows = []
+    for size, middle in ((n - n_treated, -treated), (n_treated, 1.0 - treated)):
+        scores = _normal_scores(size, columns)
+        # along the direction normal quantiles, across it what is left of numbers that fill the cube
+        across = scores[:, 1:] @ _across(columns).T if columns > 1 else np.zeros((size, columns))
+        along = middle * distance + within * scores[:, 0]
+        rows.append(np.outer(along, direction) + across)
+    return np.vstack(rows), np.repeat([0, 1], [n - n_treated, n_treated])
+
+
 def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
     """Public records, and where each lies along the difference of the arms (n,), in standard deviations."""
     k = len(public.spreads)
-    treated = round(n * rate)
     spreads = np.array(public.spreads)
     direction = np.full(k, 1.0 / math.sqrt(k))
-    within = math.sqrt(Confounding(public.distance).within(rate))
-    rows = []
-    for size, middle in ((n - treated, -rate), (treated, 1.0 - rate)):
-        scores = _normal_scores(size, k)
-        # along the direction normal quantiles, across it what is left of numbers that fill the cube
-        across = scores[:, 1:] @ _across(k).T if k > 1 else np.zeros((size, k))
-        along = middle * public.distance + within * scores[:, 0]
-        rows.append(np.outer(along, direction) + across)
-    standard = np.vstack(rows)
+    standard, arms = normal_arms(n, k, rate, public.distance)
     covariates = clip_norm(standard * spreads, public.domain.features_bound)
-    arms = np.repeat([0, 1], [n - treated, treated])
     if public.domain.intercept:
         X = np.hstack([np.full((n, 1), public.domain.intercept), covariates])
     else:

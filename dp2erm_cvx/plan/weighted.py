@@ -10,21 +10,25 @@ import numpy as np
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.domain import Array, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan import defaults
+from dp2erm_cvx.plan.effect_error import clipped_square
 from dp2erm_cvx.plan.settings import shares_in_turn
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.trust import refuse_patched
 from dp2erm_cvx.sampling import KINDS, refuse
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import Confounding, LinearNuisances
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import AverageScore
 from dp2erm_cvx.steps.step import Step
+from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum, weights_at_rate
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
+    from dp2erm_cvx.plan.plan import Plan
 
 #: The scheme that has a rule of use, where it is declared by its name alone.
 RULED = "entropy_balancing"
@@ -152,3 +156,54 @@ def weighted_error(study: EffectStudy, treated: float) -> float:
     _, slopes = fit.errors(spread, study.scale, rate, Confounding(study.confounding).within(rate))
     moved = 0.5 * study.confounding * float(slopes[0, 0])
     return 2.0 * noise**2 + sampling + moved**2
+
+
+def expected_release(plan: Plan[EffectStudy], records: Records) -> dict[str, Array]:
+    """What an effect by weights is expected to release: every step without its noise, from public records.
+
+    The rate, the mean and the spread are those of the records, times n over their number. The regression has
+    intercepts of 0, and slopes by which outcomes spread as far as their residuals do, less what its ridge
+    takes, and the root mean square of their noise beside. Squares are those of normal residuals, and the
+    weighted sum is 0.
+
+    Parameters
+    ----------
+    plan
+        Of an effect by the weights of a scheme.
+    records
+        Public records of the universe that the first step finds its records in. Their outcomes are not used.
+
+    Returns
+    -------
+    dict
+        Numbers by the names of the steps.
+    """
+    study = plan.study
+    n = study.universe.n_samples
+    times = n / records.n_samples
+    released: dict[str, Array] = {}
+    here = records
+    for step in plan.steps:
+        if isinstance(step, TreatmentRate | CovariateMean | MeanSquare):
+            released[step.name] = times * np.array(step.exact_sums(here, released), dtype=np.float64)
+        if isinstance(step, CovariateMean | MeanSquare):
+            here = step.mapped(here, released)
+    score, squares = plan.main, plan.step("squares")
+    assert isinstance(score, WeightedSum)
+    assert isinstance(squares, ResidualSquares)
+    constants = score.nuisances.term.rows.constants(study.universe.n_features)
+    center = str(score.nuisances.term.source)
+    theta = np.zeros(len(constants))
+    released[center] = theta
+    nuisances = score.lines.at(released, n).nuisances
+    spreads = np.array(nuisances.spreads)
+    shrunk, noise = nuisances.shrinkage(nuisances.deviation)
+    # per standard deviation of a covariate: together as large as residuals, and then as their noise is
+    slopes = np.full(len(spreads), study.scale / math.sqrt(len(spreads)))
+    slopes = np.hypot(slopes * (1.0 - shrunk[0]), noise[0])
+    theta[~constants] = np.divide(slopes, spreads, where=spreads > 0.0, out=np.zeros(len(spreads)))
+    by_noise = float(np.linalg.norm(nuisances.stretch * noise))
+    square = clipped_square(math.hypot(study.scale, by_noise), study.settings.residual_bound)
+    released[squares.name] = squares.expected(square, nuisances.rate)
+    released[score.name] = np.zeros(1)
+    return released

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
 from dp2erm_cvx.domain import Array, Records, Universe
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, placed
 from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.privacy import Budget, StabilityBound
@@ -247,13 +247,28 @@ class ResidualSquares(IntegerSums):
 
         In squared units of the outcome, at most r_0 squared.
         """
-        n = self.universe.n_samples
-        lines = self.lines.at(released, n)
-        share = _squared_bases(lines.rate)
+        lines = self.lines.at(released, self.universe.n_samples)
         unit: float = self.calibration.unit
         total = float(released[self.name][0]) * unit + more
-        counted = n * ((1.0 - lines.rate) * share[0] + lines.rate * share[1])
-        return min(max(total / counted, 0.0), 1.0) * lines.bound**2
+        return min(max(total / self._counted(lines.rate), 0.0), 1.0) * lines.bound**2
+
+    def expected(self, mean_square: float, rate: float) -> Array:
+        """The sum (1,) that is released where residuals have this mean square and noise is left out.
+
+        Parameters
+        ----------
+        mean_square
+            Of clipped residuals, in squared units of the outcome.
+        rate
+            Share of the treated.
+        """
+        unit: float = self.calibration.unit
+        return np.array([mean_square / self.lines.bound**2 * self._counted(rate) / unit])
+
+    def _counted(self, rate: float) -> float:
+        """The sum where every residual is at its bound."""
+        share = _squared_bases(rate)
+        return self.universe.n_samples * ((1.0 - rate) * share[0] + rate * share[1])
 
 
 def _squared_bases(rate: float) -> tuple[float, float]:
@@ -289,7 +304,10 @@ class WeightedSum(IntegerSums):
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """The step, calibrated. Raises as :func:`weights_at_rate` does, at :data:`PLANNED_RATES`."""
         refuse_other_weights(self.program, universe)
-        known = [weights_at_rate(self.program, universe, rate) for rate in PLANNED_RATES]
+        known = []
+        for rate in PLANNED_RATES:
+            with placed(f"weights, where a share of {rate:g} is treated"):
+                known.append(weights_at_rate(self.program, universe, rate))
         middle = known[1]
         if middle.radius is None:
             raise CalibrationError(

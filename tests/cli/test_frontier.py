@@ -42,20 +42,23 @@ def test_json_has_every_number_and_the_study():
     ]
     for row in found["rows"]:
         assert row["refusal"] == ""
-        numbers = ("V", "left", "effective", "largest", "treated", "moved", "half_width")
+        numbers = ("V", "left", "effective", "largest", "treated", "moved", "half_width", "effect_V")
         assert all(row[name] > 0 for name in numbers)
         assert row["theorem"].startswith("Theorem A")
     best = found["rows"][found["proposed"]]
-    (table,) = tomllib.loads(found["study"])["two_stage"]
-    assert table["first_stage"] == {"name": "entropy_balancing", **best["settings"]}
+    (table,) = tomllib.loads(found["study"])["effect"]
+    # the share of the treated is that which the effect releases
+    chosen = {name: value for name, value in best["settings"].items() if name != "treated"}
+    assert table == {"confounding": 1.0, "weights": {"name": "entropy_balancing", **chosen}}
 
 
 def test_the_study_that_is_printed_is_read_as_one(folder):
     study = facts(*FEW)["study"]
     Path("study.toml").write_text(Path("domain.toml").read_text() + "[budget]\nepsilon = 1\n" + study)
     (model,) = read_study("study.toml").models().values()
-    assert model.first_stage.name == "entropy_balancing"
-    assert model.first_stage.value("cap") == 2
+    assert model.weights.name == "entropy_balancing"
+    assert model.weights.value("cap") == 2
+    assert model.plan(60, ("x", "z")).main.program.name == "entropy_balancing"
 
 
 def test_the_table_fits_and_names_the_proposal():
@@ -74,10 +77,12 @@ def test_files_of_schemes_and_their_names(tmp_path, monkeypatch):
     both = facts("frontier", "own.py", *small, *sets("ridge=0.1"))
     assert [row["scheme"] for row in both["rows"]] == ["matching", "squares"]
     assert both["rows"][0]["half_width"] is None
+    assert "have no proof" in both["rows"][0]["no_effect"]
     assert 'name = "own.py:squares"' in both["study"]
     one = facts("frontier", "own.py:matching", *small, *sets("ridge=0.1"))
     assert [row["scheme"] for row in one["rows"]] == ["matching"]
-    assert 'name = "own.py:matching"' in one["study"]
+    (table,) = tomllib.loads(one["study"])["two_stage"]
+    assert table["first_stage"]["name"] == "own.py:matching"
 
 
 def test_settings_that_are_texts(folder):
@@ -87,8 +92,8 @@ def test_settings_that_are_texts(folder):
     assert found["n_features"] == 3
     assert len(found["rows"]) == 2
     assert json.loads(json.dumps(found["rows"][1]["settings"]["balance"])).startswith("Moments")
-    (table,) = tomllib.loads(found["study"])["two_stage"]
-    assert table["first_stage"]["balance"] in (1, 2)
+    (table,) = tomllib.loads(found["study"])["effect"]
+    assert table["weights"]["balance"] in (1, 2)
 
 
 def test_a_table_of_public_records(folder):

@@ -7,20 +7,19 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Dataset, Domain, Universe
+from dp2erm_cvx import Budget, Dataset, Domain, PrivateEffect, Universe
 from dp2erm_cvx.design import FrontierRequest, PublicData, frontier
 from dp2erm_cvx.design.rehearsal import (
     REHEARSED,
     PublicBalance,
     largest_distance,
     largest_movement,
-    normal_arms,
     normal_records,
     rehearsed_size,
 )
-from dp2erm_cvx.design.scheme_interval import SchemeAllowance
 from dp2erm_cvx.design.trade_off import choices, paper_curve
-from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError
+from dp2erm_cvx.plan.rehearsal import normal_arms
 from dp2erm_cvx.plotting import frontier_plot
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
@@ -65,7 +64,7 @@ def of_two_terms(w, records):
 
 @scheme(cap=3.0)
 def exact(w, records, cap):
-    """Balance within a limit, which weights of a small cap cannot meet: V is 2n."""
+    """Balance within a limit, whose weights have no bound on how far they move."""
     limits = [cp.norm_inf(records.signed.T @ w) <= 0.001 * records.n, w <= cap]
     return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), limits)
 
@@ -181,18 +180,57 @@ def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
     assert "nothing is proposed" in str(nothing)
 
 
+def test_a_half_width_is_that_of_the_effect_itself():
+    """An effect by the same weights, of records like the rehearsed ones, has an interval as wide."""
+    n = 3000
+    wanted = request(n=n, treated=0.4, distance=0.8, epsilon=2.0, grids={"ridge": [0.1], "cap": [2.0]})
+    (row,) = frontier(["entropy_balancing"], wanted).rows
+    domain = replace(PLAIN, outcome_bound=6.0)
+    records = normal_records(Universe(domain, n, 2), n, 0.4, 0.8)
+    along = records.X @ np.ones(2)
+    widths = []
+    for seed in range(3):
+        noise = np.random.default_rng(seed).standard_normal(n)
+        y = along / np.std(along) + records.a + noise
+        model = PrivateEffect(
+            domain,
+            Budget(2.0),
+            residual_scale=1.0,
+            confounding=0.8,
+            weights=entropy_balancing(ridge=0.1, cap=2.0),
+            seed=seed,
+        )
+        low, high = model.fit(records.X, records.a, y).interval_
+        widths.append(0.5 * (high - low))
+    assert row.half_width == pytest.approx(np.median(widths), rel=0.15)
+    assert row.effect_V == pytest.approx(model.release_.weighting.stability, rel=0.05)
+    assert row.V == pytest.approx(row.effect_V, rel=0.1)
+    assert row.left == pytest.approx(model.release_.weighting.left / 1.1, abs=0.05)
+
+
 def test_a_half_width_grows_with_V_and_with_what_is_left():
-    allowance = SchemeAllowance.at(4000, 5, 1.0, 0.5, 1.0)
-    least = allowance.half_width(11.0, 0.45, 0.5, 1.1)
-    assert least == pytest.approx(0.115, abs=0.01)  # the mean of simulated releases
-    assert allowance.half_width(22.0, 0.45, 0.5, 1.1) > least
-    assert allowance.half_width(11.0, 0.9, 0.5, 1.1) > least
-    assert allowance.half_width(11.0, 0.45, 0.3, 1.1) > least
-    assert allowance.half_width(11.0, 0.45, 0.5, 2.0) > least
-    # without V nothing but sampling and the regression is left, which n divides
-    larger = SchemeAllowance.at(400_000, 5, 1.0, 0.5, 1.0)
-    sampling = 1.96 * 2 * math.sqrt(larger.squares / 400_000)
-    assert larger.half_width(1e-3, 1e-6, 0.5, 1.0) == pytest.approx(sampling, rel=0.1)
+    V_rises = frontier(["entropy_balancing"], request(n=3000, grids={"ridge": [0.5], "cap": [2.0, 3.0]})).rows
+    assert V_rises[0].effect_V < V_rises[1].effect_V
+    assert V_rises[0].left == pytest.approx(V_rises[1].left, abs=1e-4)
+    assert V_rises[0].half_width < V_rises[1].half_width
+    # a distance that is larger leaves more
+    far = frontier(["entropy_balancing"], request(n=3000, distance=1.2, grids={"ridge": [0.5], "cap": [2.0]}))
+    assert far.rows[0].effect_V == V_rises[0].effect_V
+    assert far.rows[0].half_width > V_rises[0].half_width
+    # of many records V is next to nothing: what stays is sampling and the regression
+    many = frontier(["entropy_balancing"], request(n=400_000, grids={"ridge": [0.5], "cap": [2.0]})).rows
+    bases = 1 / 0.4 + 1 / 0.6
+    assert many[0].half_width > 1.96 * math.sqrt(0.9 * bases / 400_000)
+
+
+def test_weights_that_answer_no_effect_say_why():
+    """At a released share of one treated in fifty no weights of mean 1 are below a cap of 1.5 half masses."""
+    grids = {"ridge": [0.1], "cap": [1.5], "bases": ["even", "by_arm"]}
+    even, by_arm = frontier(["entropy_balancing"], request(n=400, grids=grids)).rows
+    assert math.isnan(even.half_width)
+    assert "where a share of 0.02 is treated" in even.no_effect
+    assert by_arm.half_width > 0.0
+    assert by_arm.no_effect == ""
 
 
 def test_a_scheme_without_a_bound_is_shown_as_such():
@@ -202,15 +240,26 @@ def test_a_scheme_without_a_bound_is_shown_as_such():
     assert "none is worth its noise" in str(result)
     # what holds for any weights is no secret of theirs: its noise is that of any two datasets
     assert all(row.half_width > 1.0 for row in result.rows)
+    assert all(row.effect_V == 120.0 for row in result.rows)
 
 
-def test_weights_that_are_refused_leave_the_bound():
-    result = frontier([exact], request(grids={"cap": [1.01]}))
+def test_weights_that_are_refused_leave_the_bound(monkeypatch):
+    def refuse(instance):
+        raise CertificateError("no certificate, whatever is tried")
+
+    monkeypatch.setattr("dp2erm_cvx.design.trade_off.solve", refuse)
+    result = frontier([stable_balancing], request(grids={"ridge": [1e-4]}))
     (row,) = result.rows
     assert row.V == 120.0
-    assert row.refusal
-    assert f"exact (V = 2n): {row.refusal[:20]}" in str(result)
+    assert row.refusal == "no certificate, whatever is tried"
+    assert "stable_balancing (V = 2n): no certificate" in str(result)
     assert result.proposed is None
+
+
+def test_exact_balance_has_no_bound():
+    (row,) = frontier([exact], request(grids={"cap": [1.01]})).rows
+    assert math.isnan(row.V)
+    assert row.refusal.startswith("no bound: exact")
 
 
 def test_grids_by_default():

@@ -364,9 +364,9 @@ def test_commands_of_a_design_are_commands():
 
 def test_the_scheme_of_its_page_is_tried(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    declared, python = blocks("from_scheme_to_effect.md", "python")
+    declared, python, _ = blocks("from_scheme_to_effect.md", "python")
     Path("mine.py").write_text(declared, encoding="utf-8")
-    (words,) = commands("from_scheme_to_effect")
+    words = commands("from_scheme_to_effect")[0]
     text = done(*words, "--n", "60", "--n-features", "2").stdout
     shown = blocks("from_scheme_to_effect.md", "text")[0]
     rows = [re.findall(r"ridge \S+, cap \S+", one) for one in (text, shown)]
@@ -376,13 +376,41 @@ def test_the_scheme_of_its_page_is_tried(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(r"\w+ \{.*\} V = [\d.]+, 0\.\d\d left\n", capsys.readouterr().out)
 
 
+def test_the_effect_of_its_page_is_released_and_verified(tmp_path, monkeypatch):
+    """Numbers aside, as noise is drawn anew, the release says what the page quotes of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "99")
+    (study,) = blocks("from_scheme_to_effect.md", "toml")
+    Path("study.toml").write_text(study, encoding="utf-8")
+    run(blocks("from_scheme_to_effect.md", "python")[-1:], monkeypatch)
+    _, release, show, verify, audit = commands("from_scheme_to_effect")
+    table, begins, rests, audited = blocks("from_scheme_to_effect.md", "text")
+    assert "\n".join(study.splitlines()[-2:]).split("weights = ")[1] in table
+    done(*release, "--seed", "1")
+    plain = [
+        re.sub(r"\s+", " ", _NUMBER.sub("#", text)).strip() for text in (done(*show).stdout, begins, rests)
+    ]
+    said = plain[0].replace(": NOT PRIVATE: SEEDED NOISE", "", 1)
+    assert plain[1] in said
+    assert plain[2] in said
+    assert "Verified" in done(*verify).stdout
+    place = audit.index("--solves") + 1
+    few = done(*audit[:place], "5", *audit[place + 1 :]).stdout
+    assert audited.splitlines()[0] in few
+    assert "13.8771" in few
+
+
 @pytest.mark.slow
 def test_the_table_of_its_page_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    declared, _ = blocks("from_scheme_to_effect.md", "python")
+    monkeypatch.setenv("COLUMNS", "99")
+    declared = blocks("from_scheme_to_effect.md", "python")[0]
     Path("mine.py").write_text(declared, encoding="utf-8")
-    (words,) = commands("from_scheme_to_effect")
-    assert agree(done(*words).stdout, blocks("from_scheme_to_effect.md", "text")[0])
+    first, *_, audit = commands("from_scheme_to_effect")
+    table, *_, audited = blocks("from_scheme_to_effect.md", "text")
+    assert agree(done(*first).stdout, table)
+    shown = done(*audit).stdout.splitlines()[: len(audited.splitlines())]
+    assert agree("\n".join(shown), audited)
 
 
 def test_every_calibration_is_explained():
