@@ -324,6 +324,8 @@ class _Travel:
 
         ``constant`` is C, ``from_mean`` is G/m, and ``steep`` the largest ``|h'|``.
         """
+        if not math.isfinite(min(constant, from_mean)):  # then the way may have no end, either
+            return self.by_range
         diameters = self.gradient_diameter, self.weight_diameter, self.moving
         return _law_change(self.n, self.mu, self.end, diameters, (constant, from_mean), steep)
 
@@ -819,8 +821,6 @@ def _law_change(
     edges = np.linspace(0.0, end, _MOVES + 1)
     low, high = edges[:-1], edges[1:]
     by_range = 2.0 * np.tanh(np.minimum(D_h * high, 2.0 * H) / 4.0)
-    if not math.isfinite(min(C, from_mean)):
-        return float(np.max(by_range))
     x = np.minimum(steep * high / 2.0, 700.0)
     growth = np.where(x > 1e-8, np.expm1(x) / np.maximum(x, 1e-300), 1.0 + x)
     peak = np.clip(D / n / mu / 2.0 if mu else math.inf, low, high)
