@@ -86,6 +86,7 @@ def first_stage(rng, name, domain, columns, least=-6):
             "low": 0.1 + 0.4 * alpha,
             "high": min(cap, 10.0),
         },
+        "att_balancing": {"ridge": share * M2, "balance": balance, "cap": 4 * cap},
         "inverse_probability_tilting": {
             "balance": balance,
             "ridge": share * G**2,

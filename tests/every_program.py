@@ -73,6 +73,7 @@ EXTREMES: Mapping[str, list[dict[str, Any]]] = {
     "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "odds_weights": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
     "att_calibration": [{"ridge": 1e-4}, {"ridge": 1e6}, {"low": 1e-3, "high": 50.0}],
+    "att_balancing": [{"ridge": 1e-4, "balance": Moments(2)}, {"ridge": 1e6}, {"ridge": 1e-3, "cap": 1.5}],
     "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
     "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],
     "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4}, {"constant": 1e-3}],

@@ -217,7 +217,7 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
 
 
 #: Programs with weights, or a target, of either arm: a declared arm floor rules out an empty one.
-BOTH_ARMS = ("mmd", "energy_balancing", "kernel_mean_matching")
+BOTH_ARMS = ("att_balancing", "mmd", "energy_balancing", "kernel_mean_matching")
 
 
 @pytest.mark.parametrize("data", RECORDS)

@@ -83,6 +83,12 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 1.0}],
     "odds_weights": [{}, {"ridge": 0.02, "radius": 1.0, "trim": 3.0}],
     "att_calibration": [{}, {"ridge": 0.1, "low": 0.05, "high": 4.0}],
+    "att_balancing": [
+        {},
+        {"ridge": 0.1, "cap": 4.0},
+        {"ridge": 0.1, "cap": math.inf},
+        {"ridge": 0.05, "balance": Moments(2), "cap": 30.0},
+    ],
     "inverse_probability_tilting": [
         {},
         {"ridge": 0.2, "radius": 0.2},
