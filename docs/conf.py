@@ -54,8 +54,8 @@ nitpick_ignore_regex = [
     (
         "py:class",
         r"ArmMass|Block|CausalSettings|Index|Released|ScalarLoss|ScalarWeight|Statistic|"
-        r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|program.penalties.PublicPenalty|"
-        r"tables.Table)|"
+        r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|model.quadratics.Quadratic|"
+        r"program.penalties.PublicPenalty|tables.Table)|"
         r"dp2erm_cvx.program.separable.BalancedProgram|"
         r"TypeAliasForwardRef",
     ),

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Domain, Universe
@@ -11,6 +12,7 @@ from dp2erm_cvx.program import Gaussian, Landmarks, Moments, PrivateFirstStage, 
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import programs
+from tests.helpers import LOSSES, penalized
 
 PROGRAMS: dict[str, Any] = dict(programs())
 #: Second stages whose loss has a bounded slope.
@@ -122,8 +124,11 @@ def first_stage(rng, name, domain, columns, least=-6):
 def noisy_stage(rng, name, domain, smallest):
     """(program, gamma, scale of the noise) of what is perturbed, in the units of its loss.
 
-    Gamma and the regularizer are from ``smallest`` times the curvature of the loss on.
+    Gamma and the regularizer are from ``smallest`` times the curvature of the loss on. The name of a loss
+    stands for it beside public linear and quadratic terms.
     """
+    if name in LOSSES:
+        return _stage_with_quadratic(rng, name, domain, smallest)
     M, y = domain.covariate_bound, domain.outcome_bound
     if issubclass(family_of(PROGRAMS[name]), PrivateFirstStage):
         M = PROGRAMS[name]().row_bound(domain)
@@ -147,6 +152,37 @@ def noisy_stage(rng, name, domain, smallest):
         0.0 if mean else gamma,
         slope * 10 ** rng.uniform(-1, 3),
     )
+
+
+def _stage_with_quadratic(rng, name, domain, smallest):
+    """A loss beside public terms whose sizes and ranks are any, as :func:`noisy_stage` has others."""
+    M = domain.covariate_bound
+    unit = (1.0 if name in ("logistic", "hinge") else domain.outcome_bound) / M
+    curvature = (0.25 if name == "logistic" else 2.0) * M**2
+    slope = curvature * unit
+    rank, seed, kind = (int(rng.integers(end)) for end in (5, 1000, 4))
+    steep = math.sqrt(curvature) * 10 ** rng.uniform(-4, 1.5, (rank, 1))
+    shift = math.sqrt(curvature) * unit * 10 ** rng.uniform(-2, 2) * rng.normal(size=rank)
+    pull, price = slope * 10 ** rng.uniform(-3, 2), slope * 10 ** rng.uniform(-3, 0)
+
+    def penalty(theta):
+        drawn = np.random.default_rng(seed).normal(size=(1 + rank, theta.size))
+        linear, root = pull * drawn[0] @ theta, steep * drawn[1:]
+        if kind == 0 or rank == 0:
+            return linear
+        squares = cp.sum_squares(root @ theta + shift)
+        if kind == 1:
+            return squares
+        form = root.T @ root
+        # a matrix that CVXPY is sure of
+        form += 1e-9 * np.trace(form) * np.eye(theta.size)
+        return squares + linear + price * cp.norm1(theta) if kind == 2 else linear + cp.quad_form(theta, form)
+
+    size = 10 ** rng.uniform(-2, 2) * unit
+    sets = [L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name == "squares"))]
+    program = penalized(LOSSES[name], penalty)(theta_set=sets[rng.integers(len(sets))])
+    gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
+    return program.resolve(domain), gamma, slope * 10 ** rng.uniform(-1, 3)
 
 
 def instance_of(rng, name, records):

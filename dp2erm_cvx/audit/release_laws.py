@@ -148,7 +148,7 @@ def _model(instance: Instance) -> MarginModel:
     if not isinstance(instance.model, MarginModel):
         raise DeclarationError(
             f"{instance.program.name}: audit_density needs weighted least squares or a sum of margin losses, "
-            "with an elastic net"
+            "with an elastic net: it counts no other public penalty in the density of theta"
         )
     return instance.model
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.composite import Composite, Sizes
 from dp2erm_cvx.model.sums import UNIT, dot_error
 
 
@@ -28,12 +28,15 @@ class Quadratic:
         Bound on the norm of the error of the linear term.
     matrix_error
         Bound on the spectral norm of the error of P.
+    least
+        Lower bound on the least eigenvalue of the exact P where it is known; None: it is computed.
     """
 
     linear: Array
     matrix: Array
     linear_error: float = 0.0
     matrix_error: float = 0.0
+    least: float | None = None
 
     @property
     def size(self) -> float:
@@ -43,18 +46,40 @@ class Quadratic:
     @property
     def strong_convexity(self) -> float:
         """Lower bound on the least eigenvalue of the exact P: the computed one less every rounding, or 0."""
+        if self.least is not None:
+            return self.least
         if not np.any(self.matrix):
             return 0.0
         eigenvalues = np.linalg.eigvalsh(self.matrix)
         rounding = 64 * len(self.linear) * UNIT * float(np.max(np.abs(eigenvalues)))
         return max(float(eigenvalues[0]) - rounding - self.matrix_error, 0.0)
 
+    @property
+    def smoothness(self) -> float:
+        """Bound on the spectral norms of P, of the exact one and of the computed one."""
+        return (self.size + self.matrix_error) * (1 + 1e-9)
+
+    @property
+    def slope(self) -> float:
+        """Bound on the norms of the linear term, of the exact one and of the computed one."""
+        return (float(np.linalg.norm(self.linear)) + self.linear_error) * (1 + 1e-9)
+
+    def with_ridge(self, ridge: float) -> float:
+        """Strong convexity of the terms and ``ridge/2 ||v||^2`` together, rounded down."""
+        return (ridge + self.strong_convexity) * (1 - 4 * UNIT)
+
     def times(self, factor: float) -> Quadratic:
-        """The terms times a number >= 0, with the rounding of the products."""
+        """The terms times a number >= 0, with the rounding of the products.
+
+        The least eigenvalue is multiplied, and not computed anew: with every factor it is the same but for
+        its own rounding, however small it is beside the largest.
+        """
         linear_error = self.linear_error + UNIT * float(np.linalg.norm(self.linear))
         matrix_error = self.matrix_error + UNIT * self.size
         up = factor * (1 + 1e-9)
-        return Quadratic(factor * self.linear, factor * self.matrix, up * linear_error, up * matrix_error)
+        least = factor * self.strong_convexity * (1 - 4 * UNIT)
+        linear = factor * self.linear
+        return Quadratic(linear, factor * self.matrix, up * linear_error, up * matrix_error, least)
 
     def plus(self, other: Quadratic) -> Quadratic:
         """The sum of both, with the rounding of the additions."""
@@ -75,10 +100,41 @@ class Quadratic:
 
     def rounding(self, v: Array) -> float:
         """Bound on the norm of the error of :meth:`gradient`."""
-        length = float(np.linalg.norm(v))
-        product = (dot_error(len(v)) + 2 * UNIT) * self.size * length
-        added = 2 * UNIT * float(np.linalg.norm(self.linear))
-        return (self.linear_error + self.matrix_error * length + product + added) * (1 + 1e-9)
+        fixed, growing = self._rounding
+        return (fixed + growing * float(np.linalg.norm(v))) * (1 + 1e-9)
+
+    @property
+    def _rounding(self) -> tuple[float, float]:
+        """What bounds the error of :meth:`gradient` at 0, and what is added for every unit of length of v."""
+        fixed = self.linear_error + 2 * UNIT * float(np.linalg.norm(self.linear))
+        growing = self.matrix_error + (dot_error(len(self.linear)) + 2 * UNIT) * self.size
+        return fixed, growing
+
+    def added_to(self, sizes: Sizes) -> Sizes:
+        """Sizes of a sum that these terms are added to, as :class:`WithQuadratic` adds them.
+
+        Parameters
+        ----------
+        sizes
+            Those of the sum without these terms, but for its strong convexity and the norm of its minimizer,
+            which count them.
+
+        Returns
+        -------
+        Sizes
+            With the slope, the smoothness and the rounding of these terms (page on solving).
+        """
+        fixed, growing = self._rounding
+        # and both gradients, of whose sum every entry is rounded
+        fixed += 2 * UNIT * (sizes.slope + self.slope)
+        growing += 2 * UNIT * (sizes.smoothness + self.smoothness)
+        return replace(
+            sizes,
+            smoothness=sizes.smoothness + self.smoothness,
+            slope=sizes.slope + self.slope,
+            rounding=sizes.rounding + fixed * (1 + 1e-9),
+            rounding_growth=sizes.rounding_growth + growing * (1 + 1e-9),
+        )
 
 
 class WithQuadratic(Composite):
@@ -92,8 +148,8 @@ class WithQuadratic(Composite):
         self.quadratic = quadratic
         self.dimension = base.dimension
         self.penalty = base.penalty
-        self.ridge = (base.ridge + quadratic.strong_convexity) * (1 - 4 * UNIT)
-        self.smoothness = base.smoothness + (quadratic.size + quadratic.matrix_error) * (1 + 1e-9)
+        self.ridge = quadratic.with_ridge(base.ridge)
+        self.smoothness = base.smoothness + quadratic.smoothness
         self.self_concordance = base.self_concordance
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         origin = np.zeros(self.dimension)
@@ -118,7 +174,7 @@ class WithQuadratic(Composite):
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        return (self.base.lowest_within(v, distance) + self.quadratic.strong_convexity) * (1 - 4 * UNIT)
+        return self.quadratic.with_ridge(self.base.lowest_within(v, distance))
 
     def hessian_rounding(self, v: Array) -> float:
         added = UNIT * float(np.linalg.norm(self.hessian(v)))

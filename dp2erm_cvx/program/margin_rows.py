@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Sizes
+from dp2erm_cvx.model.quadratics import Quadratic
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, sum_error
 from dp2erm_cvx.program.curves import SQUARE, Curve, CurvesByArm, LogOfWeight, Loss
@@ -224,11 +225,30 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class MarginSum:
-    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>`` over a set, known by its bounds.
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v> + q(v)`` over a set, known by its bounds.
 
-    ``rows`` bounds z and o, and the sum of the multipliers over n; ``linear`` the norm of the linear term.
-    ``ridge`` counts n; ``weighted`` says whether there are multipliers other than 1. Sums are over ``n_rows``
-    rows, n of them by default.
+    Parameters
+    ----------
+    n_samples
+        n, the largest sum of the multipliers but for the factors of records.
+    n_parameters
+        Length of v.
+    loss
+        phi.
+    rows
+        Bounds on z and o, and intervals of the factors and tilts of records.
+    feasible
+        The set, which holds 0.
+    ridge
+        The ridge, which counts n.
+    linear
+        Bound on the norm of the linear term.
+    weighted
+        True if there are multipliers other than 1.
+    n_rows
+        Number of rows that are added up; None for n.
+    quadratic
+        q, public linear and quadratic terms that count n; None for 0.
     """
 
     n_samples: int
@@ -240,16 +260,34 @@ class MarginSum:
     linear: float = 0.0
     weighted: bool = False
     n_rows: int | None = None
+    quadratic: Quadratic | None = None
 
     def sizes(self) -> Sizes | None:
-        """Its :class:`~dp2erm_cvx.model.composite.Sizes`; None where one is infinite.
+        """Its :class:`~dp2erm_cvx.model.composite.Sizes`; None where one is infinite."""
+        plain_squares = self.loss == SQUARE and self.rows.plain
+        sizes = self._least_squares() if plain_squares else self._margins()
+        if sizes is None or self.quadratic is None:
+            return sizes
+        return self.quadratic.added_to(sizes)
 
-        At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
-        linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
-        hence ``||t|| <= (n pull / ridge)^(1/2) + linear / ridge``.
+    @property
+    def _declared_curvature(self) -> float:
+        """Strong convexity of the ridge and of q together."""
+        return self.ridge if self.quadratic is None else self.quadratic.with_ridge(self.ridge)
+
+    @property
+    def _declared_slope(self) -> float:
+        """Bound on the norm of the linear term and of that of q together."""
+        return self.linear if self.quadratic is None else self.linear + self.quadratic.slope
+
+    def _margins(self) -> Sizes | None:
+        """Sizes of any loss, of q the strong convexity and the norm of the minimizer alone.
+
+        At the minimizer t, with the curvature m and the linear term l of the ridge and q together, ``m t``
+        is minus the gradient of the rest, hence ``||t|| <= (n Z slope + ||l||) / m``. Without offsets ``m
+        ||t||^2 <= sum -s_i phi'(s_i) + ||l|| ||t||`` as well, hence ``||t|| <= (n pull / m)^(1/2) + ||l||
+        / m``.
         """
-        if self.loss == SQUARE and self.rows.plain:
-            return self._least_squares()
         n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
         minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
         margin = self.rows.reach(set_norm)  # bound on |s| over the set
@@ -257,20 +295,23 @@ class MarginSum:
         near = self.loss.largest_curvature(margin + _NEAR)
         if not (math.isfinite(slope) and math.isfinite(near)):
             return None
-        linear = self.linear + self.n_samples * Z * max(map(abs, self.rows.tilt))
-        steep = n * Z * slope + linear
-        if self.ridge > 0:
-            pulled = math.sqrt(self.loss.pull(margin) * n / self.ridge) + linear / self.ridge
-            minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
+        tilted = self.n_samples * Z * max(map(abs, self.rows.tilt))
+        linear = self.linear + tilted
+        curved = self._declared_curvature
+        if curved > 0:
+            sloped = self._declared_slope + tilted
+            pulled = math.sqrt(self.loss.pull(margin) * n / curved) + sloped / curved
+            steepest = (n * Z * slope + sloped) / curved
+            minimizer = min(steepest, math.inf if offset else pulled, set_norm)
         steps = self.loss.rounding_units(margin) + (4 if self.weighted else 2) * slope
         error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
         rounded = (
             steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope + 2 * UNIT * curvature * offset
         )
         return Sizes(
-            strong_convexity=self.ridge,
+            strong_convexity=curved,
             smoothness=n * curvature * Z**2 + self.ridge,
-            slope=steep,
+            slope=n * Z * slope + linear,
             rounding=n * Z * rounded + 4 * UNIT * linear,
             rounding_growth=near * error * n * Z**2 + 4 * UNIT * self.ridge,
             minimizer_norm=minimizer,
@@ -281,18 +322,23 @@ class MarginSum:
     def _least_squares(self) -> Sizes:
         """Rows of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``, for all w >= 0 of sum n.
 
-        With ``|z_i| <= Z`` and ``s_i = <x_i, t>`` at the minimizer t, ``ridge ||t||^2 <= sum w_i (2 z_i s_i -
-        2 s_i^2) + ||b|| ||t||`` (0 is in the set and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``:
-        ``||t|| <= Z (n / (2 ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n +
-        ridge``, and its minimizer is within ``Z + ||b|| / (2n + ridge)``.
+        Of q the strong convexity and the norm of the minimizer alone. With ``|z_i| <= Z`` and ``s_i = <x_i,
+        t>`` at the minimizer t, and the curvature m and the linear term l of the ridge, b and q together, ``m
+        ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||l|| ||t||`` (0 is in the set and minimizes the l1 norm),
+        and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2 m))^(1/2) + ||l|| / m``. A mean (``x = 1``) has
+        the Hessian ``2n + m``, and its minimizer is within ``Z + ||l|| / (2n + m)``.
         """
         n, M, Z, b = self.n_samples, self.rows.norm, max(map(abs, self.rows.offset)), self.linear
-        strong_convexity, minimizer_norm = self.ridge, math.inf
+        strong_convexity = self._declared_curvature
+        sloped = self._declared_slope
+        minimizer_norm = math.inf
         if self.rows.vertices == 1:
-            strong_convexity = (2 * n + self.ridge) * (1 - 1e-9)
-            minimizer_norm = Z + b / strong_convexity
-        elif self.ridge > 0:
-            minimizer_norm = Z * math.sqrt(n / (2 * self.ridge)) + b / self.ridge
+            # the curvature of a mean is found in its computed Hessian, which errs as q does
+            wrong = 0.0 if self.quadratic is None else self.quadratic.matrix_error
+            strong_convexity = (2 * n + strong_convexity - wrong) * (1 - 1e-9)
+            minimizer_norm = Z + sloped / strong_convexity
+        elif strong_convexity > 0:
+            minimizer_norm = Z * math.sqrt(n / (2 * strong_convexity)) + sloped / strong_convexity
         error = dot_error(self.n_parameters) + 8 * UNIT + sum_error(self.n_rows or n)
         set_norm = self.feasible.norm_bound(self.n_parameters)
         return Sizes(

@@ -83,6 +83,10 @@ class PublicPenalty:
         """Lower bound on mu_R: the least eigenvalue of the quadratic terms; 0 where it is within rounding."""
         return self.factor * self.quadratic.strong_convexity * (1 - 4 * UNIT)
 
+    def times(self, n: int) -> Quadratic:
+        """``n`` times the linear and quadratic terms."""
+        return self.quadratic.times(self.factor).times(float(n))
+
     def scaled(self, factor: float) -> PublicPenalty:
         """The penalty times a number > 0."""
         return replace(self, factor=self.factor * factor)
@@ -160,11 +164,12 @@ def _of_other(e: Any, theta: cp.Variable, other: cp.Variable) -> Any:
 def _quadratic(node: Any, theta: cp.Variable) -> Quadratic | None:
     """A linear or quadratic term without its constant; None for any other."""
     p = theta.size
-    if node.is_affine():
+    name = type(node).__name__
+    # CVXPY calls a form whose matrix is 0 affine
+    if node.is_affine() and name != "QuadForm":
         matrix, _, size, _, error = _affine(node, theta)
         linear_error = error * float(np.linalg.norm(size))
         return Quadratic(matrix[0], np.zeros((p, p)), linear_error)
-    name = type(node).__name__
     inner: Any = None
     weight = np.ones((1, 1))
     if name == "quad_over_lin" and not node.args[1].variables():

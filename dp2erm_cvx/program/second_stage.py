@@ -43,8 +43,9 @@ from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.public import chosen_columns, declared_choice, public_number, setting
 from dp2erm_cvx.suprema import Saturation
 
-#: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
-#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
+#: Largest ratio of curvatures for which a solve is sure of its radius where Newton's method may stall: of a
+#: loss whose Hessian jumps, and beside public quadratic terms, which may be steep in some directions alone.
+#: Beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
 #: Numbers of records and of columns that a declaration is read at where it stands: the same must be read.
 PLACES = ((SIZES[0], 3), (SIZES[1], 4), (1009, 7))
@@ -461,26 +462,35 @@ class SecondStage(DeclaredProgram):
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
         On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``.
-        None for penalties beside an elastic net, and for a curvature too small for floating point; of a loss
-        that is not squared also over an unbounded Theta, and where its Hessian jumps and gamma is below about
-        a millionth of its curvature. Raises DeclarationError.
+        None for penalties with kinks beside an elastic net, and for a curvature too small for floating
+        point; of a loss that is not squared also over an unbounded Theta; and where its Hessian jumps, or
+        there are linear and quadratic terms, and the declared curvature is below a millionth of the largest.
+        Raises DeclarationError.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
         n, constants = universe.n_samples, self.loss_constants(universe)
         program = self.at(universe)
-        if program._penalty(universe.domain) is not None:
-            return None
+        penalty = program._penalty(universe.domain)
+        quadratic = None
+        if penalty is not None:
+            if penalty.kinks:
+                return None
+            quadratic = penalty.times(n)
         p = constants.n_parameters
-        theta_set, ridge = program.feasible(universe.domain), n * (extra + constants.strong_convexity)
+        theta_set = program.feasible(universe.domain)
+        ridge = n * (extra + program.regularizer.strong_convexity)
         loss, rows = program.loss, program.row_bounds(universe)
         squares = program.squared and rows.plain
         if not squares and not math.isfinite(theta_set.norm_bound(p)):
             return None
-        most = universe.most_rows
-        sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, weighted=True, n_rows=most).sizes()
+        counted: dict[str, Any] = {"weighted": True, "n_rows": universe.most_rows, "quadratic": quadratic}
+        sizes = MarginSum(n, p, loss, rows, theta_set, ridge, noise, **counted).sizes()
+        if sizes is None:
+            return None
         jumps = not squares and math.isinf(loss.concordance)
-        if sizes is None or (jumps and sizes.smoothness > STEEPEST * sizes.strong_convexity):
+        may_stall = jumps or quadratic is not None
+        if may_stall and sizes.smoothness > STEEPEST * sizes.strong_convexity:
             return None
         return sizes.radius()
 
@@ -516,7 +526,7 @@ class SecondStage(DeclaredProgram):
             return Instance(self, plain.declared, plain, scaled=scaled, unit=unit)
         model: Composite = plain
         if penalty.is_curved:
-            model = WithQuadratic(plain, penalty.quadratic.times(penalty.factor).times(float(n)))
+            model = WithQuadratic(plain, penalty.times(n))
         data: dict[str, Value] = {"n_samples": float(n)}
 
         def load() -> dict[str, Value]:
