@@ -56,6 +56,16 @@ class Part:
     scale: float = 1.0
     shift: float = 0.0
 
+    @property
+    def keeps_margin(self) -> bool:
+        """True if the argument of the atom is the margin or its negative, which nothing rounds."""
+        return not self.shift and abs(self.scale) == 1.0
+
+    @property
+    def is_plain(self) -> bool:
+        """True if nothing is rounded but the atom itself."""
+        return self.coefficient == 1.0 and self.keeps_margin
+
     def inner(self, s: Any) -> Any:
         """The argument of the atom, of an array or an expression."""
         u = s if self.scale == 1.0 else -s if self.scale == -1.0 else self.scale * s
@@ -64,7 +74,7 @@ class Part:
     def at(self, s: Array, error: Array) -> LossTerms:
         """Value, derivatives and their errors at margins that are wrong by at most ``error`` (n,)."""
         atom, c, scale, u = self.atom, self.coefficient, self.scale, self.inner(s)
-        exact = not self.shift and abs(scale) == 1.0
+        exact = self.keeps_margin
         wrong = error if exact else abs(scale) * error + 2 * UNIT * (np.abs(u) + abs(self.shift))
         phi, first, second = atom.at(u)
         near = np.asarray(atom.largest_near(u, wrong)) * (1 + 1e-9)
@@ -176,15 +186,32 @@ class Curve:
         return float(self.curvatures(-reach, reach)[1][0])
 
     def rounding_units(self, margin_bound: float) -> float:
-        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is exact."""
+        """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is exact.
+
+        What a scale or a shift rounds at the size of the margin is :attr:`margin_units`.
+        """
         units = 0.0
         for part in self.parts:
             reach = abs(part.scale) * margin_bound + abs(part.shift)
+            alone = Curve((Part(1.0, part.atom),))
             own = part.atom.absolute
             if part.atom.relative:
-                own += part.atom.relative * Curve((Part(1.0, part.atom),)).largest_slope(reach)
+                own += part.atom.relative * alone.largest_slope(reach)
+            if not part.is_plain:
+                own += 2 * alone.largest_slope(reach)  # of the products
+            if part.shift:
+                own += 4 * abs(part.shift) * alone.largest_curvature(reach + 0.01)
             units += abs(part.coefficient * part.scale) * own
+        # every sum of slopes rounds at the size of both
+        added = len(self.parts) - 1
+        if added:
+            units += added * sum(Curve((part,)).largest_slope(margin_bound) for part in self.parts)
         return units
+
+    @property
+    def margin_units(self) -> float:
+        """Units of roundoff of what slopes are taken of, beside its margin, relative to the margin."""
+        return 0.0 if all(part.keeps_margin for part in self.parts) else 2.0
 
     def least_value(self, margin_bound: float) -> float:
         """Lower bound of phi over ``|s| <= margin_bound``, -inf where it falls without end."""
@@ -308,6 +335,11 @@ class CurvesByArm:
     def rounding_units(self, margin_bound: float) -> float:
         """Units of roundoff of a computed slope over ``|s| <= margin_bound`` whose margin is exact."""
         return max(curve.rounding_units(margin_bound) for curve in self.each)
+
+    @property
+    def margin_units(self) -> float:
+        """Units of roundoff of what slopes are taken of, beside its margin, relative to the margin."""
+        return max(curve.margin_units for curve in self.each)
 
     def pull(self, margin_bound: float) -> float:
         """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""

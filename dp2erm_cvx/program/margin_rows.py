@@ -304,10 +304,10 @@ class MarginSum:
             steepest = (n * Z * slope + sloped) / curved
             minimizer = min(steepest, math.inf if offset else pulled, set_norm)
         steps = self.loss.rounding_units(margin) + (4 if self.weighted else 2) * slope
-        error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
-        rounded = (
-            steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope + 2 * UNIT * curvature * offset
-        )
+        scaled = self.loss.margin_units * UNIT
+        error = dot_error(self.n_parameters) + (UNIT if offset else 0.0) + scaled
+        rounded = steps * UNIT + sum_error(self.n_rows or self.n_samples) * slope
+        rounded += 2 * UNIT * curvature * offset + scaled * near * offset
         return Sizes(
             strong_convexity=curved,
             smoothness=n * curvature * Z**2 + self.ridge,
