@@ -21,7 +21,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
 from dp2erm_cvx.paper.printed import Statement, printed_statement
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.program.balance import BALANCES
+from dp2erm_cvx.program.balance import BALANCES, BalanceFunctions
 from dp2erm_cvx.program.declaration import (
     SIZES,
     Declaration,
@@ -183,9 +183,11 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         return DeclaredExpressions.of_problem(records.used(self.called(w, records)), records)
 
     def own_data(self) -> tuple[str, ...] | None:
-        if self.scheme.of_library:
-            return ()
         read: WeightsReading = self.reading
+        if self.scheme.of_library:
+            # maps of the library see one record alone; balance functions that are handed over are a user's
+            given = [one.name for one in self.own.values() if isinstance(one, BalanceFunctions)]
+            return tuple(name for name in read.own if name in given)
         return read.own if self.scheme.statement is None else None
 
     def public_numbers(self, domain: Domain) -> dict[str, float]:

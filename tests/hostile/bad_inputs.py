@@ -31,6 +31,7 @@ GOOD = {
     "ledger": "book.db --dataset other --declare-epsilon 1", "demo": "--audit-seconds 0",
     "report": "release.json --output new.html",
     "design": "domain.toml --n 50 --epsilon 1 --replicates 1",
+    "frontier": "stable_balancing --n 40 --n-features 1 --set ridge=1",
 }  # fmt: skip
 #: Numbers that some options do take: no limit.
 _ENDLESS = ("--radius", "--trim", "--seconds")
