@@ -115,8 +115,11 @@ def stated(*changes: tuple[str, str]) -> str:
 
 @pytest.mark.parametrize(
     ("largest", "refuted"),
-    [("cap", None), ("1.01", "movement"), ("1.5", "other settings")],
-    ids=["right", "exceeded", "that of the default only"],
+    [
+        pytest.param("cap", None, id="right", marks=pytest.mark.slow),
+        pytest.param("1.01", "movement", id="exceeded"),
+        pytest.param("1.5", "other settings", id="that of the default only", marks=pytest.mark.slow),
+    ],
 )
 def test_a_wrong_bound_is_refuted(largest, refuted, tmp_path):
     (report,) = reports_of(tmp_path / "mine.py", stated(("w_max=cap", f"w_max={largest}")))

@@ -234,7 +234,14 @@ def certified_stage(rng, name, records):
     return PaperEntropyBalancing(base_measure=base_measure, **settings).resolve(records.domain)
 
 
-@pytest.mark.parametrize("name", [*CERTIFIED, *DUAL])
+#: Schemes that differ in their dispersion or price alone from others here.
+_OTHERS = ("residual_balancing", "minimal_dispersion", "landmark_balancing", "logit_calibration", "raking")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in _OTHERS else ()) for name in (*CERTIFIED, *DUAL)],
+)
 def test_every_dataset_is_certified_within_the_reach(name):
     rng, ratios = np.random.default_rng(0), []
     while len(ratios) < 10:

@@ -362,6 +362,7 @@ def test_commands_of_a_design_are_commands():
     assert set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE)) <= options
 
 
+@pytest.mark.slow
 def test_the_scheme_of_its_page_is_tried(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     declared, python, _ = blocks("from_scheme_to_effect.md", "python")

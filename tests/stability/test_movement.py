@@ -329,7 +329,10 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind == "printed kernel" else ()) for kind in DRAWS],
+)
 def test_random_neighbors_stay_below_the_bound(kind):
     draw, count, least = DRAWS[kind]
     rng, largest, capped = np.random.default_rng(17), 0.0, 0

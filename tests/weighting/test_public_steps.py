@@ -173,7 +173,7 @@ CURVES: dict[str, tuple[Dispersion, float, float]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [SumKind.ALL, SumKind.COUNTS])
+@pytest.mark.parametrize("kind", [SumKind.ALL, pytest.param(SumKind.COUNTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CURVES)
 def test_every_curve_reaches_its_public_radius(name: str, kind: SumKind) -> None:
     n = 40

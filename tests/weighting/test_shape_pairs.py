@@ -130,7 +130,18 @@ def test_a_slope_at_zero_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyP
     assert largest > np.max(weighting_constants(form, (0, 0), False).largest)
 
 
-@pytest.mark.parametrize("name", [name for name, penalty in SHAPES.items() if penalty.smooth])
+#: Shapes whose steps are many.
+_MANY_STEPS = ("huber of a 4-norm", "smoothed square of the 1.5-norm")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in _MANY_STEPS else ())
+        for name, penalty in SHAPES.items()
+        if penalty.smooth
+    ],
+)
 def test_public_steps_reach_their_radius(name: str) -> None:
     form = shape_form(name, "one")
     steps = StepConstants.of(form)
