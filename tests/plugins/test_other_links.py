@@ -16,6 +16,7 @@ from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.solve import solve
 from tests.exact import mp
 from tests.plugins import other_links
+from tests.plugins.clusters import clustered, largest_movement
 from tests.plugins.test_by_arm import records, sigma
 
 DOMAIN = Domain(1.5, 1.0, intercept=0.5)
@@ -55,19 +56,10 @@ def test_no_solver_of_cvxpy_takes_a_probit_for_something_else():
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end."""
-    n, domain = 40, Domain(1.0, 1.0)
+    domain = Domain(1.0, 1.0)
     program = made().resolve(domain)
-    bound = program.stability(Universe(domain, n, 1))
-    rng, worst = np.random.default_rng(5), 0.0
-    for _ in range(60):
-        far = float(rng.uniform(0.3, 1.0))
-        x = np.where(rng.uniform(size=n) < 0.9, -far, far)[:, None]
-        a = np.where(rng.uniform(size=n) < rng.uniform(), 1, 0)
-        data = domain.records(x, a, np.zeros(n))
-        other = data.replaced(0, np.array([float(rng.choice([-1.0, 1.0]))]), int(rng.integers(2)))
-        one, two = (solve(program.instance(each)).value for each in (data, other))
-        worst = max(worst, float(np.sum(np.abs(one - two)) + 2 * min(one[0], two[0])))
-        assert max(one.max(), two.max()) <= bound.w_max * (1 + 1e-9)
+    bound = program.stability(Universe(domain, 40, 1))
+    worst = largest_movement(program, bound, clustered(domain))
     assert 0.1 * bound.V < worst <= bound.V
 
 
