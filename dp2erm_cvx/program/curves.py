@@ -84,7 +84,7 @@ class Part:
             bent = largest - least
         else:
             bent = wrong * (atom.concordance * near) + UNIT * (atom.flat + 8 * second)
-        if c == 1.0 and exact:
+        if self.is_plain:
             return LossTerms(phi, scale * first, second, off, bent)
         size, steep = abs(c * scale), c * scale**2
         off, bent = size * (off + 2 * UNIT * np.abs(first)), abs(steep) * (bent + 4 * UNIT * second)

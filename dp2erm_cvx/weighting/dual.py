@@ -184,9 +184,7 @@ class DualProblem:
     def value(self, weights: Array) -> float:
         """The objective at weights (n,), up to a number that no weight changes."""
         data = self.data
-        base = np.ones_like(weights) if data.curve.base is None else data.curve.base
-        dispersion = base * self.form.dispersion.value(weights / base) + data.linear * weights
-        total = float(np.sum(dispersion))
+        total = _dispersion_of(data, weights)
         if self.pairs is not None:
             return total + float(weights @ (self.pairs.Q @ weights)) / 2.0 - float(self.pairs.b @ weights)
         imbalance = blocked_sum(weights, data.rows) - data.targets
@@ -296,6 +294,20 @@ def _certified(data: WeightingData, state: _State) -> tuple[Array, float]:
     return state.certified
 
 
+def _dispersion_of(data: WeightingData, weights: Array) -> float:
+    """The dispersion and the linear terms of weights (n,)."""
+    base = np.ones_like(weights) if data.curve.base is None else data.curve.base
+    return float(np.sum(base * data.form.dispersion.value(weights / base) + data.linear * weights))
+
+
+def _less_missed_sums(data: WeightingData, state: _State, value: float) -> float:
+    """A value less what the sums of a state are off, at their multipliers."""
+    for number, block in enumerate(data.blocks):
+        off = float(np.sum(state.weights[block.members])) - block.total
+        value -= float(state.multipliers[number]) * off
+    return value
+
+
 def _size(state: _State) -> float:
     """The norm of what a state misses."""
     return float(np.linalg.norm(state.missed))
@@ -343,13 +355,8 @@ class _Newton:
         state = _state_at_prices(data, prices, multipliers)
         state.imbalance = s
         penalty = sum(one.value(s[one.columns]) for one in data.priced)
-        base = np.ones_like(state.weights) if data.curve.base is None else data.curve.base
-        dispersion = base * data.form.dispersion.value(state.weights / base) + data.linear * state.weights
-        value = float(prices @ state.missed) - penalty - float(np.sum(dispersion))
-        for number, block in enumerate(data.blocks):
-            off = float(np.sum(state.weights[block.members])) - block.total
-            value -= float(state.multipliers[number]) * off
-        return state, value
+        value = float(prices @ state.missed) - penalty - _dispersion_of(data, state.weights)
+        return state, _less_missed_sums(data, state, value)
 
     def direction(self, y: Array, state: _State) -> Array:
         """Newton's step of ``prox(y) = m(w(y))``."""
@@ -561,14 +568,9 @@ class _Stage:
     def value(self, prices: Array, state: _State) -> float:
         """The negative value of the smoothed dual, where the sums are met."""
         data = self.solver.data
-        base = np.ones_like(state.weights) if data.curve.base is None else data.curve.base
-        dispersion = base * data.form.dispersion.value(state.weights / base) + data.linear * state.weights
         allowed = float(self.tolerance @ np.hypot(prices, self.mu))
-        value = allowed - float(prices @ state.reached) - float(np.sum(dispersion))
-        for number, block in enumerate(data.blocks):
-            off = float(np.sum(state.weights[block.members])) - block.total
-            value -= float(state.multipliers[number]) * off
-        return value
+        value = allowed - float(prices @ state.reached) - _dispersion_of(data, state.weights)
+        return _less_missed_sums(data, state, value)
 
     def minimize(self) -> None:
         """Move the prices by Newton's steps, each as long as lowers the value."""
