@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dp2erm_cvx import display
+
 if TYPE_CHECKING:
     from dp2erm_cvx.cells import Treatment
     from dp2erm_cvx.codebook import Codebook
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.private_ranges import OpenDomain, Within
-    from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.ranges import RangesRelease
+    from dp2erm_cvx.release.reading import read_release
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
+    from dp2erm_cvx.release.two_stage import Release
 
 __version__ = "0.1.0"
 
@@ -44,7 +47,7 @@ _HOME = {
     "PrivateTwoStageERM": "estimators",
     "PublicData": "design",
     "RangesRelease": "release.ranges",
-    "Release": "release",
+    "Release": "release.two_stage",
     "RuleRelease": "release.rule",
     "Treatment": "cells",
     "TwoStageERM": "estimators",
@@ -52,6 +55,7 @@ _HOME = {
     "Within": "private_ranges",
     "effects": "release.rule",
     "load_domain": "domain_file",
+    "read_release": "release.reading",
     "recommend": "release.rule",
 }
 
@@ -78,6 +82,7 @@ __all__ = [
     "Within",
     "effects",
     "load_domain",
+    "read_release",
     "recommend",
 ]
 
@@ -87,3 +92,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"dp2erm_cvx.{_HOME[name]}"), name)
     raise AttributeError(f"module 'dp2erm_cvx' has no attribute {name!r}")
+
+
+# a release or a plan is data, and what is told of it stands in a folder that takes long to import
+display.load_by(lambda: import_module("dp2erm_cvx.report"))

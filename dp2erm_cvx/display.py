@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -70,6 +68,8 @@ def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
 
     Those are of the nearest decimal number: a sum such as .1 + .2 is not rounded up for its last bit.
     """
+    from decimal import ROUND_CEILING, ROUND_FLOOR, Context  # every command imports this file, few need it
+
     context = Context(prec=digits, rounding=ROUND_FLOOR if left else ROUND_CEILING)
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
 
@@ -101,6 +101,69 @@ class Shown:
         return as_html(self.blocks())
 
 
+#: What is told of an object of a kind, block by block.
+Report = Callable[[Any], "Iterable[Block]"]
+#: Reports of kinds that are data and know no sentences, by the folder that writes them.
+_REPORTS: dict[type, Report] = {}
+#: What imports that folder.
+_LOADERS: list[Callable[[], object]] = []
+
+
+def register(kind: type, report: Report) -> None:
+    """Tell objects of this kind, and of the kinds derived from it, by a report.
+
+    Parameters
+    ----------
+    kind
+        A class whose objects are data, such as a release.
+    report
+        What a reader is shown of one of them.
+    """
+    _REPORTS[kind] = report
+
+
+def load_by(loader: Callable[[], object]) -> None:
+    """Call a loader where a report is asked for that nobody registered yet.
+
+    Parameters
+    ----------
+    loader
+        Imports the folder that registers the reports; a second call does nothing.
+    """
+    _LOADERS.append(loader)
+
+
+def report_of(shown: object) -> Iterator[Block]:
+    """Report of an object, as it was registered for its kind.
+
+    Parameters
+    ----------
+    shown
+        A release, a plan, or another object that is data.
+
+    Raises
+    ------
+    LookupError
+        If no report of its kind is registered.
+    """
+    report = _registered(type(shown))
+    if report is None:
+        for loader in _LOADERS:
+            loader()
+        report = _registered(type(shown))
+    if report is None:
+        raise LookupError(f"no report of a {type(shown).__name__} is registered: import dp2erm_cvx.report")
+    return iter(report(shown))
+
+
+def _registered(kind: type) -> Report | None:
+    """The report of a kind, or of the nearest kind that it is derived from."""
+    for one in kind.__mro__:
+        if one in _REPORTS:
+            return _REPORTS[one]
+    return None
+
+
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Every declared value of a nested mapping, with the names that lead to it."""
     if isinstance(value, Mapping):
@@ -125,6 +188,8 @@ def as_html(blocks: Iterable[Block]) -> str:
 
 
 def _element(block: Block) -> str:
+    import html
+
     from rich.table import Table
     from rich.text import Text
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, load_domain, read_release
 from dp2erm_cvx.cells import CellRule, Eligible, Treatment
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.data import Dataset
@@ -207,7 +207,7 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
     other = PrivateTwoStageERM(plain, Budget(5.0), "uniform", "itr", seed=1)
     other.fit(pd.DataFrame(mapped.X, columns=mapped.columns), mapped.a, mapped.y)
     np.testing.assert_array_equal(model.theta_, other.theta_)
-    read = type(model.release_).from_json(model.release_.to_json())
+    read = read_release(model.release_.to_json())
     expected = other.predict_effect(mapped.X)
     np.testing.assert_array_equal(effects(read, frame), expected)
     np.testing.assert_array_equal(model.predict_effect(frame), expected)

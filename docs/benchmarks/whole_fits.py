@@ -168,7 +168,7 @@ def slopes(rows: Sequence[ScaleRow]) -> dict[str, float]:
 
 def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:
     """Seconds against n, one curve per contender."""
-    from dp2erm_cvx.plotting import COLORS, new_figure, plain, save
+    from dp2erm_cvx.report.figures import COLORS, new_figure, plain, save
 
     figure = new_figure(7.7, 4.2)
     ax = figure.subplots()

@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics.balance import Estimate, logistic
-from dp2erm_cvx.plotting import save
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.report.figures import save
 
 #: Normal quantile of a two-sided 95 % interval.
 Z = 1.959964

@@ -22,7 +22,7 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.plotting import COLORS, WIDTH, new_figure, plain
+from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 
 N_COVARIATES = 5
 

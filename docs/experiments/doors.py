@@ -11,9 +11,9 @@ import numpy as np
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.plotting import BLUE, COLORS, ORANGE, new_figure, plain, save
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import scheme
+from dp2erm_cvx.report.figures import BLUE, COLORS, ORANGE, new_figure, plain, save
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, OwnSolver, ProjectedGradient, solve
 from dp2erm_cvx.solve.solvers import compiled_for
 

@@ -1,4 +1,4 @@
-"""Figures of rules and of effects, from tables of rows. The look is that of ``dp2erm_cvx.plotting``."""
+"""Figures of rules and of effects, from tables of rows. The look is that of ``dp2erm_cvx.report.figures``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from rules import PLAIN
 
-from dp2erm_cvx.plotting import BLUE, COLORS, ORANGE, WIDTH, new_figure, plain
+from dp2erm_cvx.report.figures import BLUE, COLORS, ORANGE, WIDTH, new_figure, plain
 
 #: How a family of calibrations is drawn, wherever it is.
 STYLES: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from common import Cell, Design, Row, cells, report, run, start
 
-from dp2erm_cvx.release.answers import answers
+from dp2erm_cvx.report.answers import answers
 from dp2erm_cvx.study_file import read_study
 
 #: Seeds by n, of the study as it is; a quarter as many of the study that only marks missing severities.

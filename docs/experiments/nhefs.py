@@ -23,9 +23,9 @@ from dp2erm_cvx.diagnostics import difference
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
-from dp2erm_cvx.plotting import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box, FirstStage, SecondStage
+from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 
 #: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
 COVARIATES_BOUND = 2.5

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from common import repeated
 
-from dp2erm_cvx.release.answers import answers
+from dp2erm_cvx.report.answers import answers
 from dp2erm_cvx.study_file import read_study
 
 PATIENTS, VISITS = 600, 40

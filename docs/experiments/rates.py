@@ -26,8 +26,8 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plotting import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.solve import solve
 
 STRONG, NONE = "strongly convex", "not strongly convex"

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.blocked import BlockedDataset
-from dp2erm_cvx.plotting import BLUE, ORANGE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 rng, n = np.random.default_rng(5), 60_000
 X = rng.uniform(-1, 1, (n, 4))

@@ -6,8 +6,8 @@ The paper's bound on inverse propensity weights grows like the root of n, the pr
 import sys
 
 from dp2erm_cvx import Domain, Universe, stability
-from dp2erm_cvx.plotting import BLUE, COLORS, ORANGE, new_figure, plain, save
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.report.figures import BLUE, COLORS, ORANGE, new_figure, plain, save
 
 numbers = [100, 300, 1000, 3000, 10_000, 30_000, 100_000]
 ridge, radius = 0.1, 1.0

@@ -9,7 +9,7 @@ import sys
 from dp2erm_cvx import Budget, PrivateEffect
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.diagnostics import augmented
-from dp2erm_cvx.plotting import BLUE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, new_figure, plain, save
 
 data, epsilons = load_nhefs(), (1.0, 2.0, 4.0, 8.0)
 figure = new_figure(6.4, 3.4)

@@ -11,7 +11,7 @@ from dp2erm_cvx import Budget, PrivateEffect
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import LedgerError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.plotting import BLUE, ORANGE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 data, spent = load_nhefs(), []
 with tempfile.TemporaryDirectory() as folder:

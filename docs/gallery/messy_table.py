@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
-from dp2erm_cvx.plotting import BLUE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, new_figure, plain, save
 
 rng, n = np.random.default_rng(3), 20_000
 age, severity = rng.normal(55, 9, n).clip(30, 80), rng.normal(5, 1.7, n).clip(0, 10)

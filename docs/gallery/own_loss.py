@@ -9,8 +9,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.plotting import COLORS, new_figure, plain, save
 from dp2erm_cvx.program import second_stage
+from dp2erm_cvx.report.figures import COLORS, new_figure, plain, save
 
 
 @second_stage(radius="outcome_bound / M", level=0.8, width=0.5)

@@ -10,8 +10,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Domain, Universe
-from dp2erm_cvx.plotting import BLUE, ORANGE, new_figure, plain, save
 from dp2erm_cvx.program import scheme
+from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 from dp2erm_cvx.solve import solve
 
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from dp2erm_cvx.audit import Attack, Declared, audit_runs
-from dp2erm_cvx.plotting import BLUE, ORANGE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 
 def noisy_mean(share, digits):

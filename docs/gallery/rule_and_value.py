@@ -7,7 +7,7 @@ import sys
 
 from dp2erm_cvx import Budget, Domain, PrivateRule
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.plotting import BLUE, ORANGE, new_figure, plain, save
+from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 train, test = simulate("linear", 20_000, rng=1), simulate("linear", 50_000, rng=2)
 rule = PrivateRule(

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from dp2erm_cvx import Domain, registry
-from dp2erm_cvx.plotting import COLORS, new_figure, plain, save
+from dp2erm_cvx.report.figures import COLORS, new_figure, plain, save
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, ProjectedGradient, solve
 
 rng, n = np.random.default_rng(0), 60

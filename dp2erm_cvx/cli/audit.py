@@ -309,7 +309,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
         if plot:
-            from dp2erm_cvx.plotting import bound_plot
+            from dp2erm_cvx.report.figures import bound_plot
 
             panels = [(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
             if ridged := against_ridge(first, universe):

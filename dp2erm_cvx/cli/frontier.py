@@ -60,7 +60,7 @@ def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, 
     from dp2erm_cvx.design import FrontierRequest, frontier
     from dp2erm_cvx.design.trade_off import paper_curve
     from dp2erm_cvx.parallel import whole_workers
-    from dp2erm_cvx.plotting import check_figure, frontier_plot
+    from dp2erm_cvx.report.figures import check_figure, frontier_plot
     from dp2erm_cvx.study_file import declared_records
 
     if plot is not None:

@@ -67,8 +67,8 @@ def report_command(
     check_new(page, force, *releases, *programs)
     read_programs(programs)
     with progress(f"writing {page}"):
-        from dp2erm_cvx.release.answers import FORMATS, answers, answers_as
         from dp2erm_cvx.release.reading import read_release_file
+        from dp2erm_cvx.report.answers import FORMATS, answers, answers_as
 
         published = {Path(one).stem: read_release_file(one) for one in releases}
         if len(published) < len(releases):
@@ -83,7 +83,7 @@ def report_command(
         elif ending in FORMATS:
             write_text(page, answers_as(listed, ending))
         else:
-            from dp2erm_cvx.plotting import check_figure, forest_plot
+            from dp2erm_cvx.report.figures import check_figure, forest_plot
 
             check_figure(page)
             forest_plot(published, page)
@@ -106,7 +106,8 @@ def predict_command(
     """
     from dp2erm_cvx.files import CsvLayout, read_table
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.rule import effects, rule_of
+    from dp2erm_cvx.release.rule import effects
+    from dp2erm_cvx.release.two_stage import rule_of
 
     writable(output, release, data, *programs)
     read_programs(programs)

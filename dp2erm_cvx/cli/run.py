@@ -138,7 +138,7 @@ def _figures(
     study: StudyFile, data: str | None, files: Mapping[str, str], options: dict[str, Any]
 ) -> dict[str, dict[str, str]]:
     """The files of the plots, by option and question. Raises DeclarationError where one cannot be drawn."""
-    from dp2erm_cvx.plotting import check_figure
+    from dp2erm_cvx.report.figures import check_figure
     from dp2erm_cvx.sampling import refuse
 
     asked = [option for option in _PLOTS if options[option] is not None]
@@ -263,7 +263,7 @@ def _show_releases(
             told = _by_name({name: release.to_dict() for name, release in releases.items()})
             screen.print_json(told.get("", told))
             return
-        from dp2erm_cvx.release.answers import answer_blocks, answers
+        from dp2erm_cvx.report.answers import answer_blocks, answers
 
         for name, release in releases.items():
             if len(releases) > 1:
@@ -301,7 +301,7 @@ def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: boo
     if not balance and not figures:
         return
     from dp2erm_cvx.diagnostics import adjusted
-    from dp2erm_cvx.plotting import love_plot, overlap_plot
+    from dp2erm_cvx.report.figures import love_plot, overlap_plot
 
     table, propensity, arms = adjusted(answered.plan, result)
     if balance:
@@ -318,7 +318,7 @@ def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: boo
 
 def _show_shares(study: StudyFile, plans: Mapping[str, Plan[Any]], *, stderr: bool = False) -> None:
     """Shares of the budget that questions were declared and spend; what all guarantee together."""
-    from dp2erm_cvx.release.caveats import weak
+    from dp2erm_cvx.report.caveats import weak
 
     rows = [
         (one.name, f"{one.share:.3g}", digits_of(plan.guarantee.epsilon, 4), digits_of(plan.own.epsilon, 4))
@@ -430,8 +430,8 @@ def _tell_charge(receipt: Receipt, ledger: str) -> None:
 def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bool) -> None:
     """Show what plans spend, step by step, and what is predicted of their releases; one alone has no name."""
     from dp2erm_cvx.plan import Study
-    from dp2erm_cvx.plan.predict import plan_blocks, predicted_of
-    from dp2erm_cvx.release.caveats import weak
+    from dp2erm_cvx.report.caveats import weak
+    from dp2erm_cvx.report.plans import plan_blocks, predicted_of
 
     facts: dict[str, Any] = {}
     for question, (name, plan) in zip(study.questions, plans.items(), strict=True):

@@ -29,8 +29,8 @@ from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.trust import refuse_patched
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release import Guarantee, Release
-from dp2erm_cvx.release.declaration import make_release
+from dp2erm_cvx.release import Guarantee
+from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.step import StepResult

@@ -18,11 +18,12 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.data import Dataset, refuse_undeclared
-from dp2erm_cvx.display import Shown
+from dp2erm_cvx.display import Shown, report_of
 from dp2erm_cvx.domain import Array, Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.plan.settings import CausalSettings
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
@@ -33,9 +34,6 @@ from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.plan.settings import CausalSettings
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
@@ -191,9 +189,7 @@ class Plan(Shown, Generic[S]):
 
     def blocks(self) -> Iterator[Any]:
         """Report: what is spent, step by step, and what is predicted."""
-        from dp2erm_cvx.plan.predict import plan_blocks
-
-        return plan_blocks(self)
+        return report_of(self)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(

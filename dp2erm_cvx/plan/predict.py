@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,9 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.display import digits_of, grid, heading, law_text
 from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.rule import RuleStudy, Study
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
@@ -28,22 +26,12 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Rows, RuleRows, Term
-from dp2erm_cvx.steps.step import RELEASED, Step
+from dp2erm_cvx.steps.step import Step
 
-if TYPE_CHECKING:
-    from dp2erm_cvx.display import Block
-
-#: What the interval of an effect by the weights of a scheme rests on.
-MUST_HOLD = (
-    "outcomes that are linear in the mapped covariates, arms that lie at most {:g} standard deviations apart "
-    "(confounding), and covariates that are near normal along their difference"
-)
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
 DIFFERENCE = 0.5
-#: What may stay without a warning.
-HARDLY = 0.5
 _RECORDS, _DRAWS, _NOISES = 200, 8, 20_000
 #: What a prediction on synthetic records may fail by, singular matrices included: it is then not known.
 UNPREDICTED = (Dp2ermError, ArithmeticError, ValueError)
@@ -78,64 +66,6 @@ class NoiseRange:
         """
         moved = np.median(self.half_width) if self.effect is None else self.effect
         return bool(moved > SHARE * (1.0 - self.shrinkage) * self.bound)
-
-
-def remains(share: float, what: str) -> str:
-    """Share that the adjustment is predicted to leave."""
-    return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
-
-
-def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outcome") -> Iterator[Block]:
-    """Blocks of text: what a plan spends, step by step, and the prediction, for a question of this name.
-
-    ``unit`` is what widths are in units of.
-    """
-    study = plan.study
-    whose = "records" if study.universe.domain.units is None else "persons"
-    head = "Planned" if name is None else f"{name}: planned"
-    yield heading(f"{head} for {study.universe.n_samples:,} {whose}. No data were read; nothing is spent.")
-    rows = []
-    for step in plan.steps:
-        spent, before = step.guarantee, study.before.get(step.name)
-        numbers = digits_of(spent.epsilon, 4), digits_of(spent.delta, 3), f"{step.noise_law['scale']:.4g}"
-        why = step.theorem if before is None else f"as {before['of']} released it"
-        rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
-    yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
-    yield f"Together: {law_text(plan.guarantee, zero=True)}."
-    book = study.universe.domain.codebook
-    if book is not None and (cut := book.cut_columns()):
-        yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."
-    if study.before:
-        yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
-    yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
-    if isinstance(study, EffectStudy) and study.weights is not None:
-        yield (
-            f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} when one "
-            f"record is replaced. The interval will rest on {MUST_HOLD.format(study.confounding)}."
-        )
-
-
-def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:
-    """Predictions of the release from public numbers, each with its sentence; widths in units of ``unit``."""
-    if isinstance(plan.study, EffectStudy):
-        half = 1.96 * math.sqrt(plan.study.predicted_error)
-        assumed = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
-        text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
-        return {"half_width": (half, f"{text}{', where a third is treated' * assumed}.")}
-    if not isinstance(plan.study, Study):
-        return {}
-    facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
-    share = residual_imbalance(plan)
-    if share is not None:
-        facts["residual_imbalance"] = (share, remains(share, "difference between the arms"))
-    if plan.study.second.squared:
-        moved = planned_range(plan)
-        whose = "the effect" if moved.effect is not None else "a middle coefficient"
-        half = float(sorted(moved.half_width)[len(moved.half_width) // 2])
-        half = half if moved.effect is None else moved.effect
-        facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
-        facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
-    return facts
 
 
 def noise_range(

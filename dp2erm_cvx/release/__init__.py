@@ -1,21 +1,5 @@
-"""Releases: theta, its guarantee and the statements of the steps, and how to use it."""
+"""Releases: their guarantee, the statements of their steps, what follows from them, and how they are read."""
 
-from dp2erm_cvx.release.record import (
-    SCHEMA_VERSION,
-    Guarantee,
-    NumericalNoise,
-    Release,
-    Standing,
-    StepStatement,
-    json_schema,
-)
+from dp2erm_cvx.release.record import SCHEMA_VERSION, Guarantee, NumericalNoise, Standing, StepStatement
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Guarantee",
-    "NumericalNoise",
-    "Release",
-    "Standing",
-    "StepStatement",
-    "json_schema",
-]
+__all__ = ["SCHEMA_VERSION", "Guarantee", "NumericalNoise", "Standing", "StepStatement"]

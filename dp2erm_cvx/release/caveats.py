@@ -1,20 +1,15 @@
-"""Caveats that a reader has to know beside the numbers: codes, conditions, sentences; robustness."""
+"""Caveats that a reader has to know beside the numbers: their codes, and when each of them holds.
+
+The sentence of each code stands in ``dp2erm_cvx.report.caveats``.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dp2erm_cvx.cells import Eligible
-from dp2erm_cvx.display import digits_of
-from dp2erm_cvx.plan.predict import HARDLY, SHARE, remains
-from dp2erm_cvx.release.interval import e_value, tipping_point
-from dp2erm_cvx.release.words import ESTIMANDS, gaps, units_of
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.release.effect import EffectRelease
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -22,6 +17,8 @@ WEAK = 10.0
 CAPPED = 0.05
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
+#: Predicted share of confounding, or of a difference between the arms, that may stay without a warning.
+HARDLY = 0.5
 
 #: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
@@ -29,31 +26,37 @@ Level = Literal["warns", "assumes", "notes", "excludes", "details"]
 
 @dataclass(frozen=True)
 class Caveat:
-    """``say`` is the sentence of a release for which ``when`` holds."""
+    """What a reader has to know of some releases.
+
+    Parameters
+    ----------
+    code
+        Its name in the JSON of a release.
+    level
+        Where its sentence is read.
+    goals
+        Kinds of releases that it is about.
+    when
+        True for a release of these kinds for which it holds.
+    """
 
     code: str
     level: Level
     goals: tuple[str, ...]
     when: Callable[[Any], object]
-    say: Callable[[Any], str]
 
 
-_ALL = ("effect", "rule", "weighted")
-_EVERY = (*_ALL, "ranges")
-_EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
-
-
-def _public(release: Any) -> bool:
+def known_propensity(release: Any) -> bool:
     """True if the probability of treatment was declared."""
     return not isinstance(release.settings["propensity"], str | None)
 
 
-def _modeled(release: Any) -> bool:
+def by_regressions(release: Any) -> bool:
     """True if an interval for the effect rests on regressions."""
-    return release.target == "effect" and not _public(release)
+    return release.target == "effect" and not known_propensity(release)
 
 
-def _incomplete(release: Any) -> str:
+def may_be_missing(release: Any) -> list[str]:
     """Covariates that may be missing where records count; then they are a constant, or a level, of all."""
     book = release.domain.get("codebook") or {}
     single = [Eligible(text) for text in book.get("eligible", ()) if " or " not in text and '""' not in text]
@@ -62,9 +65,22 @@ def _incomplete(release: Any) -> str:
     terms = {f"{one}^2" for one in names} | {f"{one} x {other}" for one in names for other in names}
     of = {f"{one}={lv or 'missing'}": one for one, own in book.get("levels", {}).items() for lv in own}
     of |= {f"{one}=missing": one for one in book.get("missing", {})}
-    left = [one for one in dict.fromkeys(of.get(name, name) for name in names) if one not in known | terms]
-    *first, last = [*left[:2], f"{len(left) - 2} others"] if len(left) > 3 else left or [""]
-    return f"{', '.join(first)} or {last}" if first else last
+    return [one for one in dict.fromkeys(of.get(name, name) for name in names) if one not in known | terms]
+
+
+def has_step(release: Any, name: str) -> bool:
+    """True if a step of this name was released."""
+    return any(step.step == name for step in release.steps)
+
+
+def cuts_residuals(release: Any) -> bool:
+    """True if residuals are clipped, of an outcome that is no event."""
+    settings, whole = release.settings, 2.0 * float(release.domain["outcome_bound"])
+    arms = getattr(release, "arms", None)  # whose weighted residuals have a bound of their own
+    cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
+    # of a rule's sides, on which an arm may be rarer than in all
+    cut = cut or (release.goal == "rule" and not known_propensity(release))
+    return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
 
 
 def _of_persons(release: Any) -> bool:
@@ -72,52 +88,21 @@ def _of_persons(release: Any) -> bool:
     return (release.domain.get("codebook") or {}).get("unit") is not None
 
 
-def _counted(unit: Any) -> str:
-    """Sentence on what is estimated where a person counts at most as so many records."""
-    once = "Every person counts once, by the mean over the records that count: the estimate is of the mean"
-    if unit["count"] == 1:
-        return f"{once} over persons of their mean effects."
-    together = f"Every record counts alike, but those of a person together at most as {unit['count']}"
-    return f"{together}: the estimate is of the mean effect over records so counted."
-
-
-def _left(release: Any) -> str:
-    """What the weights of a scheme are predicted to leave of a difference between the arms."""
-    return f"are predicted to leave at most {release.weighting.left:.0%} of a difference between the arms."
-
-
-def _slopes(release: Any) -> str:
-    """Sentence on what slopes ask of covariates: in common where effects vary, of one arm with few."""
-    own = release.settings["rows"] == "arms" and not release.risks and release.arms is None
-    if release.settings["rows"] == "common":
-        return f"on covariates that vary alike in {'both' if release.arms is None else 'all'} arms, "
-    return "on values of covariates that are rare in neither arm, " * own
-
-
 def _varies(release: Any) -> bool:
     """True if common slopes count records so that effects which vary bias them."""
     exact = "controls" if release.estimand == "att" else "matched"
-    return _modeled(release) and release.settings["rows"] == "common" and release.settings["arms"] != exact
+    common = by_regressions(release) and release.settings["rows"] == "common"
+    return common and release.settings["arms"] != exact
 
 
 def _alike(release: Any) -> bool:
     """True if numbers are scaled by one factor, or none, where a regression removes confounding."""
-    removes = bool(release.gains) and not _public(release) if release.goal == "rule" else _modeled(release)
+    if release.goal == "rule":
+        removes = bool(release.gains) and not known_propensity(release)
+    else:
+        removes = by_regressions(release)
     one = all(part.parameters == ("square",) for part in release.nuisances if part.step == "spread")
     return removes and one and len(release.columns) > 1
-
-
-def _step(release: Any, name: str) -> bool:
-    return any(step.step == name for step in release.steps)
-
-
-def weak(epsilon: float) -> str:
-    """Sentence on an epsilon above ``WEAK``; nothing for a smaller one."""
-    text = (
-        f"A weak guarantee: epsilon = {digits_of(epsilon)}, above {WEAK:g}, hardly limits what is learned of "
-        "a record."
-    )
-    return text * (epsilon > WEAK)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -125,20 +110,6 @@ def _perhaps_event(release: Any) -> bool:
     domain = release.domain
     middle = domain.get("outcome_center", 0.0) == 0.5 == domain["outcome_bound"]
     return middle and not release.risks and not domain.get("binary_outcome", False)
-
-
-#: What clips of residuals leave unbiased.
-_SYMMETRIC = ", up to residuals that are about as long on either side"
-
-
-def _cut(release: Any) -> bool:
-    """True if residuals are clipped, of an outcome that is no event."""
-    settings, whole = release.settings, 2.0 * float(release.domain["outcome_bound"])
-    arms = getattr(release, "arms", None)  # whose weighted residuals have a bound of their own
-    cut = arms is not None and float(settings["score_bound"]) < len(arms.means) * whole
-    # of a rule's sides, on which an arm may be rarer than in all
-    cut = cut or (release.goal == "rule" and not _public(release))
-    return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
 
 
 def _one_sided(release: Any) -> bool:
@@ -152,314 +123,81 @@ def _one_sided(release: Any) -> bool:
 def _skewed_means(release: Any) -> bool:
     """True if a regression alone adjusts a one-sided outcome, and no sums show its skew."""
     if release.goal == "rule":
-        return _one_sided(release) and not _public(release)
-    alone = _modeled(release) and release.settings["propensity"] == "constant"
+        return _one_sided(release) and not known_propensity(release)
+    alone = by_regressions(release) and release.settings["propensity"] == "constant"
     return alone and _one_sided(release) and (release.estimand != "att" or release.public.uneven)
 
 
-def _less(release: Any) -> str:
-    """Advice on what leaves less of the confounding than a regression alone; none for the value of a rule."""
-    if release.goal == "rule":
-        return ""
-    of = f" A {'multinomial' if release.arms else 'logistic'} propensity (settings)"
-    return f"{of}{', for each group alone (where),' if release.groups else ''} leaves less of it."
+def _larger_is_better(release: Any) -> bool:
+    """True if what was released is a rule of treatment."""
+    return release.goal == "rule" or str(release.second_stage["name"]).startswith("itr")
 
 
-def _linear(release: Any) -> str:
-    """Sentence on the models that have to be right for an interval of the effect."""
-    events = release.risks or release.domain.get("binary_outcome")
-    if release.estimand == "att":
-        return (
-            f"outcomes of the untreated that are {'nearly ' if events else ''}linear in the covariates"
-            f"{'' if events else _SYMMETRIC}"
-        )
-    if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
-        return "log odds of treatment that are linear in the covariates, or outcomes that are"
-    if events:
-        return "an outcome of two values, whose probabilities are nearly linear in the covariates"
-    return f"outcomes that are linear in the covariates{_SYMMETRIC}"
+def _group_confounds(release: Any) -> bool:
+    """True if an effect by group was not adjusted for the levels of the group."""
+    return release.by is not None and not any(name.startswith(f"{release.by}=") for name in release.columns)
 
 
-def _skewed(release: Any) -> str:
-    """Sentence on what clips of residuals ask of a trial, where they reach any."""
-    if release.risks or not _cut(release):
-        return ""
-    text = " Its residuals are clipped: they are to be about as long on either side."
-    if "residual_bound" in release.declared["declared"]:
-        return text
-    return f"{text} For counts, costs or durations leave residual_scale out: hardly any are cut then."
+def _arms_of_events(release: Any) -> bool:
+    """True if mean outcomes of several arms are risks by regressions."""
+    return release.arms is not None and release.is_risk and by_regressions(release)
 
 
-def _assumed(release: Any) -> str:
-    """Sentence on the models that have to be right for a mean of scores to be the effect."""
-    known = release.settings["propensity"]
-    if not isinstance(known, str):
-        who, numbers = "everybody was treated with the public probability", [known]
-        if release.arms is not None:
-            who, numbers = "the arms were assigned with the public probabilities", list(known)
-        text = f"{who} {', '.join(f'{one:g}' for one in numbers)}, whatever the covariates."
-        return f"{text} The outcome regression may be wrong.{_skewed(release)}"
-    regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
-    right = f"{regression} or the propensity is right"
-    if known == "constant":
-        right = f"{regression} is right, or treatment does not depend on the covariates"
-    return f"{right}, and no confounder is unmeasured."
-
-
-def _overlap(release: Any) -> str:
-    spread = "of the released spread" if _step(release, "spread") else "spread evenly over the public bounds"
-    whole = f"covariates {spread}" if release.settings["propensity"] == "logistic" else "all records"
-    own = f"{1 if release.estimand == 'risks' else 4} over the rarer arm's share"
-    own = "2 over the share of the untreated" if release.estimand == "att" else own
-    own = f", or {own} where that is more"
-    return (
-        f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-        f"beyond the cap ({float(release.settings['cap']):g}{own}; {100 * CAPPED:g} % is the limit). There "
-        f"errors of the outcome regression count in full. A cap larger than both"
-        " widens the interval by what they add, where log odds are linear."
-    )
-
-
-def _sign(release: Any) -> str:
-    """When a rule has the sign of the effect."""
-    regressed = _step(release, "center")
-    known = release.settings["propensity"]
-    if known == "logistic" and regressed:
-        return "the released outcome regression, or the released propensity, is right."
-    if known == "logistic":
-        return "the released propensity is right."
-    if known is not None:
-        return "treatment was assigned with the public probability that is declared."
-    if regressed:
-        return (
-            "the released regression of the outcome on covariates, without regard to treatment, is right. "
-            "Even then a linear rule is drawn to where either treatment is likely."
-        )
-    return (
-        "half of the records are treated whatever their covariates, or the outcome varies about its "
-        "public midpoint by the effect alone."
-    )
-
-
-def _gains(release: Any) -> str:
-    event, bounds = release.domain.get("binary_outcome"), release.settings
-    text = " Residuals are clipped: they are to be about as long on either side." * _cut(release)
-    if not _public(release):
-        return (
-            f"The intervals are for the mean gain of all {units_of(release)}. They count sampling, noise, "
-            "and what noise and shrinkage leave of the confounding: where "
-            f"{'probabilities are nearly' if event else 'outcomes are'} linear in the covariates in either "
-            "arm, these vary alike in both, and the arms on a side lie at most one standard deviation apart."
-            f"{text}"
-        )
-    few = release.n_samples * release.guarantee.epsilon * bounds["value_share"] < 3000.0 and not event
-    return (  # clips cut much of so few (measured)
-        f"The intervals are for the mean gain of all {units_of(release)} at the public probability of "
-        f"treatment, and count sampling and noise{', but not what bounds cut of so few records' * few}.{text}"
-    )
-
+_EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
+_LEARNED = (*_EFFECT, *_RULE)
+_ALL = ("effect", "rule", "weighted")
+_EVERY = (*_ALL, "ranges")
 
 #: In the order in which they are read.
 CAVEATS = (
-    Caveat("weak-epsilon", "warns", _EVERY, lambda r: weak(r.whole_guarantee.epsilon),
-           lambda r: weak(r.whole_guarantee.epsilon)),
-    Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0,
-           lambda r: f"A weak guarantee: delta = {digits_of(r.guarantee.delta)}, above 1/n = "
-                     f"{1 / r.n_samples:.2g}, would allow to publish a whole record."),
-    Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE,
-           lambda r: "The noise dominates: this release says little about the data."),
-    Caveat("noise-dominates", "warns", _WEIGHTED,
-           lambda r: getattr(r.moved, "dominates", False),
-           lambda r: f"The noise dominates: it reaches beyond {SHARE:.0%} of the largest value that theta "
-                     f"may take ({r.moved.bound:.3g}); this release says little about the data."),
-    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY,
-           lambda r: "The correction hardly works: expect confounding in what is released."),
-    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY,
-           lambda r: "The weights hardly balance: confounding stays in the estimate."),
-    Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED, _overlap),
-    Caveat("narrow", "warns", (*_EFFECT, *_RULE), lambda r: r.narrow,
-           lambda r: f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
-                     f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "
-                     "as does the logarithm of a skewed one."),
-    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed,
-           lambda r: "Released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
-                     f"{r.skewed:.2g} is not counted. A logistic propensity (settings) leaves hardly any."),
-    Caveat("skewed-means", "warns", (*_EFFECT, *_RULE), _skewed_means,
-           lambda r: "Counts, costs and durations are mostly skewed: what the outcome regression then leaves "
-                     f"of the confounding is not counted.{_less(r)}"),
-    Caveat("clipped-tail", "warns", (*_EFFECT, *_RULE), lambda r: _one_sided(r) and _cut(r),
-           lambda r: "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is "
-                     + ("missing in what the rule gains and not counted." + _public(r) * " A residual_bound "
-                        "of two outcome bounds and a score_bound of four (settings) cut nothing."
-                        if r.goal == "rule" else
-                        "missing in the effect and not counted. Without residual_scale hardly any are cut.")),
-    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect",
-           lambda r: "The interval is for the population mean of the estimate, at the regressions and the "
-                     "propensity released here. In large samples that holds whatever those are."),
-    Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect",
-           lambda r: f"That this is the effect is an assumption: {_assumed(r)}"),
-    Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and _public(r),
-           lambda r: f"The interval is for the effect. {_assumed(r)[:1].upper()}{_assumed(r)[1:]}"),
-    Caveat("effect", "notes", _EFFECT, _modeled,
-           lambda r: f"The interval is for the effect{ESTIMANDS[r.estimand][2]}. It allows for "
-                     "sampling, for privacy noise, and for a bias of up to "
-                     f"{digits_of(r.interval.bias or 0.0, 2)}: what noise and shrinkage of the released "
-                     "regressions may leave of the confounding."),
-    Caveat("weights-population", "notes", _EFFECT, lambda r: _modeled(r) and r.estimand == "overlap",
-           lambda r: "That population follows the propensity that was released here, with its noise: "
-                     "another release describes another one, and none of them is that of the true "
-                     "propensity."),
-    Caveat("linear", "assumes", _EFFECT, _modeled,
-           lambda r: f"To first order it rests on {_linear(r)}, {_slopes(r)}and on no unmeasured "
-                     "confounder."),
-    Caveat("scheme", "notes", _EFFECT, lambda r: r.weighting,
-           lambda r: f"Residuals are weighted by {r.weighting.program}. Its weights move by at most V = "
-                     f"{r.weighting.stability:.4g} when one record is replaced, and {_left(r)}"),
-    Caveat("scheme-models", "assumes", _EFFECT, lambda r: r.weighting,
-           lambda r: f"Arms are taken to lie at most {r.settings['confounding']:g} standard deviations "
-                     "apart (confounding), and covariates to be near normal along their difference, as on "
-                     "the public records of that prediction."),
-    Caveat("scheme-complete", "assumes", _EFFECT, lambda r: r.weighting and r.public.weighted,
-           lambda r: "All records are taken to have a treatment and an outcome."),
-    Caveat("means", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "mean"),
-           lambda r: "Means of covariates are taken to lie within a quarter of a standard deviation of the "
-                     "middle of their ranges."),
-    Caveat("spreads", "details", _EFFECT, lambda r: _modeled(r) and not _step(r, "spread"),
-           lambda r: "Standard deviations of covariates are taken to be a sixth of their ranges, within "
-                     "1.5 times."),
-    Caveat("alike", "assumes", (*_EFFECT, *_RULE), _alike,
-           lambda r: "Covariates are taken to spread over alike parts of their ranges: what one confounds "
-                     "whose range is several times too wide stays in the estimate."),
-    Caveat("confounding", "details", _EFFECT, _modeled,
-           lambda r: "No combination of covariates is taken to lie more than "
-                     f"{r.settings['confounding']:g} standard deviations apart between the arms "
-                     f"(confounding), or to have less than {r.settings['collinearity']:.3g} times the "
-                     "variance of independent ones (collinearity)."),
-    Caveat("heterogeneity", "details", _EFFECT, _varies,
-           lambda r: "Effects are taken to vary with covariates by a standard deviation of at most "
-                     f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."),
-    Caveat("declared", "details", _EFFECT, _modeled,
-           lambda r: "All of these are declared, or at their defaults."),
-    Caveat("persons", "notes", _EFFECT, _of_persons, lambda r: _counted(r.domain["codebook"]["unit"])),
-    Caveat("independent-persons", "assumes", _EFFECT, _of_persons,
-           lambda r: "The interval takes persons to be independent, not records."),
-    Caveat("groups", "assumes", _EFFECT, lambda r: _modeled(r) and r.groups,
-           lambda r: "All groups share the regression: its slopes are to hold in each, arms to lie no "
-                     "farther apart there, and mean outcomes of a group within half a standard deviation of "
-                     "residuals of what it predicts."),
-    Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None,
-           lambda r: "Intervals of single contrasts hold by themselves; those of all together hold at the "
-                     f"same time ({len(r.arms.contrasts)} contrasts, Bonferroni)."),
-    Caveat("arms-means", "assumes", _EFFECT, lambda r: r.arms is not None and not r.is_risk,
-           lambda r: "Mean outcomes of all arms are taken to lie within half of the outcome bound."),
-    Caveat("arms-events", "assumes", _EFFECT, lambda r: r.arms is not None and r.is_risk and _modeled(r),
-           lambda r: "Regressions of an event are lines of which a fifth of the confounding is allowed for."),
-    Caveat("larger", "notes", (*_RULE, *_WEIGHTED),
-           lambda r: r.goal == "rule" or str(r.second_stage["name"]).startswith("itr"),
-           lambda r: "A larger outcome counts as better: where a smaller one is, treat whom the rule leaves "
-                     f"out{'; the two gains then change places' if getattr(r, 'gains', ()) else ''}."),
-    Caveat("gains", "notes", _RULE, lambda r: r.gains,
-           lambda r: f"{_gains(r)} Fitted to the same records, the rule looks better than it is: they allow "
-                     "for that, the estimates do not."),
-    Caveat("sign", "assumes", _RULE, lambda r: True,
-           lambda r: f"That the rule has the sign of the effect is an assumption: {_sign(r)}"),
-    Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None,
-           lambda r: remains(r.residual_bias, "confounding")),
-    Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None,
-           lambda r: "Not covered: an outcome that is skewed in opposite directions with and without "
-                     "treatment, which turns some signs (a larger slope helps)."),
-    Caveat("balanced", "assumes", _WEIGHTED, lambda r: True,
-           lambda r: "That this is what treatment does is an assumption: after weighting, the arms agree "
-                     "in all that moves the outcome."),
-    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.residual_imbalance is not None,
-           lambda r: remains(r.residual_imbalance, "difference between the arms")),
-    Caveat("private-weights", "excludes", _WEIGHTED, lambda r: _step(r, "propensity"),
-           lambda r: "The noise of the private propensity comes on top: its effect on theta depends on the "
-                     "records."),
-    Caveat("group-confounds", "excludes", _EFFECT,
-           lambda r: r.by is not None and not any(name.startswith(f"{r.by}=") for name in r.columns),
-           lambda r: f"Not covered: what {r.by} itself confounds, as the regression does not adjust for it."),
-    Caveat("event", "excludes", _EFFECT, _perhaps_event,
-           lambda r: "Not covered: an outcome that is 0 or 1 and nothing between, as the domain does not "
-                     "declare one (binary_outcome)."),
-    Caveat("released-ranges", "excludes", _ALL, lambda r: r.public.released,
-           lambda r: "Not covered: what records beyond the released ranges, to which they are clipped, "
-                     "change or confound."),
-    Caveat("missing", "excludes", _ALL, _incomplete,
-           lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing."),
-    Caveat("not-covered", "excludes", _ALL, lambda r: True,
-           lambda r: "Not covered: unmeasured confounding, "
-                     f"{gaps(r) and 'gaps that the outcome decides, '}"
-                     f"{'effects that are not linear' if r.goal == 'rule' else 'models that are wrong'}, and "
-                     "what clipping removes. Every other release from these data adds to epsilon."),
-)  # fmt: skip
+    Caveat("weak-epsilon", "warns", _EVERY, lambda r: r.whole_guarantee.epsilon > WEAK),
+    Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0),
+    Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE),
+    Caveat("noise-dominates", "warns", _WEIGHTED, lambda r: getattr(r.moved, "dominates", False)),
+    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY),
+    Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
+    Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED),
+    Caveat("narrow", "warns", _LEARNED, lambda r: r.narrow),
+    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed),
+    Caveat("skewed-means", "warns", _LEARNED, _skewed_means),
+    Caveat("clipped-tail", "warns", _LEARNED, lambda r: _one_sided(r) and cuts_residuals(r)),
+    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect"),
+    Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect"),
+    Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and known_propensity(r)),
+    Caveat("effect", "notes", _EFFECT, by_regressions),
+    Caveat("weights-population", "notes", _EFFECT, lambda r: by_regressions(r) and r.estimand == "overlap"),
+    Caveat("linear", "assumes", _EFFECT, by_regressions),
+    Caveat("scheme", "notes", _EFFECT, lambda r: r.weighting),
+    Caveat("scheme-models", "assumes", _EFFECT, lambda r: r.weighting),
+    Caveat("scheme-complete", "assumes", _EFFECT, lambda r: r.weighting and r.public.weighted),
+    Caveat("means", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "mean")),
+    Caveat("spreads", "details", _EFFECT, lambda r: by_regressions(r) and not has_step(r, "spread")),
+    Caveat("alike", "assumes", _LEARNED, _alike),
+    Caveat("confounding", "details", _EFFECT, by_regressions),
+    Caveat("heterogeneity", "details", _EFFECT, _varies),
+    Caveat("declared", "details", _EFFECT, by_regressions),
+    Caveat("persons", "notes", _EFFECT, _of_persons),
+    Caveat("independent-persons", "assumes", _EFFECT, _of_persons),
+    Caveat("groups", "assumes", _EFFECT, lambda r: by_regressions(r) and r.groups),
+    Caveat("arms", "notes", _EFFECT, lambda r: r.arms is not None),
+    Caveat("arms-means", "assumes", _EFFECT, lambda r: r.arms is not None and not r.is_risk),
+    Caveat("arms-events", "assumes", _EFFECT, _arms_of_events),
+    Caveat("larger", "notes", (*_RULE, *_WEIGHTED), _larger_is_better),
+    Caveat("gains", "notes", _RULE, lambda r: r.gains),
+    Caveat("sign", "assumes", _RULE, lambda r: True),
+    Caveat("remaining-bias", "notes", _RULE, lambda r: r.residual_bias is not None),
+    Caveat("skewed", "excludes", _RULE, lambda r: r.settings.get("response_bound") is None),
+    Caveat("balanced", "assumes", _WEIGHTED, lambda r: True),
+    Caveat("remaining-imbalance", "notes", _WEIGHTED, lambda r: r.residual_imbalance is not None),
+    Caveat("private-weights", "excludes", _WEIGHTED, lambda r: has_step(r, "propensity")),
+    Caveat("group-confounds", "excludes", _EFFECT, _group_confounds),
+    Caveat("event", "excludes", _EFFECT, _perhaps_event),
+    Caveat("released-ranges", "excludes", _ALL, lambda r: r.public.released),
+    Caveat("missing", "excludes", _ALL, may_be_missing),
+    Caveat("not-covered", "excludes", _ALL, lambda r: True),
+)
 
 
 def caveats_of(release: Any) -> Iterator[Caveat]:
     """Caveats that hold for a release, in the order of the table."""
     return (caveat for caveat in CAVEATS if release.goal in caveat.goals and caveat.when(release))
-
-
-def sentences(release: Any, *levels: Level) -> list[str]:
-    """Sentences of these levels, for a reader."""
-    return [caveat.say(release) for caveat in caveats_of(release) if caveat.level in levels]
-
-
-#: Of a difference of means in standard deviations, as a log risk ratio (VanderWeele and Ding 2017).
-_LOG_RATIO = 0.91
-#: Standard deviations that no arms lie apart.
-_FAR = 10.0
-
-
-def sensitivity(release: EffectRelease) -> Iterator[str]:
-    """Sentences on what follows from an average effect or from risks."""
-    if release.estimand not in ("ate", "risks") or release.arms is not None:
-        return
-    two_values = bool(release.domain.get("binary_outcome", False))
-    yield from _e_values(release, two_values)
-    if release.is_risk:
-        yield _number_needed(release)
-    # what weights leave of a distance is no fixed part of it
-    if release.weighting is None and (tipping := tipping_point(release)) is not None:
-        apart = f"{tipping:.3g}" if tipping < _FAR else f"more than {_FAR:g}"
-        yield (
-            f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
-            f"(confounding; {float(release.settings['confounding']):g} is declared or the default)."
-        )
-
-
-def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
-    """E-values of the risk ratio; of a difference of means where the deviation of residuals was declared."""
-    ratio = next((one for one in release.ratios if one.name == "risk ratio"), None)
-    if ratio is not None and ratio.interval.low is not None and ratio.interval.high is not None:
-        estimate, low, high, of = ratio.estimate, ratio.interval.low, ratio.interval.high, "risk ratio"
-    else:
-        bound = float(release.domain["outcome_bound"])
-        scale = float(release.settings["residual_scale"])
-        low, high = (
-            math.nan if end is None else end for end in (release.interval.low, release.interval.high)
-        )
-        assumed = scale == bound / 3.0  # where none is declared
-        if release.risks or two_values or assumed or not math.isfinite(low + high):
-            return
-        ends = (_LOG_RATIO * one / scale for one in (release.estimate, low, high))
-        estimate, low, high = (math.exp(min(max(one, -300.0), 300.0)) for one in ends)
-        of = "effect in standard deviations of residuals, as an approximate risk ratio"
-    limit = e_value(low, max(high, 1e-300))
-    yield (
-        f"E-value of the {of}: {e_value(estimate):.3g}, of the nearer limit {limit:.3g}. A confounder that "
-        "was not measured needs risk ratios of that size with treatment and outcome both to explain it away."
-    )
-
-
-def _number_needed(release: EffectRelease) -> str:
-    """How many have to be treated for one event more or less, with its interval."""
-    ends = release.interval.needed_to_treat
-    if ends is None:
-        return "Number needed to treat: no finite one, as the interval of the risk difference holds 0."
-    more = "more" if release.estimate > 0.0 else "less"
-    low, high = ends
-    return (
-        f"Number needed to treat for one event {more}: {1.0 / abs(release.estimate):.3g}, "
-        f"{100 * release.interval.level:g} % interval {low:.3g} to {high:.3g}."
-    )

@@ -6,7 +6,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.display import digits_of, law_text
-from dp2erm_cvx.domain import Array, Domain, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RangesStudy, RuleStudy, Study
-from dp2erm_cvx.plan.predict import residual_imbalance
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.program import Landmarks, Moments
@@ -26,15 +25,11 @@ from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
 from dp2erm_cvx.public import declared_by_name
-from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.text import written_members
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.release.record import BaseRelease
-
 
 #: What may be asked for, by the name that a release gives it.
 GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study] | type[RangesStudy]] = {
@@ -176,24 +171,6 @@ def rebuilt(stored: Any) -> Any:
 # what only a run knows of itself
 UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
 BY_GAP = "a stage is certified by its duality gap alone"
-
-
-def make_release(
-    plan: Plan[Study], released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
-) -> Release:
-    """State what a run of a plan ``released``, by step, under its ``guarantee``."""
-    study, domain = plan.study, plan.study.universe.domain
-    return Release(
-        theta=tuple(float(value) for value in released[plan.main.name]),
-        parameters=study.second.parameter_names(columns, domain),
-        columns=columns,
-        n_samples=study.universe.n_samples,
-        guarantee=guarantee,
-        steps=state_steps(plan),
-        domain=domain.to_dict(),
-        declared=declaration_of(plan),
-        residual_imbalance=residual_imbalance(plan),
-    )
 
 
 def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:

@@ -6,44 +6,103 @@ import json
 import math
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
-from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Release, release_adapter
+from dp2erm_cvx.release.declaration import NotAtHandError
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.ranges import RangesRelease
+from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, release_adapter
+from dp2erm_cvx.release.rule import RuleRelease
+from dp2erm_cvx.release.two_stage import Release
+from dp2erm_cvx.release.verify import verify
 
 P = TypeVar("P", bound=BaseRelease)
 
+#: Kinds of releases, by what was asked for as their declaration names it.
+KINDS: dict[str, type[BaseRelease]] = {
+    kind.goal: kind for kind in (EffectRelease, RuleRelease, Release, RangesRelease)
+}
+
+
+@overload
+def read_release(text: str | bytes, kind: None = None) -> BaseRelease: ...
+
+
+@overload
+def read_release(text: str | bytes, kind: type[P]) -> P: ...
+
+
+def read_release(text: str | bytes, kind: type[BaseRelease] | None = None) -> BaseRelease:
+    """Read a release back from its JSON.
+
+    What the text declares is planned again. It is refused where it does not fit the schema, where a program
+    that it names is not known here (:func:`~dp2erm_cvx.registry.known_meanwhile`), and where an entry does
+    not follow from what was declared and released.
+
+    Parameters
+    ----------
+    text
+        What ``to_json`` wrote.
+    kind
+        The class of releases that is expected; None for the one that the text declares.
+
+    Returns
+    -------
+    BaseRelease
+        Of the expected kind.
+
+    Raises
+    ------
+    NotAtHandError
+        If it names a program that is not known here, because nothing can then be planned again.
+    DeclarationError
+        If it is refused, in one line.
+    """
+    if kind is None:
+        kind = _kind_of(text)
+    return checked(parsed(text, kind), text)
+
 
 def read_release_file(path: str | Path, *, check: bool = True) -> BaseRelease:
-    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, an effect or a rule.
+    """The release of a file: a two-stage release, an effect, a rule or ranges.
 
     Without ``check`` it is parsed alone, for ``verify`` to say all that does not follow. Raises
     NotAtHandError where the file of a program is missing, else DeclarationError, in one line.
     """
-    from dp2erm_cvx.release.declaration import NotAtHandError
-    from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.ranges import RangesRelease
-    from dp2erm_cvx.release.rule import RuleRelease
-
     try:
         text = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise DeclarationError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    kinds: tuple[type[BaseRelease], ...] = (EffectRelease, RuleRelease, RangesRelease)
     if not text.lstrip().startswith(b"{"):
         raise DeclarationError(
             f"{path} is no release: give the JSON file that effect, rule, fit or run wrote"
         )
     try:
-        goal = _goal(_loaded(text))
-        release = parsed(text, next((kind for kind in kinds if kind.goal == goal), Release))
+        release = parsed(text, _kind_of(text))
         return checked(release, text) if check else release
     except NotAtHandError as error:
         raise NotAtHandError(f"{path}: {error}") from None
     except DeclarationError as error:
         raise DeclarationError(f"{path}: is not as a command writes a release: {error}") from None
+
+
+def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
+    """JSON Schema of ``to_json`` of this kind of release."""
+    schema: dict[str, Any] = release_adapter(kind).json_schema()
+    types = {
+        "private": {"type": "boolean"},
+        "standing": {"$ref": "#/$defs/Standing"},
+        "own_units": {"type": "object"},
+        "digest": {"type": "string"},
+        "caveats": {"type": "array", "items": {"type": "string"}},
+    }
+    schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]
+    schema["properties"] |= {name: types[name] for name in kind.derived}
+    schema["required"] = [*kind.spelled, *schema["required"]]
+    return schema
 
 
 def parsed(text: str | bytes, kind: type[P]) -> P:
@@ -81,9 +140,6 @@ def checked(release: P, text: str | bytes) -> P:
     Raises NotAtHandError where it names a program that is not known here, because nothing can then be planned
     again, else DeclarationError, in one line.
     """
-    from dp2erm_cvx.release.declaration import NotAtHandError
-    from dp2erm_cvx.release.verify import verify
-
     try:
         refuted = verify(release, text=text).refuted
     except NotAtHandError:
@@ -93,6 +149,14 @@ def checked(release: P, text: str | bytes) -> P:
     for line in refuted:
         raise DeclarationError(f"release JSON: {_line(line)}")
     return release
+
+
+def _kind_of(text: str | bytes) -> type[BaseRelease]:
+    """The kind of release that a text declares. Raises DeclarationError for none."""
+    goal = _goal(_loaded(text))
+    if not isinstance(goal, str) or goal not in KINDS:
+        raise DeclarationError(f"release JSON: declared.goal: must be one of {', '.join(KINDS)}")
+    return KINDS[goal]
 
 
 def _goal(plain: dict[str, Any]) -> object:

@@ -1,30 +1,26 @@
-"""A release: theta, its guarantee, and what every private step spent."""
+"""What every release states: its guarantee, its declaration, and what every private step spent."""
 
 from __future__ import annotations
 
 import abc
 import enum
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
-from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text
+from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text, report_of
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import json_types
+from dp2erm_cvx.release.caveats import caveats_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.plan.predict import NoiseRange
-    from dp2erm_cvx.release.units import OwnUnits
 
 #: Layout of the JSON of a release: its declaration, its released numbers, and all that follows from both.
 SCHEMA_VERSION = 4
@@ -217,8 +213,6 @@ class BaseRelease(abc.ABC, Shown, Stated):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Codes of what a reader has to know, of :data:`~dp2erm_cvx.release.caveats.CAVEATS`."""
-        from dp2erm_cvx.release.caveats import caveats_of
-
         return tuple(one.code for one in caveats_of(self))
 
     @abc.abstractmethod
@@ -242,122 +236,13 @@ class BaseRelease(abc.ABC, Shown, Stated):
 
     def blocks(self) -> Iterator[Block]:
         """Report, from what was released and public numbers alone."""
-        from dp2erm_cvx.release.story import screen
-
-        return screen(self)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read a release back. Raises DeclarationError in one line.
-
-        What the text declares is planned again. It is refused where it does not fit the schema, where a
-        program that it names is not known here (:func:`~dp2erm_cvx.registry.known_meanwhile`), and where an
-        entry does not follow from what was declared and released.
-        """
-        # the reader knows the plans, and is imported when one is read
-        from dp2erm_cvx.release.reading import checked, parsed
-
-        return checked(parsed(text, cls), text)
+        return report_of(self)
 
     def cost(self) -> dict[str, Any]:
         """Columns of the data frame about the guarantee."""
         guarantee = self.guarantee
         named = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
         return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Release(BaseRelease):
-    """A release to publish. Weights, duals, residuals and noise are not in it.
-
-    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
-    of the scaled covariates. ``residual_imbalance`` is the share of a difference between the arms that its
-    weights are predicted to leave, by :func:`~dp2erm_cvx.plan.predict.residual_imbalance`; None where that is
-    not known.
-    """
-
-    goal: ClassVar[str] = "weighted"
-    derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
-
-    theta: tuple[float, ...]
-    parameters: tuple[str, ...]
-    residual_imbalance: float | None = None
-
-    @property
-    def first_stage(self) -> dict[str, Any]:
-        """The name and the settings of the first stage."""
-        return dict(self.declared["first"])
-
-    @property
-    def second_stage(self) -> dict[str, Any]:
-        """The name and the settings of the second stage."""
-        return dict(self.declared["second"])
-
-    @property
-    def mechanism(self) -> StepStatement:
-        """The statement of the step that released theta."""
-        step = self.step("theta")
-        assert step is not None  # a record without it is no release
-        return step
-
-    @cached_property
-    def moved(self) -> NoiseRange | None:
-        """Predicted range of the noise in theta, from public numbers; None where nothing predicts it."""
-        from dp2erm_cvx.release.rule import released_range
-
-        return released_range(self)
-
-    @property
-    def own_units(self) -> OwnUnits | None:
-        """Theta in the covariates' own units; None unless it is of a linear stage at hand and has ranges."""
-        from dp2erm_cvx.release.rule import rule_of
-        from dp2erm_cvx.release.units import own_units
-
-        try:
-            second, domain = rule_of(self)
-        except Dp2ermError:
-            return None
-        if second.coordinates is not None:
-            return None
-        constant, theta = 0.0, self.theta
-        if domain.intercept:
-            constant, theta = theta[0] * domain.intercept, theta[1:]
-        chosen = second.columns(domain, len(self.columns))
-        norm = math.inf if second.features_bound is None else second.features_bound
-        return own_units(domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
-
-    def rows(self) -> list[Mapping[str, Any]]:
-        """One per coordinate of theta, and one for the effect where that is one for everybody.
-
-        Each has the half width of the 2.5-97.5 % range of the noise, None where nothing predicts it.
-        """
-        from dp2erm_cvx.release.units import beside
-
-        moved, widths = self.moved, list[float | None]([None] * len(self.theta))
-        if moved is not None:
-            widths = moved.half_width.tolist()
-        named = list(zip(self.parameters, self.theta, widths, strict=True))
-        if moved is not None and moved.coefficients is not None and len(self.theta) > 1:
-            named.append(("effect", float(moved.coefficients @ np.array(self.theta)), moved.effect))
-        columns = ("parameter", "value", "noise_half_width")
-        rows = [dict(zip(columns, row, strict=True)) for row in named]
-        return [{**row, **self.cost()} for row in beside(rows, self)]
-
-
-def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
-    """JSON Schema of ``to_json`` of this kind of release."""
-    schema: dict[str, Any] = release_adapter(kind).json_schema()
-    types = {
-        "private": {"type": "boolean"},
-        "standing": {"$ref": "#/$defs/Standing"},
-        "own_units": {"type": "object"},
-        "digest": {"type": "string"},
-        "caveats": {"type": "array", "items": {"type": "string"}},
-    }
-    schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]
-    schema["properties"] |= {name: types[name] for name in kind.derived}
-    schema["required"] = [*kind.spelled, *schema["required"]]
-    return schema
 
 
 @cache

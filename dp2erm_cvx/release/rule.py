@@ -10,21 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, SumLaw
+from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.data import covariate_table
-from dp2erm_cvx.domain import Array, Domain, Universe, clip_norm
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
+from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
-from dp2erm_cvx.plan.predict import NoiseRange, noise_range, residual_bias, rule_noise
-from dp2erm_cvx.program import SecondStage
-from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
+from dp2erm_cvx.plan.predict import residual_bias, rule_noise
+from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.effect import Nuisance, narrow_columns, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, score_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Stated
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
+from dp2erm_cvx.release.two_stage import Release, rule_of
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import Rows
@@ -246,68 +243,3 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
         return (effects(release, X) > 0).astype(np.int64)
     rows, (second, domain) = covariate_table(release.public, X, release.columns), rule_of(release)
     return second.choices(np.array(release.theta), domain, rows)
-
-
-def rule_of(release: Release) -> tuple[SecondStage, Domain]:
-    """Rule needed to predict, from the release alone: Theta and R have done their work in the fit.
-
-    Raises DeclarationError where the JSON was changed into something that is no release.
-    """
-    try:
-        settings = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in dict(release.second_stage["settings"]).items()
-            if name not in ("theta_set", "regularizer")
-        }
-        domain = release.public
-        second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
-        expected = second.parameter_names(release.columns, domain)
-    except Dp2ermError as error:
-        raise DeclarationError(f"release JSON: {error}") from None
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
-    if not len(release.theta) == len(release.parameters) == len(expected):
-        raise DeclarationError(
-            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
-        )
-    # every effect is at most the l1 norm of theta times the largest covariate
-    if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
-        raise DeclarationError("release JSON: theta is too large for finite effects")
-    return second, domain
-
-
-def released_range(release: Release) -> NoiseRange | None:
-    """The range of the noise, as the plan predicts it; None where the second stage is not least squares.
-
-    None as well for a second stage of one's own where it is not at hand. A set of one's own is taken for
-    unbounded, so that the noise is never said to dominate.
-    """
-    theta = release.mechanism
-    names = ("noise", "scale", "gamma", "epsilon", "delta", "theorem", "box", "perturbed")
-    try:
-        second, domain = rule_of(release)
-        if not second.squared:
-            return None
-        try:
-            theta_set = rebuilt(release.second_stage["settings"].get("theta_set"))
-        except DeclarationError:
-            theta_set = None
-        declared = replace(
-            second,
-            theta_set=theta_set if isinstance(theta_set, ConvexSet) else WholeSpace(),
-            regularizer=ElasticNet(l2=theta.strong_convexity or 0.0),
-        )
-        calibration = Calibration(
-            **{name: getattr(theta, name) for name in names},
-            split=theta.split or 0.0,
-            n_parameters=len(release.theta),
-            V=theta.stability,
-            sensitivity=theta.sensitivity or 0.0,
-        )
-        universe = Universe(domain, release.n_samples, len(release.columns))
-        scale = 0.0 if theta.numerical is None else theta.numerical.scale
-        with np.errstate(all="ignore"):
-            moved = noise_range(declared, universe, calibration, grid_scale=scale)
-    except (Dp2ermError, OverflowError, np.linalg.LinAlgError):
-        return None  # a program that is not at hand, or numbers that no plan has
-    return moved if np.all(np.isfinite([*moved.half_width, moved.shrinkage])) else None

@@ -23,14 +23,14 @@ from dp2erm_cvx.release.declaration import (
     UNKNOWN_SOLVER,
     NotAtHandError,
     guarantee_of,
-    make_release,
     study_of,
 )
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
+from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Step
 

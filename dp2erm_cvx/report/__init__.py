@@ -1,5 +1,9 @@
-"""Pages for readers, in one file that needs no network: what an audit found, and what a release says."""
+"""What is told of releases, plans and audits: sentences, tables, figures, and pages that need no network.
 
+An import registers the reports of releases and plans (:func:`dp2erm_cvx.display.register`).
+"""
+
+from dp2erm_cvx.report import plans, story
 from dp2erm_cvx.report.page import audit_facts, audit_page, check_installed, missing, release_page
 
-__all__ = ["audit_facts", "audit_page", "check_installed", "missing", "release_page"]
+__all__ = ["audit_facts", "audit_page", "check_installed", "missing", "plans", "release_page", "story"]

@@ -16,13 +16,13 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting import shares_figure
 from dp2erm_cvx.public import json_types
-from dp2erm_cvx.release.answers import answer_blocks, answers
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease, Standing
-from dp2erm_cvx.release.story import Span, story_of
-from dp2erm_cvx.release.words import declared_tables, promised, units_of
+from dp2erm_cvx.report.answers import answer_blocks, answers
+from dp2erm_cvx.report.figures import shares_figure
+from dp2erm_cvx.report.story import Span, story_of
+from dp2erm_cvx.report.words import declared_tables, promised, units_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit import StabilityAudit

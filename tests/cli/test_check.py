@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain
+from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain, read_release
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError
@@ -135,7 +135,7 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     )
     assert "stand for by the weights in wt" in told
     assert "keine" not in told
-    estimate = EffectRelease.from_json(Path("effect.json").read_text(encoding="utf-8")).estimate
+    estimate = read_release(Path("effect.json").read_text(encoding="utf-8"), EffectRelease).estimate
     assert abs(estimate - 3.0) < 0.9  # half of the population gains 6, a fifth of the records
     assert shown("verify", "effect.json", "--domain", "study.toml").startswith("Verified")
     done("run", "rule.toml", "survey.csv")
@@ -232,7 +232,7 @@ def test_a_warning_says_what_raw_columns_become(folder):
     assert "\nwarning: no ranges are declared: raw columns are shrunk together" in result.stderr
     ranged = done(*words, *sets("ranges.x=[0, 1]", "ranges.income=[0, 50000]"), "--json")
     assert "warning" not in ranged.stderr
-    assert EffectRelease.from_json(ranged.stdout).domain["covariate_bound"] == pytest.approx(2**0.5)
+    assert read_release(ranged.stdout, EffectRelease).domain["covariate_bound"] == pytest.approx(2**0.5)
 
 
 LABELS = """outcome_column = "pressure"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, EffectRelease, Ledger
+from dp2erm_cvx import Budget, EffectRelease, Ledger, read_release
 from dp2erm_cvx.cli import main
 from tests.command_line import EFFECT, FIT, RULE, done, facts, refused, run, sets, shown
 
@@ -145,12 +145,12 @@ def test_words_that_were_commands_say_where_their_question_is_asked(folder):
          "constant covariates", "separable"],
 )  # fmt: skip
 def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
-    standing = EffectRelease.from_json(done(*EFFECT, *more, "--json").stdout).standing
+    standing = read_release(done(*EFFECT, *more, "--json").stdout, EffectRelease).standing
     with open("data.csv", newline="") as file:
         rows = [{**row, **change(k, row)} for k, row in enumerate(csv.DictReader(file))]
     pd.DataFrame(rows).to_csv("data.csv", index=False)
     told = done(*EFFECT, *more, "--json", "--yes").stdout
-    assert EffectRelease.from_json(told).standing == standing
+    assert read_release(told, EffectRelease).standing == standing
 
 
 def test_groups_are_asked_for_by_a_question(folder):
@@ -166,7 +166,7 @@ def test_groups_are_asked_for_by_a_question(folder):
     frame.to_csv("groups.csv", index=False)
     words = ["run", "groups.toml", "groups.csv", "--seed", "1", "--output", "groups.json"]
     assert "Private average effect by ward" in shown(*words)
-    release = EffectRelease.from_json(Path("groups.json").read_bytes())
+    release = read_release(Path("groups.json").read_bytes(), EffectRelease)
     assert [one.group for one in release.groups] == ["A", "B"]
     assert release.groups[1].interval.low < 3.0 < release.groups[1].interval.high
     assert release.counted == pytest.approx(750, abs=80)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Release, registry
+from dp2erm_cvx import Release, read_release, registry
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from tests.command_line import FIT, QUESTIONS, RECORDS, done, facts, refused, run, sets, shown, study_of
 
@@ -148,7 +148,7 @@ def test_nothing_private_is_printed(folder, monkeypatch):
 
 def test_balance_and_plot_are_for_the_data_holder(folder):
     result = done(*FIT, "--balance", "--love-plot", "love.png", "--json")
-    assert Release.from_json(result.stdout).private
+    assert read_release(result.stdout, Release).private
     assert "NOT PRIVATE" in result.stderr
     assert "SMD before" in result.stderr
     assert Path("love.png").read_bytes().startswith(b"\x89PNG")

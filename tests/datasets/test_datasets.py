@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from sklearn.linear_model import LogisticRegression
 
 import dp2erm_cvx.datasets
-from dp2erm_cvx import EffectRelease, RuleRelease, load_domain
+from dp2erm_cvx import EffectRelease, RuleRelease, load_domain, read_release
 from dp2erm_cvx.datasets import NHEFS_RANGES, SCENARIOS, load_nhefs, nhefs_domain, simulate
 from dp2erm_cvx.errors import DeclarationError
 from tests.command_line import run
@@ -159,9 +159,9 @@ def test_the_demo_runs_is_readable_and_writes_what_it_says(demo, tmp_path):
     assert max(map(len, lines)) <= 2 * len(str(folder)) + 160
     assert result.stdout.startswith("NOT PRIVATE")
     assert (folder / "study.toml").read_text(encoding="utf-8") in result.stdout
-    effect = EffectRelease.from_json((folder / "average.json").read_bytes())
+    effect = read_release((folder / "average.json").read_bytes(), EffectRelease)
     assert result.stdout.count(f"study {effect.study}") == 2  # planned, and run
-    rule = RuleRelease.from_json((folder / "whom.json").read_bytes())
+    rule = read_release((folder / "whom.json").read_bytes(), RuleRelease)
     assert [(one.columns, one.private) for one in (effect, rule)] == [(("age", "wt71"), False)] * 2
     for name, code in (("average", 0), ("whom", 0), ("forged", 1)):
         assert run("verify", str(folder / f"{name}.json")).exit_code == code
@@ -179,7 +179,7 @@ def test_without_a_seed_a_release_is_private_and_new(demo, tmp_path):
     told = run("demo", "--output-dir", str(tmp_path), "--audit-seconds", "0")
     assert told.exit_code == 0, told.output
     fresh, seeded = (
-        EffectRelease.from_json((folder / "average.json").read_bytes()) for folder in (tmp_path, demo[1])
+        read_release((folder / "average.json").read_bytes(), EffectRelease) for folder in (tmp_path, demo[1])
     )
     assert (fresh.private, seeded.private) == (True, False)
     assert fresh.estimate != seeded.estimate

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain, read_release
 from dp2erm_cvx.design import DesignRequest, DesignResult, DesignRow, DesignScenario
 from dp2erm_cvx.design.request import Population
 from dp2erm_cvx.design.result import required_records
@@ -365,7 +365,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
     assert (facts["rows"][0]["tied"], facts["rows"][0]["kind"]) == (True, "effect")
     patients(300).to_csv("data.csv", sep=";", encoding="latin-1", index=False)
     assert run("run", "study.toml", "data.csv").exit_code == 0
-    release = EffectRelease.from_json(Path("releases/effect.json").read_text(encoding="utf-8"))
+    release = read_release(Path("releases/effect.json").read_text(encoding="utf-8"), EffectRelease)
     assert (release.private, release.guarantee.epsilon) == (True, pytest.approx(8.0))
 
 

@@ -20,7 +20,6 @@ from dp2erm_cvx.design.rehearsal import (
 from dp2erm_cvx.design.trade_off import choices, paper_curve
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.plan.rehearsal import normal_arms
-from dp2erm_cvx.plotting import frontier_plot
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
@@ -28,6 +27,7 @@ from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.report.figures import frontier_plot
 from dp2erm_cvx.solve import solve
 
 PLAIN = Domain(1.0, 1.0)

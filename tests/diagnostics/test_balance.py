@@ -11,7 +11,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, diagnostics
 from dp2erm_cvx.diagnostics import adjusted, balance_table, effective_sample_size
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.plotting import love_plot, overlap_plot
+from dp2erm_cvx.report.figures import love_plot, overlap_plot
 
 X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0], [7.0, 1.0]])
 A = np.array([0, 0, 0, 1, 1])

@@ -21,7 +21,7 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.composite import contrasts
-from dp2erm_cvx.release.caveats import sentences
+from dp2erm_cvx.report.caveats import sentences
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import levels_apart

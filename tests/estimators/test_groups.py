@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, Ledger, PrivateEffect
+from dp2erm_cvx import Budget, Codebook, Domain, Ledger, PrivateEffect, read_release
 from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.plotting import forest_plot
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
+from dp2erm_cvx.report.figures import forest_plot
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, GroupScore
@@ -168,7 +168,7 @@ def test_a_group_without_records_has_an_unbounded_effect(other, tmp_path):
     silent = replace(release, interval=empty.interval).summary()
     nothing = ": unknown, in units of the outcome (95 % CI unb"
     assert (nothing in release.summary(), nothing in silent) == (False, True)
-    assert type(release).from_json(release.to_json()) == release
+    assert read_release(release.to_json()) == release
     assert verify(release).holds
     assert "ward: A" in release_page(release)
     axes, seeded = forest_plot(release).axes[0], "NOT PRIVATE: SEEDED NOISE"

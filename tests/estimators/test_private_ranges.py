@@ -22,11 +22,12 @@ from dp2erm_cvx import (
     RangesRelease,
     Treatment,
     Within,
+    read_release,
 )
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.release.ranges import resting_on
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.release.words import meaning, promised
+from dp2erm_cvx.report.words import meaning, promised
 from tests.every_release import release_of
 
 KNOWN = OpenDomain({"u": (0, 2), "v": Within(0, 1e7)}, Within(-1e6, 1e6))
@@ -102,7 +103,7 @@ def test_a_release_says_that_its_domain_was_released_and_that_epsilons_add_up(pa
     assert "released-ranges" in effect.caveats
     assert ranges.digest in " ".join(ranges.summary(10_000).split())
     assert list(ranges.to_frame()["range"]) == ["public", "released", "released"]
-    assert RangesRelease.from_json(ranges.to_json()) == ranges
+    assert read_release(ranges.to_json(), RangesRelease) == ranges
     assert ranges.as_domain() == effect.public
 
 
@@ -165,7 +166,7 @@ def test_a_changed_entry_of_ranges_is_refuted(pair, path, value, told):
         inside = inside[key]
     inside[last] = value
     with pytest.raises(DeclarationError, match="release JSON") as refused:
-        RangesRelease.from_json(json.dumps(plain))
+        read_release(json.dumps(plain), RangesRelease)
     assert told in str(refused.value)
 
 

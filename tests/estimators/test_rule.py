@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease, read_release
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
@@ -61,7 +61,7 @@ def test_a_decision_is_that_of_its_own_record_to_the_last_bit():
 
 def test_strata_are_of_the_released_rule_alone():
     release = model().fit(*table()).release_
-    header, rows = decisions(RuleRelease.from_json(release.to_json()))
+    header, rows = decisions(read_release(release.to_json(), RuleRelease))
     assert header == ("treated", "all", "v: -1 to -0.3333", "v: -0.3333 to 0.3333", "v: 0.3333 to 1")
     assert [row[0] for row in rows][::3] == ["all", "u: 1.333 to 2"]
     u, v = (one.ravel() for one in np.meshgrid(np.linspace(0, 2, 201), np.linspace(-1, 1, 201)))

@@ -10,13 +10,21 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, scale
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx import (
+    Budget,
+    Domain,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+    TwoStageERM,
+    read_release,
+)
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.release.words import meaning, promised
+from dp2erm_cvx.report.words import meaning, promised
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RNG = np.random.default_rng(0)
@@ -94,7 +102,7 @@ def test_a_pipeline_says_what_has_read_the_records():
         assert verify(release).holds
         both = replace(release, guarantee=replace(release.guarantee, standing=Standing.CONDITIONAL))
         assert "up to a proven distance, and if step standardscaler of a Pipeline" in meaning(both)
-        assert type(release).from_json(release.to_json()) == release
+        assert read_release(release.to_json()) == release
         claimed = replace(release, guarantee=replace(release.guarantee, standing=Standing.PRIVATE))
         assert not verify(claimed).holds
     inner = make_pipeline(make_pipeline(weighted()))

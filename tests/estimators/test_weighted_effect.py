@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect
+from dp2erm_cvx import Budget, Domain, PrivateEffect, read_release
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.rehearsal import Public, rehearsed
@@ -95,7 +95,7 @@ def test_what_must_hold_is_said_at_once(fitted: PrivateEffect) -> None:
 
 def test_a_release_is_read_and_verified_again(fitted: PrivateEffect) -> None:
     text = fitted.release_.to_json()
-    assert EffectRelease.from_json(text) == fitted.release_
+    assert read_release(text, EffectRelease) == fitted.release_
     plain = json.loads(text)
     assert plain["declared"]["weights"] == "entropy_balancing"
     for change in (
@@ -107,7 +107,7 @@ def test_a_release_is_read_and_verified_again(fitted: PrivateEffect) -> None:
         changed = json.loads(text)
         change(changed)
         with pytest.raises(Dp2ermError):
-            EffectRelease.from_json(json.dumps(changed))
+            read_release(json.dumps(changed), EffectRelease)
     assert verify(fitted.release_).holds
 
 

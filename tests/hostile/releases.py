@@ -1,4 +1,4 @@
-"""Hostile release files through ``Release.from_json`` and ``dp2erm predict``."""
+"""Hostile release files through ``read_release`` and ``dp2erm predict``."""
 
 import functools
 import json
@@ -15,6 +15,7 @@ from dp2erm_cvx import (
     PrivateTwoStageERM,
     Release,
     RuleRelease,
+    read_release,
 )
 from dp2erm_cvx.codebook import Codebook
 from tests.hostile.command import NO_NUMBER
@@ -65,13 +66,13 @@ def put(plain: dict[str, Any], place: tuple[Any, ...], value: Any) -> None:
 def read_back(told: str) -> Outcome:
     """An accepted release states finite numbers and a budget, and survives its own JSON."""
     effect, rule = '"estimand"' in told, '"flipped_share"' in told
-    release: Any = (EffectRelease if effect else RuleRelease if rule else Release).from_json(told)
+    release: Any = read_release(told, EffectRelease if effect else RuleRelease if rule else Release)
     guarantee = release.guarantee
     sound = guarantee.epsilon > 0 and 0 <= guarantee.delta < 1 and release.n_samples >= 2
     if not (sound and np.all(np.isfinite(release.estimate if effect else release.theta))):
         raise Failure(f"accepted a release that nobody makes: {told[:1500]}")
     strict_json(release.to_json())
-    if type(release).from_json(release.to_json()) != release:
+    if read_release(release.to_json()) != release:
         raise Failure(f"does not survive its own JSON: {told[:1500]}")
     if NO_NUMBER.search(release.summary()):
         raise Failure(f"shows what is not finite: {told[:1500]}")

@@ -44,7 +44,7 @@ COUNTED = sets("two_stage.arithmetic=counted")
 def test_a_missing_extra_is_named_before_the_charge(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], extra: str
 ) -> None:
-    monkeypatch.setattr("dp2erm_cvx.plotting.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.report.figures.find_spec", lambda name: None)
     for name in [*sys.modules, "flint", "opendp"]:
         if name.split(".")[0] in ("flint", "opendp"):
             monkeypatch.setitem(sys.modules, name, None)
@@ -55,7 +55,7 @@ def test_a_missing_extra_is_named_before_the_charge(
 
 
 def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.plotting.love_plot", lambda *known: 1 / 0)
+    monkeypatch.setattr("dp2erm_cvx.report.figures.love_plot", lambda *known: 1 / 0)
     # every write to /dev/full fails as on a full disk
     for words, code in ((["--output", "/dev/full", "--force"], 2), (["--love-plot", "love.png"], 70)):
         lost = run(*CHARGED, *words)

@@ -7,14 +7,15 @@ from html import unescape
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, read_release
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release.caveats import CAVEATS, caveats_of, sentences
+from dp2erm_cvx.release.caveats import CAVEATS, caveats_of
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import plan_of, released_numbers
 from dp2erm_cvx.report import release_page
+from dp2erm_cvx.report.caveats import SENTENCES, sentence_of, sentences
 from tests.every_release import ARMS, DOMAIN, MORE, RELEASES, RISKS, release_of, table_of
 
 
@@ -76,6 +77,10 @@ def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> Non
     assert always == {"not-covered", "sign", "balanced", "skewed", "remaining-imbalance"}
 
 
+def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
+    assert {one.code for one in CAVEATS} == set(SENTENCES)
+
+
 @pytest.mark.parametrize(
     ("share", "estimand", "least", "words"),
     [
@@ -112,7 +117,7 @@ def test_the_cap_of_risks_is_the_one_that_they_are_scored_by() -> None:
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
     (release,) = (one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ()))
-    assert "what u or v confounds where it is missing" in caveat.say(release)
+    assert "what u or v confounds where it is missing" in sentence_of(caveat, release)
     for eligible, told in (
         (["u >= -1", "v > 0"], False), (["v >= 0 and u >= -1"], False), (["u >= -1"], True),
         (["u >= -1 or v > 0"], True), (['u == ""', "v > 0"], True), (["v > 0"], True),
@@ -121,7 +126,7 @@ def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
         book["missing"], columns = {"u": 0.0}, (*release.columns, "u=missing")  # a mark is no column
         marked = replace(release, domain={**release.domain, "codebook": book}, columns=columns)
         assert bool(caveat.when(marked)) is told
-        assert not told or "=missing" not in caveat.say(marked)
+        assert not told or "=missing" not in sentence_of(caveat, marked)
 
 
 def test_a_code_is_one_sentence_wherever_it_is_shown(releases) -> None:
@@ -142,4 +147,4 @@ def test_forged_codes_are_refuted(forge) -> None:
         release = release_of(name)
         tree = json.loads(release.to_json())
         with pytest.raises(DeclarationError, match="caveats does not follow"):
-            type(release).from_json(json.dumps(tree | {"caveats": forge(tree["caveats"])}))
+            read_release(json.dumps(tree | {"caveats": forge(tree["caveats"])}))

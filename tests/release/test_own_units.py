@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, read_release
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.release.rule import RuleRelease, effects
@@ -86,7 +86,7 @@ def test_a_mean_beyond_the_domain_is_released_all_the_same() -> None:
     release = model.fit(X, a, y).release_
     assert np.linalg.norm(release.covariate_mean) == pytest.approx(0.5)  # in the ball of all records
     assert release.own_units.norm < 1e-9
-    assert RuleRelease.from_json(release.to_json()) == release
+    assert read_release(release.to_json(), RuleRelease) == release
     assert release.summary()
 
 
@@ -99,9 +99,9 @@ def test_the_json_states_what_follows_and_nothing_else(releases) -> None:
         # files of before it was stated
         before = replace(release, version="0.0.9")
         plain |= {"version": before.version, "own_units": None}
-        assert type(release).from_json(json.dumps(plain)) == before
+        assert read_release(json.dumps(plain)) == before
         del plain["own_units"]
-        assert type(release).from_json(json.dumps(plain)) == before
+        assert read_release(json.dumps(plain)) == before
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_the_json_states_what_follows_and_nothing_else(releases) -> None:
 def test_a_changed_number_is_refused(releases, change) -> None:
     plain = json.loads(releases["rule"].to_json())
     with pytest.raises(DeclarationError, match="own_units does not follow"):
-        RuleRelease.from_json(json.dumps(plain | {"own_units": change(plain["own_units"])}))
+        read_release(json.dumps(plain | {"own_units": change(plain["own_units"])}), RuleRelease)

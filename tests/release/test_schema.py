@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx import EffectRelease, Release
+from dp2erm_cvx import EffectRelease, Release, read_release
 from dp2erm_cvx.errors import DeclarationError
 from tests.every_release import release_of
 
@@ -58,10 +58,10 @@ def endless(plain):
 def test_what_no_file_states_is_refused_in_one_line(name, plain, change, complaint) -> None:
     other = Release if name == RULE else EffectRelease
     with pytest.raises(DeclarationError, match=r"declared\.goal: must be"):
-        other.from_json(json.dumps(plain))
+        read_release(json.dumps(plain), other)
     change(plain)
     with pytest.raises(DeclarationError, match=complaint) as caught:
-        type(release_of(name)).from_json(json.dumps(plain))
+        read_release(json.dumps(plain), type(release_of(name)))
     assert "\n" not in str(caught.value)
 
 

@@ -10,10 +10,10 @@ import pytest
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.record import FITTED_BEFORE
-from dp2erm_cvx.release.story import story_of
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.page import Span, bars, picture
+from dp2erm_cvx.report.story import story_of
 from tests.every_release import HOSTILE, LONG, RELEASES, release_of
 from tests.report.test_report import read
 

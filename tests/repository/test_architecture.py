@@ -26,7 +26,7 @@ ORDER = (
     ),
     *("registry", "program_files", "solve", "calibration", "mechanism", "steps", "plan", "release", "ledger"),
     *("diagnostics", "estimators", "study_file", "design", "audit", "conformance", "compare"),
-    *("plotting", "report", "cli"),
+    *("report", "cli"),
 )
 
 #: Some import even less.
@@ -55,14 +55,13 @@ ONLY = {
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release", "display"},
     "diagnostics": {"errors", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
-    "plotting": {"errors", "tables", "diagnostics", "release", "design", "audit", "compare"},
     "problems": {"errors", "public", "privacy", "domain", "stability", "paper", "model", "program"},
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
     "cvxpy": {"model", "program", "solve", "problems"},
-    "matplotlib": {"plotting"},
+    "matplotlib": {"report"},
     "flint": {"mechanism"},
     "opendp": {"mechanism"},
     "random": {"mechanism"},

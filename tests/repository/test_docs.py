@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, release, stability
+from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, read_release, release, stability
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of, program_template
@@ -338,7 +338,7 @@ def test_the_study_of_its_page_runs_from_r(tmp_path):
     told = call(["Rscript", "page.R"], env=os.environ | {"RETICULATE_PYTHON": sys.executable})
     assert "Effect of a on y" in told.stdout, told.stderr
     assert (tmp_path / "data.csv").read_text().splitlines()[1].startswith(",1,0,")
-    assert EffectRelease.from_json((tmp_path / "average.json").read_text()).private
+    assert read_release((tmp_path / "average.json").read_text(), EffectRelease).private
     assert Ledger(tmp_path / "book.db").account("trial").spent.epsilon == pytest.approx(3.0)
 
 

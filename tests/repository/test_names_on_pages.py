@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dp2erm_cvx import EffectRelease, RuleRelease
+from dp2erm_cvx import EffectRelease, Release, RuleRelease
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.release import Release
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

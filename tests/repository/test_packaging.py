@@ -58,7 +58,7 @@ def test_every_core_import_is_a_dependency() -> None:
         "extras = 'pandas pyarrow matplotlib jinja2 opendp dask distributed mpmath hypothesis'\n"
         "for extra in extras.split():\n"
         "    sys.modules[extra] = None\n"
-        "import dp2erm_cvx, dp2erm_cvx.cli, dp2erm_cvx.plotting\n"
+        "import dp2erm_cvx, dp2erm_cvx.cli, dp2erm_cvx.report.figures\n"
         "import dp2erm_cvx.compare\n"
         "from dp2erm_cvx import Dataset, Domain, PrivateTwoStageERM, Release, registry\n"
         "from dp2erm_cvx.datasets import load_nhefs\n"

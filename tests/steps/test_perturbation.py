@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, Universe
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, Universe, read_release
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
@@ -75,7 +75,7 @@ def test_the_standing_of_a_counted_release_is_that_of_public_settings(settings, 
     theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN)
     assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
     assert math.fsum(model.private_workings_.weights.value) == 150
-    assert Release.from_json(release.to_json()) == release
+    assert read_release(release.to_json(), Release) == release
 
 
 def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:

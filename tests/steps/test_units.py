@@ -34,7 +34,7 @@ from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.release.words import promised
+from dp2erm_cvx.report.words import promised
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums, _counts_of_persons, _filled

@@ -12,14 +12,14 @@ from dp2erm_cvx.display import digits_of, grid, law_text, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import together
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Release, Standing, StepStatement
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.interval import EffectInterval
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing, StepStatement
+from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.steps.step import RELEASED
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from dp2erm_cvx.release.effect import EffectRelease
-    from dp2erm_cvx.release.interval import EffectInterval
 
 #: What stands for the promise where there is none.
 _NONE = {
@@ -383,6 +383,11 @@ def signed(number: float, half: float | None) -> str:
         return "unknown"
     places = 1 - math.floor(math.log10(half)) if half > 0.0 else -1
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
+
+
+def remains(share: float, what: str) -> str:
+    """Share that the adjustment is predicted to leave."""
+    return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."
 
 
 def interval_text(interval: EffectInterval) -> str:

@@ -15,9 +15,9 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import Standing
-from dp2erm_cvx.release.story import unit_of
 from dp2erm_cvx.release.verify import at_level
-from dp2erm_cvx.release.words import ESTIMANDS, compared, interval_text, signed
+from dp2erm_cvx.report.story import unit_of
+from dp2erm_cvx.report.words import ESTIMANDS, compared, interval_text, signed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

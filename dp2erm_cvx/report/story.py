@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.display import digits_of, grid, heading, pairs
+from dp2erm_cvx.display import digits_of, grid, heading, pairs, register
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import sensitivity, sentences
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.ranges import RangesRelease
-from dp2erm_cvx.release.record import BaseRelease, Release
+from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.rule import RuleRelease
+from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.release.units import coefficients, decisions
-from dp2erm_cvx.release.words import (
+from dp2erm_cvx.report.caveats import sensitivity, sentences
+from dp2erm_cvx.report.words import (
     ESTIMANDS,
     calibrated,
     clips,
@@ -466,3 +467,5 @@ _STORIES: dict[type[BaseRelease], Callable[[Any], Story]] = {
     Release: _weighted,
     RangesRelease: _ranges,
 }
+
+register(BaseRelease, screen)
