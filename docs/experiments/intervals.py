@@ -39,9 +39,14 @@ def estimator(cell: Cell, domain: Domain, seed: int | None = None) -> PrivateEff
     return PrivateEffect(domain, budget, residual_scale=cell.scale or None, seed=seed, **declared)
 
 
+def drawn(cell: Cell, lines: tuple, replicate: int) -> tuple:
+    """Covariates, treatments and outcomes of one sample."""
+    return cell.draw([1, replicate, zlib.crc32(f"{cell.name}{cell.n}".encode())], lines)
+
+
 def fitted(cell: Cell, lines: tuple, replicate: int) -> dict[str, tuple[float, ...]]:
     """By answer: estimate, ends, half width that noise leaves, bias allowed for, and truth."""
-    data = cell.draw([1, replicate, zlib.crc32(f"{cell.name}{cell.n}".encode())], lines)
+    data = drawn(cell, lines, replicate)
     if cell.private:
         ranges = PrivateRanges(cell.unknown, Budget(cell.epsilon * cell.private), seed=replicate)
         domain = ranges.fit(*data).domain_

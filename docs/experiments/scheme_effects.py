@@ -18,9 +18,11 @@ import common
 import numpy as np
 import pandas as pd
 from interval_scenarios import Cell
-from intervals import fitted
+from intervals import drawn, estimator
 
-from dp2erm_cvx import registry
+from dp2erm_cvx import Domain, PrivateEffect, registry
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program_files import program_of_file
 
@@ -82,6 +84,12 @@ def population_of(name: str) -> Cell:
     return next(one for one in POPULATIONS if one.name == name)
 
 
+@functools.cache
+def truth_of(name: str) -> float:
+    """The average effect in a population."""
+    return population_of(name).truth(world(name)[0])
+
+
 def distance(population: Cell) -> float:
     """How far the arms lie apart in the worst combination of covariates, in standard deviations."""
     lines = population.lines()
@@ -93,15 +101,37 @@ def distance(population: Cell) -> float:
     return float(np.sqrt(apart @ np.linalg.solve(np.cov(x.T), apart)))
 
 
+@functools.cache
+def world(name: str) -> tuple[tuple, Domain]:
+    """The lines of a population, and what is declared of its records."""
+    population = population_of(name)
+    lines = population.lines()
+    return lines, population.domain(lines)
+
+
+@functools.cache
+def planned(name: str, weights: str) -> tuple[PrivateEffect, Plan[Any]]:
+    """An effect in a population, and its plan: public, and the same for all samples."""
+    population = population_of(name)
+    declared = dict(population.declared)
+    if weights != NONE:
+        declared["weights"] = weights_of(weights, population)
+    model = estimator(replace(population, declared=declared), world(name)[1])
+    assert isinstance(model, PrivateEffect)
+    columns = [f"x{number}" for number in range(population.p)]
+    return model, model.plan(population.n, columns)
+
+
 def answered(design: common.Design, cell: common.Cell) -> list[common.Row]:
     """One sample of a population, answered once: the same sample and seed for all that answer."""
     population = population_of(cell["population"])
-    declared = dict(population.declared)
-    if cell["weights"] != NONE:
-        declared["weights"] = weights_of(cell["weights"], population)
-    lines = population.lines()
-    estimate, low, high, *_ = fitted(replace(population, declared=declared), lines, cell["replicate"])[""]
-    return [{"estimate": estimate, "low": low, "high": high, "truth": population.truth(lines)}]
+    lines, domain = world(population.name)
+    model, plan = planned(population.name, cell["weights"])
+    records = Dataset.declared(domain, *drawn(population, lines, cell["replicate"]))
+    release = model.set_params(seed=cell["replicate"]).run_plan(plan, records).release
+    ends = release.interval
+    truth = truth_of(population.name)
+    return [{"estimate": release.estimate, "low": ends.low, "high": ends.high, "truth": truth}]
 
 
 def keys(samples: dict[str, int], names: list[str]) -> Iterator[common.Row]:

@@ -121,6 +121,14 @@ def at_rate(program: WeightsProgram, rate: float) -> WeightsProgram:
     """The scheme at a rate of treatment: itself, where it has no setting ``treated``."""
     if SHARE_SETTING not in program.setting_fields():
         return program
+    try:
+        return _at_rate(program, rate)
+    except TypeError:  # a setting of a user's own need not be hashable
+        return _at_rate.__wrapped__(program, rate)
+
+
+@lru_cache(maxsize=64)
+def _at_rate(program: WeightsProgram, rate: float) -> WeightsProgram:
     made: WeightsProgram = program.with_settings(**{SHARE_SETTING: rate})
     return made
 
@@ -149,9 +157,8 @@ def refuse_other_weights(program: Program, universe: Universe) -> None:
 class ReleasedLines:
     """Residuals of a released regression with an intercept by arm and slopes in common.
 
-    The prediction for a record is ``b_a + S (line_a(x) - line_a(0))``. Without two values b_a is the line at
-    0 and S is 1. The line of an outcome of two values is bent; b_a is then its mean outcome at 0, and S the
-    steepness there, the same for both arms: so ``m_1 - m_0`` is one released number for all records.
+    The prediction for a record is ``b_a + g(x)``: b_a is the mean outcome of arm a where all covariates are
+    0, and g the same for both arms, so that ``m_1 - m_0`` is one released number for all records.
 
     Parameters
     ----------
@@ -188,26 +195,43 @@ class ReleasedLines:
 
     def intercepts(self, released: Released) -> tuple[float, float]:
         """b_0 and b_1, in units of the outcome, less its center."""
-        values = self.nuisances.two_values
-        untreated, treated = (float(line[0]) for line in self.nuisances.levels(released))
-        if values is None:
-            return untreated, treated
-        return float(values.unbent(untreated)), float(values.unbent(treated))
+        nowhere = np.zeros((1, len(self.nuisances.spreads)))
+        untreated = self.nuisances.outcome(nowhere, np.zeros(1), released)
+        treated = self.nuisances.outcome(nowhere, np.ones(1), released)
+        return float(untreated[0]), float(treated[0])
+
+    def common(self, x: Array, released: Released) -> Array:
+        """What covariates add to the mean outcome of either arm: ``g(x) = sum_a pi_a (m_a(x) - m_a(0))``.
+
+        A line where the outcome has more than two values; those of two follow the mean outcomes that the line
+        stands for, record by record.
+
+        Parameters
+        ----------
+        x
+            Covariates (n, k).
+        released
+            Numbers by the names of the steps.
+
+        Returns
+        -------
+        Array
+            g (n,), in units of the outcome.
+        """
+        origin_0, origin_1 = self.intercepts(released)
+        untreated = self.nuisances.outcome(x, np.zeros(len(x)), released) - origin_0
+        treated = self.nuisances.outcome(x, np.ones(len(x)), released) - origin_1
+        return np.asarray((1.0 - self.rate) * untreated + self.rate * treated)
 
     def ratios(self, records: Records, released: Released) -> Array:
         """Residuals over their bound, in [-1, 1] (n,): 0 where they are no number or a record does not count.
 
         Each is made of its own record alone. Private.
         """
-        lines = self.nuisances.term
-        x = records.covariates
-        arms = records.a.astype(np.float64)
-        origin = lines.predict(np.zeros_like(x), arms, released)
-        rate, own = self.rate, self.steepness(released)
-        steep = rate * own[0] + (1.0 - rate) * own[1]
+        origin_0, origin_1 = self.intercepts(released)
         with np.errstate(all="ignore"):
-            slope = lines.predict(x, arms, released) - origin
-            predicted = np.where(records.a == 1, *self.intercepts(released)[::-1]) + steep * slope
+            own = np.where(records.a == 1, origin_1, origin_0)
+            predicted = own + self.common(records.covariates, released)
             ratio = (records.y - predicted) / self.bound
         ratio = np.where(np.isfinite(ratio) & (records.counts > 0.0), ratio, 0.0)
         return np.clip(ratio, -1.0, 1.0)

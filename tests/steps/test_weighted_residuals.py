@@ -16,6 +16,7 @@ from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.steps.weighted_residuals import (
     PLANNED_RATES,
+    ReleasedLines,
     ResidualSquares,
     WeightedSum,
     weights_at_rate,
@@ -185,6 +186,51 @@ def test_a_residual_is_made_of_its_own_record() -> None:
     ratios = score.lines.at(released, N).ratios(records, released)
     assert np.all(ratios[records.a == 0] == 0.0)
     assert np.all(np.abs(ratios) <= 1.0)
+
+
+def two_valued_lines(center: list[float]) -> tuple[ReleasedLines, dict[str, Array], Domain]:
+    """Lines of an outcome of two values at a released regression, what was released, and their domain."""
+    domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
+    model = PrivateEffect(
+        domain,
+        Budget(40.0),
+        weights="entropy_balancing",
+        arithmetic="assumed",
+        settings={"norm_bound": 1.0},
+    )
+    plan = model.plan(N, 1)
+    score = score_of(plan)
+    released = released_at(plan, 12)
+    released["center"] = np.array(center)
+    return score.lines.at(released, N), released, score.universe.domain
+
+
+def test_predictions_of_two_values_are_mean_outcomes_record_by_record() -> None:
+    """Those of a tangent at 0 have too little slope: a bent line is flattest in its middle."""
+    lines, released, domain = two_valued_lines([0.05, 0.05, 0.6])
+    x = np.linspace(-1.0, 1.0, N)[:, None] * domain.features_bound * (1.0 - 1e-9)
+    a = np.arange(N) % 2
+    y = np.where(np.arange(N) % 3 == 0, 0.5, -0.5)
+    ratios = lines.ratios(Records(x, a, y, domain), released)
+    expected = lines.nuisances.outcome(x, a.astype(np.float64), released)
+    np.testing.assert_allclose(y - lines.bound * ratios, expected, atol=1e-12)
+    tangent = lines.steepness(released)[0] * 0.6 * x[:, 0]
+    spread = np.std(expected)
+    assert np.std(tangent) < 0.9 * spread
+
+
+def test_arms_of_two_values_differ_by_one_number() -> None:
+    """So that the mean of ``m_1 - m_0`` over the records is no private number."""
+    lines, released, domain = two_valued_lines([-0.3, 0.25, 0.4])
+    x = np.linspace(-1.0, 1.0, N)[:, None] * domain.features_bound * (1.0 - 1e-9)
+    outcomes = np.zeros(N)
+    by_arm = [
+        lines.ratios(Records(x, np.full(N, arm), outcomes, domain), released) * lines.bound for arm in (0, 1)
+    ]
+    b_0, b_1 = lines.intercepts(released)
+    np.testing.assert_allclose(by_arm[0] - by_arm[1], b_1 - b_0, atol=1e-12)
+    own = [lines.nuisances.outcome(x, np.full(N, float(arm)), released) for arm in (0, 1)]
+    assert np.ptp(own[1] - own[0]) > 0.01
 
 
 def test_an_own_regression_in_place_of_the_released_one_is_found() -> None:
