@@ -11,7 +11,7 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
-from dp2erm_cvx import text
+from dp2erm_cvx import display
 from dp2erm_cvx.program.stage import fields_of
 
 _LISTS = ("Parameters", "Attributes")
@@ -92,7 +92,7 @@ def _program(cls: Any) -> Iterator[str]:
     elif public:
         own = f"The weights of ``{public.name}`` by a private coefficient."
     yield from own.split("\n")
-    known = text.described_settings(cls)
+    known = display.described_settings(cls)
     yield ""
     for name in fields_of(cls):
         if name not in known:

@@ -9,8 +9,8 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.checks import list_of, one_line, public_number
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.public import list_of, one_line, public_number
 
 #: Most levels that two crossed columns may make: each is a covariate.
 MOST_CROSSED = 200

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
-from dp2erm_cvx.public import (
+from dp2erm_cvx.checks import (
     Named,
     by_name,
     check_settings,
@@ -27,6 +26,7 @@ from dp2erm_cvx.public import (
     setting,
     true_or_false,
 )
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.tables import by_label, label_of, numbers_or_nan, repeated
 
 #: The cells (n,) of a raw column, by its name.

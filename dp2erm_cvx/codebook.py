@@ -25,8 +25,7 @@ from dp2erm_cvx.bins import (
     refuse_cuts_outside,
 )
 from dp2erm_cvx.cells import CellRule, Column, Eligible, Treatment, declared_label, declared_levels
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
-from dp2erm_cvx.public import (
+from dp2erm_cvx.checks import (
     Named,
     by_name,
     check_settings,
@@ -38,6 +37,7 @@ from dp2erm_cvx.public import (
     setting,
     table_of,
 )
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.tables import by_label, numbers_or_nan
 

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dp2erm_cvx import registry, stability
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Array, Domain, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import (
     CalibrationError,
     DeclarationError,
@@ -25,7 +27,7 @@ from dp2erm_cvx.errors import (
     SolverError,
 )
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, Status, solve

@@ -9,13 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.checks import declared_by_name, list_of, one_line, public_number
 from dp2erm_cvx.codebook import Codebook, norm_within
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.private_ranges import Known, OpenDomain
-from dp2erm_cvx.public import declared_by_name, list_of, one_line, public_number
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
 CODEBOOK = {

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.checks import check_settings, setting, true_or_false
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.public import check_settings, setting, true_or_false
 from dp2erm_cvx.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 
 #: What pandas makes of a zero of SAS transport files: the least number of IBM's format.

@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
-from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from flint import arb

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

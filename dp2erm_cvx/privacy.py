@@ -6,12 +6,11 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
-from dp2erm_cvx.suprema import Saturation
+from dp2erm_cvx.checks import check_settings, public_number, setting
+from dp2erm_cvx.errors import DeclarationError
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
 RENYI_ORDERS: tuple[float, ...] = tuple(float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121))
@@ -156,74 +155,3 @@ class StabilityBound:
     W2: float | None = None
     L2: float | None = None
     private: bool = True
-
-
-@dataclass(frozen=True)
-class RowBox:
-    """A public box that holds the rows of all records, in whose norm gradients are measured (Theorem 17).
-
-    ``widths`` m (p,): rows have ``|x_j| <= m_j``. Gradients are multiples of rows, which ``slope`` bounds
-    over Theta: their size in that norm, and half their diameter. Raises DeclarationError where one is not
-    positive.
-    """
-
-    widths: tuple[float, ...]
-    slope: float
-
-    def __post_init__(self) -> None:
-        for number in (*self.widths, self.slope):
-            public_number("box", number, above=0.0, infinite=True)
-
-
-@dataclass(frozen=True)
-class LossConstants:
-    """Constants of a second stage for calibration, derived from the Domain.
-
-    ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds the
-    trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer, ``theta_bound`` bounds
-    ||theta||_2 over the feasible set (None if unbounded), ``outcome_bound`` is M', ``gradient_bound`` the
-    paper's uncentered zeta. A squared loss ``(z - <x, theta>)^2`` bounds ||x|| by ``covariate_bound`` and z
-    by ``response_bound``; ``is_mean``: x is 1. ``saturation`` is that of a loss of a margin, with weights as
-    its only factors (Theorem 15), and ``is_margin`` says that the gradients of a record are multiples of one
-    vector of its own (Theorem 16). ``box`` is that of the rows, None where coordinates have no bound of their
-    own. Raises DeclarationError naming what is not positive.
-    """
-
-    n_parameters: int = setting(check=whole_number, at_least=1)
-    gradient_radius: float = setting(above=0.0, infinite=True)
-    hessian_trace: float = setting(above=0.0, infinite=True)
-    strong_convexity: float = setting(at_least=0.0)
-    theta_bound: float | None = setting(above=0.0, optional=True)
-    outcome_bound: float = setting(above=0.0)
-    gradient_bound: float | None = None
-    covariate_bound: float | None = setting(None, above=0.0)
-    response_bound: float | None = setting(None, above=0.0)
-    is_mean: bool = False
-    saturation: Saturation | None = None
-    is_margin: bool = False
-    box: RowBox | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def factored(self) -> LossConstants:
-        """Constants of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
-
-        Gradients are farthest apart at the ends of f. Bounds that weights of sum n have a part in are left
-        out. Raises CalibrationError where no bound on the gradient is stated.
-        """
-        if self.gradient_bound is None:
-            raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")
-        radius = max(self.gradient_radius, 0.5 * self.gradient_bound)
-        return replace(self, gradient_radius=radius, covariate_bound=None, response_bound=None, is_mean=False)
-
-    def refuse_unbounded(self, name: str, theta_set: str) -> None:
-        """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.
-
-        ``name`` is that of the program and ``theta_set`` the kind of its set.
-        """
-        if not math.isfinite(self.gradient_radius):
-            raise CalibrationError(
-                f"{name}: the gradient of its loss is unbounded over {theta_set}; choose an l1 ball, an l2 "
-                "ball or a box for theta, or for a squared loss calibration = 'renyi'"
-            )

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
-from dp2erm_cvx.domain import LARGEST, Array, Domain, ReleasedRanges
-from dp2erm_cvx.errors import DeclarationError, brief, placed
-from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import (
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import (
     Named,
     by_name,
     check_settings,
@@ -22,6 +19,10 @@ from dp2erm_cvx.public import (
     per_covariate,
     setting,
 )
+from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
+from dp2erm_cvx.domain import LARGEST, Domain, ReleasedRanges
+from dp2erm_cvx.errors import DeclarationError, brief, placed
+from dp2erm_cvx.privacy import Neighboring
 
 #: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
 _SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.checks import check_settings, one_line, public_size, setting, whole_number
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.public import check_settings, one_line, public_size, setting, whole_number
 from dp2erm_cvx.tables import distinct_labels, numbers_or_nan
 
 #: Blanks and NUL, which stand around an identifier for nothing.

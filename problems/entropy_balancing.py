@@ -28,9 +28,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.checks import declared_choice, public_size
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Balance, Moments, capped_by_arm, caps_of_arms, scheme, setting
-from dp2erm_cvx.public import declared_choice, public_size
 
 
 @scheme(

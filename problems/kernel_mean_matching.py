@@ -12,9 +12,9 @@ from typing import Any
 
 import cvxpy as cp
 
+from dp2erm_cvx.checks import public_size
 from dp2erm_cvx.program import Gaussian, scheme, setting
 from dp2erm_cvx.program.kernels import Kernel, PublicSample, declared_sample
-from dp2erm_cvx.public import public_size
 
 
 @scheme(

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.checks import numbers
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe, setting
-from dp2erm_cvx.public import numbers
 
 
 @dataclass(frozen=True)

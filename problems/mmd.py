@@ -21,9 +21,9 @@ from typing import Any
 
 import cvxpy as cp
 
+from dp2erm_cvx.checks import declared_choice, public_size
 from dp2erm_cvx.program import Gaussian, scheme, setting
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
-from dp2erm_cvx.public import declared_choice, public_size
 
 
 def imbalance(w: cp.Variable, records: Any, kernel: Kernel, alpha: float) -> cp.Expression:

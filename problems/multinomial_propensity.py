@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.checks import whole_number
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
-from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import Array, Declaration, Instance, Params, Program, Records, Universe, setting
-from dp2erm_cvx.public import whole_number
 
 
 @dataclass(frozen=True)

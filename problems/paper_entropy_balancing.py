@@ -22,17 +22,18 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, dot_error
+from dp2erm_cvx.checks import numbers, public_size
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.composite import CLOSED_FORM, Sizes
+from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.sums import sum_error
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import Array, Declaration, Params, Records, setting
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.entropy import EntropyFirstStage, ExponentialModel
-from dp2erm_cvx.public import numbers, public_size
 
 
 @dataclass(frozen=True)

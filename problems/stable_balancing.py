@@ -21,8 +21,8 @@ from typing import Any
 
 import cvxpy as cp
 
+from dp2erm_cvx.checks import public_size
 from dp2erm_cvx.program import Balance, BalanceFunctions, Moments, scheme, setting
-from dp2erm_cvx.public import public_size
 
 
 @scheme(

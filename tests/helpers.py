@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
-from dp2erm_cvx.model.atoms import atom
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import declared_choice, setting
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, rows, second_stage, trust
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
-from dp2erm_cvx.public import declared_choice, setting
 from dp2erm_cvx.stability import ArmCurves, margin_movement
 
 #: Losses by their largest slope S and curvature kappa, and the shape h of ``phi'' = kappa h(|phi'| / S)``.

@@ -9,12 +9,12 @@ import pytest
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.conformance import program_template
+from dp2erm_cvx.display import number_or_text
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
 from dp2erm_cvx.program.kernels import Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.registry import collect, first_stages, programs
-from dp2erm_cvx.text import number_or_text
 
 BUILT_IN = first_stages()
 

@@ -13,10 +13,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from work import DECLARED, NAIVE
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.curves import SQUARE
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program import Instance
-from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dp2erm_cvx import Domain, Universe
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.program import FirstStage, Gaussian, scheme
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements

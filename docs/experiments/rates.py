@@ -20,13 +20,14 @@ from rules import Constants, PlannedRule, Weights, effective_share, first_stage,
 from scipy import special
 from scipy.stats import linregress, t
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, utility_bound
+from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.solve import solve
 

@@ -20,9 +20,10 @@ import pandas as pd
 from common import Cell, Design, Row, as_text, budget_of, cells, each, grid, run
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.datasets import Simulation
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.mechanism import simulate_noise

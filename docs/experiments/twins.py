@@ -20,9 +20,9 @@ from rules import Constants, Trial, all_rows, choose, taken, tuned_run
 from scipy.special import expit
 from twins_data import SHA256, read_twins
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 
 #: Nonlinearities, one of which the seed draws for each score.

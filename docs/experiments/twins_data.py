@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DataError
 
 #: Digest of ``Twin_Data.csv.gz`` as the repository ITErpretability has it.

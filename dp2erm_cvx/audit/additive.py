@@ -14,16 +14,17 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.events import of_exception, of_output
 from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Array, Universe
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.public import json_types
 from dp2erm_cvx.steps.sums import IntegerSums
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 from sklearn.linear_model import LogisticRegression
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import Declared
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 
 _RAISED = "the mechanism raised"

@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel

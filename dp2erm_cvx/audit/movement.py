@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.checks import json_types, public_number
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import json_types, public_number
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.solve.batch import Reading
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import Columns, unscaled
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 
 #: Common kinds of records of the pairs that are drawn by the hundred.

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import Columns, differing_units
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Released, ReleaseLaw, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.step import Execution, Step

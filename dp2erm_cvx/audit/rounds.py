@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.movement import (
     Claim,
     Interval,
@@ -31,7 +32,7 @@ from dp2erm_cvx.audit.search import Deadline, Gain, SearchPlan, State, evolve, e
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import Weighing
 from dp2erm_cvx.blocks import tree_sum
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.solve.batch import Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.events import (
     CountBound,
     Observations,
@@ -22,12 +23,12 @@ from dp2erm_cvx.audit.events import (
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
+from dp2erm_cvx.checks import check_settings, public_fraction, setting, whole_number
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Array, Universe
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
-from dp2erm_cvx.public import check_settings, public_fraction, setting, whole_number
 
 #: Families of events, and what each is called in a report.
 FAMILIES = {

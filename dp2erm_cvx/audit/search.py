@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, setting, whole_number
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import run_tasks, whole_workers
-from dp2erm_cvx.public import check_settings, setting, whole_number
 from dp2erm_cvx.solve.apart import SECONDS
 
 

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import unscaled
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver, solve

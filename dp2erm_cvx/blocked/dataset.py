@@ -13,11 +13,12 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.blocked import pieces as pieces_of
 from dp2erm_cvx.blocked.pieces import DaskBlocks, Pieces, array_pieces, file_pieces, frame_pieces
 from dp2erm_cvx.blocks import Beside, Blocks
 from dp2erm_cvx.data import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
-from dp2erm_cvx.domain import Array, Curves, Domain, Make, NumbersOf, Records
+from dp2erm_cvx.domain import Curves, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.tables import Table

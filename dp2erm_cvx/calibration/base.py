@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dp2erm_cvx.checks import check_settings, public_number, setting, whole_number
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RenyiCurve, StabilityBound
-from dp2erm_cvx.public import check_settings, public_number, setting, whole_number
+from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve, StabilityBound
 
 #: Relative margin that absorbs the rounding of the closed forms; always spent on more noise.
 MARGIN = 1e-12

@@ -11,9 +11,9 @@ from typing import Any
 from scipy import special
 
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, bracketed
+from dp2erm_cvx.checks import one_of, public_number, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_number, whole_number
 
 #: Released integers lie in [-LARGEST_INTEGER, LARGEST_INTEGER] before their noise: half of what 64 bits hold.
 LARGEST_INTEGER = 2**62

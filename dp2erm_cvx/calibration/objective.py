@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, gradient_size, least_predicted
 from dp2erm_cvx.calibration.profiles import (
     CELLS,
@@ -19,12 +20,11 @@ from dp2erm_cvx.calibration.profiles import (
     gaussian_delta,
     margin_delta,
 )
+from dp2erm_cvx.checks import one_of, public_number, public_size, whole_number
+from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.public import one_of, public_number, public_size, whole_number
-from dp2erm_cvx.suprema import Saturation
-
-Array = NDArray[np.float64]
+from dp2erm_cvx.privacy import Budget
 
 #: Smallest gamma, relative to the bound on trace Hess l. Theorem 1 needs gamma + mu_R > 0 only; the floor
 #: also keeps the perturbed objective well conditioned, at a bias no data set of practical size can see.

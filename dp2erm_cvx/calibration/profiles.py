@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import LARGEST_EPSILON, MARGIN, Calibration, bracketed
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
-
-Array = NDArray[np.float64]
 
 #: Cells of the grid in a guarantee; 64 are plenty where only a prediction is needed.
 CELLS = 512

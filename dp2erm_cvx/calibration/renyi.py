@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, least_predicted
+from dp2erm_cvx.checks import public_number, whole_number
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
-from dp2erm_cvx.public import public_number, whole_number
-
-Array = NDArray[np.float64]
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
 
 #: Public grid of tau = M^2 V / (n gamma), from which gamma is chosen.
 TAU_GRID = np.geomspace(1e-8, 1e2, 201)

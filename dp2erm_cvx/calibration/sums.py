@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration.base import Noise, sum_quantile
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
+from dp2erm_cvx.checks import one_of, public_size, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_size, whole_number
 
 Whole = NDArray[np.int64]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import dp2erm_cvx as library
+from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
 from dp2erm_cvx.display import grid, law_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number, whole_number
 
 if TYPE_CHECKING:
     from rich.table import Table

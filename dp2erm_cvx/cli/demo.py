@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.cli.options import ESTIMATOR, Number, field_option
 from dp2erm_cvx.cli.screen import console, made_folder, write_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_number, whole_number
 
 _FILES = ("study.toml", "rule.toml", "nhefs.csv")
 

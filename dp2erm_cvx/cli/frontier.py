@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import dp2erm_cvx as library
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
+from dp2erm_cvx.display import number_or_text
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.design import FrontierRequest, FrontierRow

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dp2erm_cvx.text import as_plain, described, number_or_text
+from dp2erm_cvx.display import as_plain, described, number_or_text
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -192,7 +192,7 @@ def declared_settings(kind: type, options: dict[str, Any]) -> dict[str, Any]:
 
 def number_of_records(text: Any) -> int:
     """The number of records that ``--plan`` is for. Raises DeclarationError."""
-    from dp2erm_cvx.public import whole_number
+    from dp2erm_cvx.checks import whole_number
 
     return whole_number("--plan", text, at_least=2)
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import dp2erm_cvx as library
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.screen import console, print_json, progress, writing
 from dp2erm_cvx.display import pairs
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport

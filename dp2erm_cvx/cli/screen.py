@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.display import WIDTH, plain_console
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import json_types
 
 if TYPE_CHECKING:
     from rich.console import Console

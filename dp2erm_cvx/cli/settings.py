@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 import dp2erm_cvx as library
+from dp2erm_cvx.checks import wanted
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli.programs import known_name
 from dp2erm_cvx.cli.screen import console, print_json
+from dp2erm_cvx.display import as_plain, described_settings, written_form
 from dp2erm_cvx.errors import DeclarationError, known_names
-from dp2erm_cvx.public import wanted
-from dp2erm_cvx.text import as_plain, described_settings, written_form
 
 #: Where the public rule of use decides, unless a value is set.
 BY_RULE = "by the rule of use"

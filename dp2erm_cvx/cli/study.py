@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import dp2erm_cvx as library
+from dp2erm_cvx.checks import declared_by_name
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
-from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.display import described, grid, heading
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
-from dp2erm_cvx.public import declared_by_name
-from dp2erm_cvx.text import described
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.arrays import Array
     from dp2erm_cvx.design import DesignRequest
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.domain import Array
     from dp2erm_cvx.files import CsvLayout
     from dp2erm_cvx.tables import Table
 

@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import Any
 
 from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Subject, checks_of
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
 from dp2erm_cvx.program.stage import Registered, family_of
 from dp2erm_cvx.program_files import programs_of_file
-from dp2erm_cvx.public import json_types
 from dp2erm_cvx.registry import programs
 
 

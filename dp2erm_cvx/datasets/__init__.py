@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr, ndtri
 
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import whole_number
 
 __all__ = ["NHEFS_RANGES", "SCENARIOS", "Scenario", "Simulation", "load_nhefs", "nhefs_domain", "simulate"]
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.rehearsal import normal_arms
 from dp2erm_cvx.program import FirstStage

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.design.samples import DesignSample, PublicData, SimulatedRun
-from dp2erm_cvx.domain import Array, Domain, Universe
-from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.plan.predict import public_covariates
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import (
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import (
     check_settings,
     chosen_columns,
     public_fraction,
@@ -27,6 +22,12 @@ from dp2erm_cvx.public import (
     setting,
     whole_number,
 )
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.design.samples import DesignSample, PublicData, SimulatedRun
+from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.plan.predict import public_covariates
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.nuisances import Confounding
 

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import one_line, public_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import augmented, difference
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
-from dp2erm_cvx.public import one_line, public_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.design.request import DesignRequest

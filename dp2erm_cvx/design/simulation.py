@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from dp2erm_cvx.checks import one_line
 from dp2erm_cvx.design.request import DesignRequest, Population, rounded
 from dp2erm_cvx.design.samples import SimulatedRun
 from dp2erm_cvx.diagnostics import effective_sample_size
@@ -20,7 +21,6 @@ from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.public import one_line
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.study_file import QUESTIONS
 

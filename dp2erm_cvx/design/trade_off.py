@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.checks import Named, check_settings, public_fraction, setting, whole_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.design.rehearsal import (
     REHEARSED,
@@ -31,7 +32,6 @@ from dp2erm_cvx.plan.weighted import expected_release
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.stage import Registered, family_of, fields_of
-from dp2erm_cvx.public import Named, check_settings, public_fraction, setting, whole_number
 from dp2erm_cvx.release.weighted import weighted_interval
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import solve

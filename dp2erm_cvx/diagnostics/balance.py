@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.plan.plan import PlanResult
 
-Array = NDArray[np.float64]
+from dp2erm_cvx.arrays import Array
+
 Mask = NDArray[np.bool_]
 
 #: The arms in the order of a = 0, 1.

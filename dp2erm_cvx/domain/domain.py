@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.blocks import VIEW
-from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
-from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
-from dp2erm_cvx.errors import DeclarationError, brief, known_names
-from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import (
+from dp2erm_cvx.checks import (
     check_settings,
     declared_by_name,
     json_types,
@@ -31,6 +27,11 @@ from dp2erm_cvx.public import (
     true_or_false,
     whole_number,
 )
+from dp2erm_cvx.codebook import Codebook, checked_codebook, norm_within
+from dp2erm_cvx.display import Shown
+from dp2erm_cvx.domain.records import LARGEST, Records, clip_norm
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.sampling import SamplingWeights
 
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.blocks import VIEW, Blocks, constant, views, whole
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain.domain import Domain
 
-#: An array of double precision.
-Array = NDArray[np.float64]
 T = TypeVar("T")
 #: A number (n,) of every record by itself.
 NumbersOf = Callable[["Records"], Array]

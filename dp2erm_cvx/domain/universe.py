@@ -10,11 +10,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, chosen_columns, setting, whole_number
 from dp2erm_cvx.domain.domain import Domain
-from dp2erm_cvx.domain.records import Array, Records
+from dp2erm_cvx.domain.records import Records
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import check_settings, chosen_columns, setting, whole_number
 
 #: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
 MOST_ROWS = 2**40

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.blocked import BlockedDataset, size_text
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.diagnostics.columns import dataset_counts
 from dp2erm_cvx.domain import Domain
@@ -24,7 +25,6 @@ from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver

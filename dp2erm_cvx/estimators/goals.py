@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dp2erm_cvx.domain import Array, Curves, Domain, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import chosen_columns
+from dp2erm_cvx.domain import Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses

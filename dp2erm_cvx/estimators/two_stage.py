@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data import Dataset, covariate_table
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import (
     LEAST_TOLERANCE,
@@ -28,7 +30,6 @@ from dp2erm_cvx.estimators.fitting import (
 from dp2erm_cvx.plan import Plan, PlanResult, Study
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.trust import refuse_patched
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.sampling import KINDS, refuse

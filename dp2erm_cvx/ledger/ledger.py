@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.calibration import renyi_epsilon
+from dp2erm_cvx.checks import json_types, one_line, one_of
 from dp2erm_cvx.display import digits_of, law_text
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
-from dp2erm_cvx.public import json_types, one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
 
 

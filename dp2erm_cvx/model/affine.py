@@ -17,9 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.model.sums import UNIT
 
 Index = NDArray[np.int64]
 

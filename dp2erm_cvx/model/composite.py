@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
 from dp2erm_cvx.blocks import Blocks, tree_sum
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.sums import blocked_rmatvec, product_error, sum_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,10 +288,6 @@ class Sizes:
         norm = min((self.minimizer_norm + fixed / m) / (1 - growing / m), self.set_norm * (1 + 1e-9))
         radius = (fixed + growing * norm) / m * _SLACK
         return radius if math.isfinite(radius) else None
-
-
-#: Error of weights in closed form, and of the last exponentials of any others, relative to n.
-CLOSED_FORM = 1e-12
 
 
 _ROOT_2 = math.sqrt(2.0)

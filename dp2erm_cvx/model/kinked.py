@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import ConvexSet, Simplices
 from dp2erm_cvx.model.supports import LoadedFunction

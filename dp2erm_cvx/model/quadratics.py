@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
 from dp2erm_cvx.model.composite import Composite, Sizes
-from dp2erm_cvx.model.sums import UNIT, dot_error
 
 
 @dataclass(frozen=True, eq=False)

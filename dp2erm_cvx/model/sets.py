@@ -11,10 +11,10 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, public_size, setting
+from dp2erm_cvx.display import Written
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.public import check_settings, public_size, setting
-from dp2erm_cvx.text import Written
 
 
 class ConvexSet(Written, abc.ABC):

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 
-#: Unit roundoff of a double.
-UNIT = 2.0**-53
 _BLOCK = 128
 #: Rows whose terms stay in the cache of a processor from one sum to the next: a power of 2 of them.
 CACHED = 2**12
@@ -99,11 +97,6 @@ def weighted_gram(X: Array, w: Array) -> Array:
 def product_error(n: int) -> float:
     """Relative error of an entry of ``A.T @ B`` over n rows, added in any order whatever."""
     return (n + 2) * UNIT / (1 - (n + 2) * UNIT)
-
-
-def dot_error(d: int) -> float:
-    """Relative error of an inner product of d terms, relative to the sum of magnitudes."""
-    return (d + 1) * UNIT / (1 - (d + 1) * UNIT)
 
 
 def _pairwise(rows: Array) -> Array:

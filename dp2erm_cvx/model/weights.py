@@ -9,7 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.weighting.dataset import arms_of_records

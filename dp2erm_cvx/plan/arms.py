@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
 from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining, slope_sizes

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget

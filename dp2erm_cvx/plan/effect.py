@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.checks import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan import defaults
@@ -19,7 +20,6 @@ from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_setting
 from dp2erm_cvx.plan.weighted import check_weights, weighted_error, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.covariates import CovariateMean
 from dp2erm_cvx.steps.fit import ArmPropensity

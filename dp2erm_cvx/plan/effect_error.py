@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, rare
 from dp2erm_cvx.steps.record_map import Rows

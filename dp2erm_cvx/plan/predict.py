@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
+from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.plan import Plan

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.steps.weighted_residuals import at_rate

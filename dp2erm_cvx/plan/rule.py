@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.checks import public_fraction, public_size, setting
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan import defaults
@@ -21,7 +22,6 @@ from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings,
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.trust import refuse_patched
-from dp2erm_cvx.public import public_fraction, public_size, setting
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.steps.fit import Fit

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.effect_error import clipped_square

@@ -1,12 +1,15 @@
 """Names that a scheme file imports: decorators, and what programs of the library are built of."""
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
-from dp2erm_cvx.model.atoms import bounded_influence, probit
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import setting
+from dp2erm_cvx.curves.atoms import bounded_influence, probit
+from dp2erm_cvx.curves.curves import Curve, Part
+from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.arms import ARM_SETTINGS, capped_by_arm, caps_of_arms, imbalance_of_arms
 from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Landmarks, Moments
-from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
@@ -16,7 +19,6 @@ from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
 from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.program.weights import scheme, second_stage
-from dp2erm_cvx.public import setting
 from dp2erm_cvx.stability import Bound
 
 __all__ = [

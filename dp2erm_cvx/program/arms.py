@@ -10,9 +10,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_size, setting
 from dp2erm_cvx.program.balance import Balance, Moments
-from dp2erm_cvx.public import public_size, setting
 
 #: Settings of a decorator ``@scheme(**ARM_SETTINGS)`` whose function balances both arms to all records:
 #: balance functions, the value of a constant beside them, the ridge, and the two numbers of caps by arm.

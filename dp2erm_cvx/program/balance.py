@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import spatial
 
-from dp2erm_cvx.domain import Array, Records, clip_norm
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
+from dp2erm_cvx.display import number_or_text
+from dp2erm_cvx.domain import Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program.reach import Called
-from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
-from dp2erm_cvx.text import number_or_text
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 
 #: Largest :meth:`Compiled.cost` that is compiled: about 100 bytes each, so 1.5 GB.

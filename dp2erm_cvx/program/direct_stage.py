@@ -13,7 +13,9 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_number, setting
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -50,7 +52,6 @@ from dp2erm_cvx.program.weighting_stage import (
     strong_convexity_of_form,
     theorem_of_form,
 )
-from dp2erm_cvx.public import public_number, setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.weighting.dataset import MOST_PAIRS
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm

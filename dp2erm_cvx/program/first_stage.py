@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, Array
+from dp2erm_cvx.checks import declared_choice, public_size, setting
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.composite import CLOSED_FORM, Composite, LocalError
-from dp2erm_cvx.model.sums import UNIT, exact_sum
+from dp2erm_cvx.model.composite import Composite, LocalError
+from dp2erm_cvx.model.sums import exact_sum
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
-from dp2erm_cvx.public import declared_choice, public_size, setting
 
 
 class FirstStage(Program):

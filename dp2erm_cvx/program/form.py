@@ -14,11 +14,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.atoms import Atom, atom
+from dp2erm_cvx.curves.curves import Curve, Part
+from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.atoms import Atom, atom
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
 from dp2erm_cvx.program.penalties import PublicPenalty
 from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shifted_rows

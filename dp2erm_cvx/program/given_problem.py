@@ -17,12 +17,12 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.program.direct_stage import WeightsProgram, bounds_of_all
 from dp2erm_cvx.program.form import states_sum
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.scheme import STANDARD, Scheme
-from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.weighting.form import SumKind
 
 #: Makes a problem of a number of records.

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import spatial
 
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
+from dp2erm_cvx.display import Written
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.memory import refuse_size
-from dp2erm_cvx.public import check_settings, public_size, setting, whole_number
-from dp2erm_cvx.text import Written
 
 Index = NDArray[np.int64]
 

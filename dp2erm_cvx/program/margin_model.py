@@ -11,20 +11,13 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
 from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.curves.curves import SQUARE, CurvesByArm, Loss
+from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import (
-    UNIT,
-    blocked_rmatvec,
-    dot_error,
-    exact_sum,
-    product_error,
-    sum_error,
-    weighted_gram,
-)
-from dp2erm_cvx.program.curves import SQUARE, CurvesByArm, LogOfWeight, Loss
+from dp2erm_cvx.model.sums import blocked_rmatvec, exact_sum, product_error, sum_error, weighted_gram
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.margin_rows import MarginRows
 

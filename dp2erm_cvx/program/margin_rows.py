@@ -11,15 +11,16 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
 from dp2erm_cvx.blocks import Blocks
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.curves.curves import SQUARE, Curve, CurvesByArm, Loss
+from dp2erm_cvx.curves.log_weights import LogOfWeight
+from dp2erm_cvx.curves.suprema import gradient_diameter, largest_multiple, multiple_diameter
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.quadratics import Quadratic
 from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.model.sums import CACHED, UNIT, dot_error, sum_error
-from dp2erm_cvx.program.curves import SQUARE, Curve, CurvesByArm, LogOfWeight, Loss
+from dp2erm_cvx.model.sums import CACHED, sum_error
 from dp2erm_cvx.program.declaration import Declaration, Params
-from dp2erm_cvx.suprema import gradient_diameter, largest_multiple, multiple_diameter
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import cvxpy as cp
 
+from dp2erm_cvx.checks import public_size, setting
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.scheme import Function, Scheme, refuse_no_function, scheme_settings
-from dp2erm_cvx.public import public_size, setting
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,11 +9,10 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.affine import gamma
 from dp2erm_cvx.model.quadratics import Quadratic
-from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.model.supports import READ, LoadedFunction, SupportedFunction, refuse_other_values
 from dp2erm_cvx.program.declaration import printed
 

@@ -17,12 +17,13 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, public_number, public_size, setting
+from dp2erm_cvx.domain import Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
 from dp2erm_cvx.program.reach import Called
-from dp2erm_cvx.public import check_settings, public_number, public_size, setting
 from dp2erm_cvx.weighting.form import Arms
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.

@@ -17,13 +17,13 @@ from typing import Any, NoReturn
 
 import cvxpy as cp
 
+from dp2erm_cvx.checks import declared_choice, public_number, public_size, setting
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.stated import refuse_unused
-from dp2erm_cvx.public import declared_choice, public_number, public_size, setting
 
 #: What a decorator is put on.
 Function = Callable[..., Any]

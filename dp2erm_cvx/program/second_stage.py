@@ -13,15 +13,18 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe, clip_norm
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import chosen_columns, declared_choice, public_number, setting
+from dp2erm_cvx.curves.curves import SQUARE, Curve
+from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
+from dp2erm_cvx.curves.suprema import Saturation
+from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.quadratics import WithQuadratic
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
-from dp2erm_cvx.privacy import LossConstants, RowBox
-from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import (
     SIZES,
     Declaration,
@@ -40,8 +43,6 @@ from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance
 from dp2erm_cvx.program.stated import DeclaredExpressions
-from dp2erm_cvx.public import chosen_columns, declared_choice, public_number, setting
-from dp2erm_cvx.suprema import Saturation
 
 #: Largest ratio of curvatures for which a solve is sure of its radius where Newton's method may stall: of a
 #: loss whose Hessian jumps, and beside public quadratic terms, which may be steep in some directions alone.

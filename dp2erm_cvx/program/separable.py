@@ -14,21 +14,18 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_fraction, public_number, public_size, setting
+from dp2erm_cvx.curves.curves import LOGISTIC, Curve, CurvesByArm, Loss
+from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
+from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
+from dp2erm_cvx.curves.suprema import Saturation
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
-from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
-from dp2erm_cvx.program.curves import (
-    LOGISTIC,
-    Curve,
-    CurvesByArm,
-    LogOfWeight,
-    LogWeight,
-    LogWeightsByArm,
-    Loss,
-)
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage
 from dp2erm_cvx.program.form import read_curve, read_log_weight
@@ -40,7 +37,6 @@ from dp2erm_cvx.program.rows import DeclaredRecords, Range, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_settings
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
 from dp2erm_cvx.program.stated import DeclaredExpressions
-from dp2erm_cvx.public import public_fraction, public_number, public_size, setting
 from dp2erm_cvx.stability import (
     ArmCurves,
     MarginMovement,
@@ -48,7 +44,6 @@ from dp2erm_cvx.stability import (
     minimizer_norm,
     record_diameter,
 )
-from dp2erm_cvx.suprema import Saturation
 
 #: The largest margin that a set may allow for where a loss is exponential: it is exp(12) there.
 _LARGEST_MARGIN = 12.0

@@ -18,7 +18,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import Named, check_settings
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -28,7 +30,6 @@ from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked
 from dp2erm_cvx.program.stated import DeclaredExpressions
 from dp2erm_cvx.program.trust import checked_setting, refuse_other_scheme, refuse_own_class, refuse_patched
-from dp2erm_cvx.public import Named, check_settings
 
 #: What may be registered under a name: a class of the library, or a scheme.
 Registered = type["Program"] | Scheme

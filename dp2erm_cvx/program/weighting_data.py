@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.rows import Ball, Datum, DeclaredRecords, PublicPoints, Range, Vertices

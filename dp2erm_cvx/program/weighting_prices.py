@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_sums import flat

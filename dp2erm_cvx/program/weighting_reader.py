@@ -17,7 +17,10 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_size
+from dp2erm_cvx.curves.dispersion import Dispersion
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed
 from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
@@ -27,9 +30,7 @@ from dp2erm_cvx.program.weighting_prices import ScaledNode, all_entries, entries
 from dp2erm_cvx.program.weighting_sets import ConstraintReader, HardSums, is_no_bound
 from dp2erm_cvx.program.weighting_sums import AffineReader, flat
 from dp2erm_cvx.program.weighting_terms import TermReader
-from dp2erm_cvx.public import public_size
 from dp2erm_cvx.weighting.diameters import largest_row
-from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.form import (
     Arms,
     Imbalance,

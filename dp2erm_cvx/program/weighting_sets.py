@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_data import ONE

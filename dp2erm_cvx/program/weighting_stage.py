@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dp2erm_cvx.arrays import UNIT
 from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.weights import WeightsModel
@@ -19,7 +20,6 @@ from dp2erm_cvx.weighting.constants import WeightingConstants, weighting_constan
 from dp2erm_cvx.weighting.dataset import MOST_PAIRS, MOST_PIVOTS, RECORDS_PER_PIVOT
 from dp2erm_cvx.weighting.features import KernelOfRecords
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.public_radius import StepConstants, public_radius
 from dp2erm_cvx.weighting.response import largest_response
@@ -185,7 +185,7 @@ def few_of_kernel(kernel: KernelOfRecords, universe: Universe) -> bool:
     if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
         return False
     units = kernel.entry_error(universe.domain.features_bound, p) + k + 4.0
-    return units * UNIT_ROUNDOFF * (1.0 + 1e-9) <= SIMILARITY_ERROR
+    return units * UNIT * (1.0 + 1e-9) <= SIMILARITY_ERROR
 
 
 def refuse_kernel(kernel: KernelOfRecords, universe: Universe) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting_data import ONE, ByFeature, FeatureTable
@@ -24,7 +25,6 @@ from dp2erm_cvx.program.weighting_prices import (
     refuse_node,
 )
 from dp2erm_cvx.program.weighting_sums import AffineReader, SumsOverRecords, WeightLine, feature_groups, flat
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, Penalty
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import setting, whole_number
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -30,7 +32,6 @@ from dp2erm_cvx.program.separable import (
 )
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.stated import assumed_in_words
-from dp2erm_cvx.public import setting, whole_number
 from dp2erm_cvx.weighting.form import WeightingForm
 
 

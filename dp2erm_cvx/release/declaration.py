@@ -13,7 +13,8 @@ import numpy as np
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
-from dp2erm_cvx.display import digits_of, law_text
+from dp2erm_cvx.checks import declared_by_name
+from dp2erm_cvx.display import digits_of, law_text, written_members
 from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
@@ -24,12 +25,10 @@ from dp2erm_cvx.program import Landmarks, Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
-from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, Standing, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.text import written_members
 
 #: What may be asked for, by the name that a release gives it.
 GOALS: dict[str, type[EffectStudy] | type[RuleStudy] | type[Study] | type[RangesStudy]] = {

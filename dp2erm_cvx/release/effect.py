@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import betainc, expit
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
@@ -26,7 +27,7 @@ from dp2erm_cvx.release.parts import (
     state_groups,
 )
 from dp2erm_cvx.release.ratio import ArmRisks, part_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
+from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.weighted import Weighting, weighted_interval
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity

@@ -9,10 +9,9 @@ from typing import Any
 
 from dp2erm_cvx.calibration.base import Noise, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.calibration.sums import GridSums
+from dp2erm_cvx.checks import Stated, json_types, public_number
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError
-from dp2erm_cvx.public import json_types, public_number
-from dp2erm_cvx.release.record import Stated
 
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
 _MOMENTS_SHARE = 0.1

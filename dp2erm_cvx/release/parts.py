@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.base import sum_quantile
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.arms import AVERAGE, arm_errors
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, group_errors, residual_deviation
 from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, linear_interval, misses
 from dp2erm_cvx.release.ratio import part_interval, part_test
-from dp2erm_cvx.release.record import Stated
 from dp2erm_cvx.steps.nuisances import ArmNuisances, LinearNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.score import ArmScores, GroupScore

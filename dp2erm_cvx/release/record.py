@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.checks import Stated, json_types
 from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text, report_of
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import json_types
 from dp2erm_cvx.release.caveats import caveats_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ SCHEMA_VERSION = 4
 
 #: What is assumed where an earlier step of a Pipeline learned from the records.
 FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"
-
-
-class Stated:
-    """A part of a release: no other entry than its fields, and no number that is not finite, is read."""
-
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Standing(enum.StrEnum):

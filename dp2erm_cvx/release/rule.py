@@ -10,17 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
+from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.data import covariate_table
-from dp2erm_cvx.domain import Array, clip_norm
+from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.plan import Plan, RuleStudy
 from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import residual_bias, rule_noise
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.effect import Nuisance, narrow_columns, state_coefficient
 from dp2erm_cvx.release.interval import EffectInterval, score_interval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Stated
+from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.two_stage import Release, rule_of
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.domain import Array, Domain, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, Study

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Domain
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect_error import nuisance_error
 from dp2erm_cvx.plan.rehearsal import Public, rehearsed
 from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.release.record import Stated
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 
 #: The rehearsal is within this factor of what weights leave of a distance.

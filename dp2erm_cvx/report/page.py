@@ -14,9 +14,9 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.blocked import RecordBlocks
+from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import json_types
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease, Standing
 from dp2erm_cvx.report.answers import answer_blocks, answers

@@ -23,7 +23,7 @@ import cvxpy as cp
 import numpy as np
 from cvxpy.lin_ops import lin_utils
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import ProgramError, SolverError
 from dp2erm_cvx.parallel import ending_with_this_process
 

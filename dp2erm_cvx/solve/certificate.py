@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
-from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.gap import anchored, rounded_norm
 

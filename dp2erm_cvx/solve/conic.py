@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, Simplices
 from dp2erm_cvx.model.supports import LoadedFunction, LoadedTerm

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
-from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.model.supports import LoadedFunction, Plane
 from dp2erm_cvx.solve.conic import Candidate, solved
 from dp2erm_cvx.solve.kinks import at_kinks

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.supports import LoadedTerm

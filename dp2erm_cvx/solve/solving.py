@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.linalg import lstsq
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import FLOOR, FLOOR_RELATIVE, Composite
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.solvers import (
     ConicSolver,

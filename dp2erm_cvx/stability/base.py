@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from dp2erm_cvx.checks import check_settings, one_of, public_number, setting, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.public import check_settings, one_of, public_number, setting, whole_number
 
 BOTH_RELATIONS = frozenset(Neighboring)
 EXACT = "the weights are those of the exact minimizer"

@@ -18,19 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.public import public_number, whole_number
-from dp2erm_cvx.stability.base import (
-    EXACT,
-    coupled_variation,
-    declared_floor,
-    largest_weight,
-    positive_ridge,
-    stated_bound,
-)
-from dp2erm_cvx.suprema import (
-    Array,
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_number, whole_number
+from dp2erm_cvx.curves.suprema import (
     Interval,
     MarginGradient,
     MarginSlope,
@@ -41,6 +31,16 @@ from dp2erm_cvx.suprema import (
     largest_of,
     slope_diameter_of_kinds,
     support,
+)
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.stability.base import (
+    EXACT,
+    coupled_variation,
+    declared_floor,
+    largest_weight,
+    positive_ridge,
+    stated_bound,
 )
 
 _CELLS, _NORMS, _ROUNDS, _MOST_CELLS = 1500, 48, 5, 20_000

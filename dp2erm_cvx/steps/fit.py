@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
     Calibration,
@@ -22,9 +23,10 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.calibration.numbers import GridNoise
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
+from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution

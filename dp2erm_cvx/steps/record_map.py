@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
-from dp2erm_cvx.public import check_settings, one_of, setting
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import check_settings, one_of, setting
+from dp2erm_cvx.domain import Domain, Records, Universe, cleaned
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
 _ROUND_UP = 1.0 + 1e-12

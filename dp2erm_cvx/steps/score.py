@@ -12,12 +12,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.sums import SHARE_BITS
-from dp2erm_cvx.domain import Array, Domain, Records, Universe, cleaned
+from dp2erm_cvx.checks import check_settings, public_size, setting
+from dp2erm_cvx.domain import Domain, Records, Universe, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import check_settings, public_size, setting
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.step import Step

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise, Perturbed
 from dp2erm_cvx.calibration.numbers import GridNoise, RangeNoise, calibrate_grid
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
+from dp2erm_cvx.checks import public_fraction
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
-from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Instance, Program
-from dp2erm_cvx.public import public_fraction
 from dp2erm_cvx.solve import Solution, Solver
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_ranges
 from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.mechanism import (
     perturb_integers,
     private_choice,

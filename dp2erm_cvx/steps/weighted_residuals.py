@@ -14,9 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, placed
 from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.checks import declared_by_name
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.domain_file import (
     RECORDS,
@@ -20,7 +21,6 @@ from dp2erm_cvx.domain_file import (
 from dp2erm_cvx.errors import DeclarationError, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.private_ranges import OpenDomain
-from dp2erm_cvx.public import declared_by_name
 from dp2erm_cvx.study_file.open_ranges import RANGES, read_open_ranges
 from dp2erm_cvx.study_file.reading import put_over, question_tables, taken_questions, without_outcomes
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data import Public
 from dp2erm_cvx.domain import Domain, ReleasedRanges
 from dp2erm_cvx.domain_file import check_names, covariates_of, domain_of, open_domain_of
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.private_ranges import Known, OpenDomain, Pair, assumed_range, known_of, middle_and_half
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.ranges import RangesRelease
 
 #: The kind of the question, and its name.

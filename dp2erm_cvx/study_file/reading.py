@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.checks import declared_by_name, one_line, public_number
 from dp2erm_cvx.data import Public
 from dp2erm_cvx.domain_file import (
     RECORDS,
@@ -24,7 +25,6 @@ from dp2erm_cvx.domain_file import (
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 from dp2erm_cvx.files import CsvLayout
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import declared_by_name, one_line, public_number
 from dp2erm_cvx.study_file.open_ranges import RANGES, DeclaredRanges, OpenRanges, read_open_ranges
 from dp2erm_cvx.study_file.questions import (
     OUTCOME,

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 
 #: Up to so many sizes each is looked at; beyond, about so many cells of neighboring sizes, and near both

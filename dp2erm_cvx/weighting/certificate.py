@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
-from dp2erm_cvx.weighting.dispersion import Dispersion
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.metric import Metric
 from dp2erm_cvx.weighting.moments import moment_units
 from dp2erm_cvx.weighting.multipliers import weights_at
@@ -161,7 +160,7 @@ def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
     found = _deviations(data, point, weights, radii, reached)
     assert found.missed is not None
     n = len(weights)
-    outward = 1.0 + 4.0 * n * UNIT_ROUNDOFF
+    outward = 1.0 + 4.0 * n * UNIT
     moved = float(np.sum(radii)) * outward + n * UNDERFLOW
     off = [_sum_off(found, block.members, block.total) for block in data.blocks]
     by_weights = blocked_sum(radii, data.row_sizes) * outward
@@ -219,19 +218,19 @@ def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Ar
     size = rows @ np.abs(point.prices) + np.abs(data.linear)
     for number, block in enumerate(data.blocks):
         size[block.members] += abs(float(point.multipliers[number]))
-    error = units * UNIT_ROUNDOFF * size + UNDERFLOW
+    error = units * UNIT * size + UNDERFLOW
     for one in data.priced:
         slack = float(one.price_slack(point.imbalance[one.columns]))
         if slack > 0.0:
-            error += slack * UNIT_ROUNDOFF * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
+            error += slack * UNIT * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
     kernels = slice(data.vector_columns, None)
     if rows.shape[1] == data.vector_columns:
         return np.asarray(error)
     # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
     apart = np.abs(point.prices[kernels] - reached[kernels])
-    summed = sum_units(len(weights)) * UNIT_ROUNDOFF
+    summed = sum_units(len(weights)) * UNIT
     apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
-    apart = apart + 4.0 * UNIT_ROUNDOFF * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
+    apart = apart + 4.0 * UNIT * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
     mass = float(np.sum(weights)) + len(weights)
     return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * OUTWARD)
 
@@ -240,9 +239,9 @@ def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -
     """What is missed of the imbalances of vectors."""
     vectors = slice(0, data.vector_columns)
     sizes = blocked_sum(weights, data.row_sizes[:, vectors])
-    rounding = (sum_units(len(weights)) + 2.0) * UNIT_ROUNDOFF * sizes + data.target_errors[vectors]
+    rounding = (sum_units(len(weights)) + 2.0) * UNIT * sizes + data.target_errors[vectors]
     stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
-    rounding = rounding + 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
+    rounding = rounding + 4.0 * UNIT * stated + UNDERFLOW
     for one in data.priced:
         if one.columns.stop <= data.vector_columns:
             rounding[one.columns] += one.drift(point.imbalance[one.columns], point.prices[one.columns])
@@ -290,10 +289,10 @@ def claimed(data: WeightingData, found: Deviations) -> float:
         Bound of ``|weights - exact weights|_1``.
     """
     n = len(found.weights)
-    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * UNDERFLOW
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
     off = [_sum_off(found, block.members, block.total) for block in data.blocks]
     total_off = float(sum(off))
-    trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
     missed = found.smooth + found.row * (rounding + total_off)
     at_kinks = found.kinks + found.row_at_kinks * (rounding + total_off)
     largest_weight = math.inf
@@ -337,7 +336,7 @@ def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Ar
     off = [_sum_off(found, block.members, block.total) for block in data.blocks]
     total_off = float(sum(off))
     farthest = float(np.max(arguments_off, initial=0.0))
-    claim = (float(np.sum(weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    claim = (float(np.sum(weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
     largest_weight = math.inf
     for _ in range(_ROUNDS):
         response = _summed_response(data, weights, total_off, largest_weight)
@@ -381,7 +380,7 @@ def claimed_by_eigenvalues(
         return math.inf
     # relative to the farthest one, as squares of large numbers are no doubles
     size = farthest * float(np.linalg.norm(arguments_off / max(farthest, UNDERFLOW)))
-    claim = (math.sqrt(n) * size / stiffness + moved) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) * OUTWARD
+    claim = (math.sqrt(n) * size / stiffness + moved) * (1.0 + 4.0 * n * UNIT) * OUTWARD
     return claim if math.isfinite(claim) else math.inf
 
 
@@ -390,9 +389,9 @@ def _steepest_response(data: WeightingData, total_off: float) -> float:
     curve = data.curve
     base = np.ones_like(curve.low) if curve.base is None else curve.base
     largest_sum = max((block.total for block in data.blocks), default=0.0) + total_off
-    low = float(np.min(curve.low / base)) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+    low = float(np.min(curve.low / base)) * (1.0 - 4.0 * UNIT)
     caps = np.minimum(curve.cap, largest_sum)
-    high = max(float(np.max(caps / base)) * (1.0 + 4.0 * UNIT_ROUNDOFF), low)
+    high = max(float(np.max(caps / base)) * (1.0 + 4.0 * UNIT), low)
     return float(np.max(base)) * largest_response(data.form.dispersion, low, high) * OUTWARD
 
 
@@ -414,7 +413,7 @@ def _claimed_in_metric(
     """The bound of Theorem 5, in the metric of the Hessian, where a claim is known already."""
     n = len(found.weights)
     total_off = float(sum(off))
-    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT_ROUNDOFF) + n * UNDERFLOW
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
     for _ in range(_ROUNDS):
         largest_weight = float(np.max(found.weights)) + claim
         response = _summed_response(data, found.weights, total_off, largest_weight)
@@ -422,7 +421,7 @@ def _claimed_in_metric(
         if metric is None:
             break
         size = metric.size(missed.computed, missed.rounding)
-        size += float(found.radii @ metric.lengths) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+        size += float(found.radii @ metric.lengths) * (1.0 + 4.0 * n * UNIT)
         for number, block in enumerate(data.blocks):
             size += off[number] * float(np.max(metric.lengths[block.members], initial=0.0))
         new = rounding + _moved(off, response * size * size * OUTWARD)
@@ -440,9 +439,9 @@ def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float)
     weights = found.weights[members]
     n = len(weights)
     summed = float(np.sum(weights))
-    radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+    radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT)
     exact = math.fsum(weights)
-    return (abs(exact - total) + 2.0 * UNIT_ROUNDOFF * (summed + total) + radii) * OUTWARD
+    return (abs(exact - total) + 2.0 * UNIT * (summed + total) + radii) * OUTWARD
 
 
 def squared_gain(response: float, diameter: float) -> float:
@@ -496,13 +495,13 @@ def _summed_response(data: WeightingData, weights: Array, total_off: float, larg
     base = np.ones(len(weights)) if curve.base is None else curve.base
     fixed = math.fsum(weights[~free & _summed(data)])
     total = sum(block.total for block in data.blocks) - fixed
-    low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+    low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT)
     # Neither an exact weight nor one at the point exceeds the sum of its block.
     largest_sum = max(block.total for block in data.blocks) + total_off
     caps = np.minimum(curve.cap[free], min(largest_sum, largest_weight))
-    high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+    high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT)
     mass = math.fsum(base[free])
-    slack = total_off / 2.0 + 4.0 * UNIT_ROUNDOFF * (abs(total) + fixed)
+    slack = total_off / 2.0 + 4.0 * UNIT * (abs(total) + fixed)
     ends = ((total - slack) / mass, (total + slack) / mass)
     return mass * response_of_means(data.form.dispersion, (low, high), ends) * OUTWARD
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.stability.base import outward
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes, check_feasible, check_means

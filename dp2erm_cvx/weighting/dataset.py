@@ -11,7 +11,9 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.inverse_slope import InverseSlope
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.weighting.features import Features, KernelOfRecords
 from dp2erm_cvx.weighting.form import (
@@ -23,7 +25,6 @@ from dp2erm_cvx.weighting.form import (
     SumKind,
     WeightingForm,
 )
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
 from dp2erm_cvx.weighting.pivoted import FewFeatures, few_features
 from dp2erm_cvx.weighting.proximal import PricedColumns
 
@@ -205,7 +206,7 @@ def _row_bounds(data: WeightingData) -> RowSizes:
         lengths = np.sqrt(squares[block.members][members])
         apart = inside - np.mean(inside, axis=0)
         # A common vector is subtracted, so that its rounding does not matter; that of the rows does.
-        distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT_ROUNDOFF * lengths
+        distances = np.sqrt(np.einsum("ij,ij->i", apart, apart)) + 8.0 * UNIT * lengths
         distances = np.hypot(distances, np.sqrt(similar[block.members][members]))
         diameter = max(diameter, 2.0 * float(np.max(distances)))
     return RowSizes(row * OUTWARD, diameter * OUTWARD, row_at_kinks * OUTWARD)
@@ -214,7 +215,7 @@ def _row_bounds(data: WeightingData) -> RowSizes:
 def _kernel_squares(data: WeightingData) -> Array:
     """Squares of the norms of the rows of kernel features (n,), from the diagonal of the kernels."""
     squares = np.zeros(len(data.arms))
-    units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT_ROUNDOFF
+    units = 1.0 + 2.0 * (data.entry_units + 8.0) * UNIT
     for one in data.similarities:
         squares += np.diag(one.pull)[data.arms] * np.maximum(one.diagonal, 0.0) * units
     return squares
@@ -370,7 +371,7 @@ class _VectorColumns:
                 if any(np.any(part.mean) for part in group):
                     of_means, of_rounding = mean_targets(group, sums, by_arm)
                     target = target + of_means
-                    error = error + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(target)
+                    error = error + of_rounding + 2.0 * UNIT * np.abs(target)
                 targets.append(target)
                 errors.append(error)
         self.rows = rows_of_records(form, vectors, arms)
@@ -437,7 +438,7 @@ def targets_of_records(form: WeightingForm, vectors: Mapping[str, Array], arms: 
             size = size + np.abs(phi) @ np.abs(part.matrix).T
         units = max(part.matrix.shape[1] for part in group) + len(group) + 6.0
         targets.append(total)
-        errors.append(1.01 * units * UNIT_ROUNDOFF * size)
+        errors.append(1.01 * units * UNIT * size)
     return np.hstack(targets), np.hstack(errors)
 
 
@@ -486,7 +487,7 @@ def _target(
         total = total + part.matrix @ (part.target @ by_arm)
         size = size + np.abs(part.matrix) @ (np.abs(part.target) @ sizes)
     units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 6.0
-    return total, 1.01 * units * UNIT_ROUNDOFF * size
+    return total, 1.01 * units * UNIT * size
 
 
 def mean_targets(group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: Array) -> tuple[Array, Array]:
@@ -515,7 +516,7 @@ def mean_targets(group: Group, sums: Mapping[str, tuple[Array, Array]], by_arm: 
         total = total + np.einsum("...a,...aw->...w", shares, of_arms) @ part.matrix.T
         size = size + np.einsum("...a,...aw->...w", np.abs(shares), sizes) @ np.abs(part.matrix).T
     units = sum_units(n) + max(part.matrix.shape[1] for part in group) + len(group) + 16.0
-    return total, 1.01 * units * UNIT_ROUNDOFF * size
+    return total, 1.01 * units * UNIT * size
 
 
 def _kernel(features: Features) -> KernelOfRecords:
@@ -625,7 +626,7 @@ def _kernel_columns(one: Similarities, found: FewFeatures, arms: Arms) -> tuple[
     rows = (left[:, arms].T[:, :, None] * f[:, None, :]).reshape(n, -1)
     sums, sizes, units = _sums_of_targets(f, found.values[n:], arms)
     targets = (right @ sums).ravel()
-    errors = (units + 8.0) * UNIT_ROUNDOFF * (np.abs(right) @ sizes).ravel()
+    errors = (units + 8.0) * UNIT * (np.abs(right) @ sizes).ravel()
     largest = max(one.largest, float(np.max(one.at_points, initial=0.0)))
     largest += float(np.max(found.entry_errors))
     moved = kernel_price_error((one.pull, one.push, off), found.entry_errors[:n], largest)
@@ -679,7 +680,7 @@ def kernel_price_error(
     factor = max(float(np.max(np.abs(pull))), push_size(push))
     # records share a target of sums, and what is off is off for every other one
     off *= 1.0 + np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
-    error = (factor + off) * entry_error + (off + 16.0 * UNIT_ROUNDOFF * factor) * largest
+    error = (factor + off) * entry_error + (off + 16.0 * UNIT * factor) * largest
     return np.asarray(1.001 * error)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.stability.base import ROUNDING
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.certificate import Point, Residual, certified_distance, residual_of
 from dp2erm_cvx.weighting.dataset import WeightingData, blocked_sum, covariates_of_records, weighting_data

@@ -21,9 +21,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import Features, IntervalSet
 
 #: Treatment a (n,) of every record, 0 or 1.

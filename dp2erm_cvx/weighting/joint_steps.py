@@ -8,7 +8,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.many_datasets import DatasetsOfRows, Numbers, Part
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.form import WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.joint_steps import JointState, JointSteps, taken
 from dp2erm_cvx.weighting.kinds import KindsData, KindsPart
 from dp2erm_cvx.weighting.many_datasets import Numbers, release_factors
@@ -227,7 +227,7 @@ class _Newton(JointSteps[KindsPart]):
         here = np.where(inside, start, (low + high) / 2.0)
         best = here.copy()
         least = np.full(here.shape, np.inf)
-        unit = UNIT_ROUNDOFF * np.max(np.abs(price), axis=1, keepdims=True)
+        unit = UNIT * np.max(np.abs(price), axis=1, keepdims=True)
         totals = part.totals
         for step in range(_MOST_ROOT_STEPS):
             argument = price - data.levels(here, part)
@@ -246,8 +246,8 @@ class _Newton(JointSteps[KindsPart]):
             if step % 4 == 3:
                 usable[:] = False
             here = np.where(usable, new, middle)
-            met = least <= _SUM_UNITS * UNIT_ROUNDOFF * totals
-            narrow = high - low <= unit + 2.0 * UNIT_ROUNDOFF * np.abs(middle)
+            met = least <= _SUM_UNITS * UNIT * totals
+            narrow = high - low <= unit + 2.0 * UNIT * np.abs(middle)
             if np.all(met | narrow | ~np.isfinite(middle)):
                 break
         return best
@@ -284,7 +284,7 @@ class _Newton(JointSteps[KindsPart]):
             first = np.where(some, first, 0.0)
             last = np.where(some, last, 0.0)
             sizes = 1.0 + np.abs(first) + np.abs(last) + np.max(np.abs(price), axis=1)
-            slack = 64.0 * UNIT_ROUNDOFF * sizes
+            slack = 64.0 * UNIT * sizes
             low[:, number] = first - slack
             high[:, number] = last + slack
         return low, high

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.dataset import (
     OUTWARD,
@@ -32,7 +33,6 @@ from dp2erm_cvx.weighting.dataset import (
 )
 from dp2erm_cvx.weighting.features import Features, KernelOfRecords
 from dp2erm_cvx.weighting.form import Arms, ImbalancePenalty, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import (
     MARGIN,
     DatasetsOfRows,
@@ -189,7 +189,7 @@ class KindsData(DatasetsOfRows[KindsPart]):
         targets = np.sum(count[:, :, None] * own, axis=1) + shift + means
         size = np.sum(count[:, :, None] * np.abs(own), axis=1) + np.abs(shift) + np.abs(means)
         errors = np.sum(count[:, :, None] * own_errors, axis=1) + mean_errors
-        return targets, (errors + (self.n_kinds + 6.0) * UNIT_ROUNDOFF * size) * OUTWARD
+        return targets, (errors + (self.n_kinds + 6.0) * UNIT * size) * OUTWARD
 
     def _means(self, vectors: dict[str, Array], arms: Arms, count: Array) -> tuple[Array, Array]:
         """What means of arms are in the targets (m, K), and bounds of their rounding."""
@@ -223,7 +223,7 @@ class KindsData(DatasetsOfRows[KindsPart]):
             left = np.moveaxis(kernel.left[:, arms], 0, 2)
             rows.append((left[:, :, :, None] * f[:, :, None, :]).reshape(m, k, -1))
             targets.append((kernel.right @ sums).reshape(m, -1))
-            rounding = (k + 8.0) * UNIT_ROUNDOFF
+            rounding = (k + 8.0) * UNIT
             errors.append(rounding * (np.abs(kernel.right) @ sizes).reshape(m, -1))
             largest = np.maximum(np.max(diagonal, axis=1), kernel.largest_at_points) + entry_error
             moved += kernel_price_error((kernel.pull, kernel.push, kernel.off), entry_error, largest)
@@ -365,7 +365,7 @@ class _FactoredKernel:
         units = self.kernel.entry_error(kinds.domain.features_bound, X.shape[2]) + 2.0 * k + 16.0
         if self.points is not None:
             # The mean of the points has to be written in the features, which must not vanish for that.
-            least = UNIT_ROUNDOFF * np.maximum(largest, np.finfo(np.float64).tiny)
+            least = UNIT * np.maximum(largest, np.finfo(np.float64).tiny)
             units += len(self.points)
         roots = np.sqrt(np.maximum(values, least[:, None]))
         f = vectors * roots[:, None, :]
@@ -377,7 +377,7 @@ class _FactoredKernel:
             missed = np.einsum("mki,mi->mk", f, at_points) - mean
             apart = np.maximum(apart, np.max(np.abs(missed), axis=1))
             largest = np.maximum(largest, self.largest_at_points)
-        errors = (apart + units * UNIT_ROUNDOFF * (largest + apart)) * OUTWARD
+        errors = (apart + units * UNIT * (largest + apart)) * OUTWARD
         return f, at_points, errors, diagonal
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.stability.base import ROUNDING
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes, arm_size, block_size, block_total
 from dp2erm_cvx.weighting.diameters import (
@@ -17,7 +18,6 @@ from dp2erm_cvx.weighting.diameters import (
     largest_products,
     largest_squares,
 )
-from dp2erm_cvx.weighting.dispersion import Dispersion
 from dp2erm_cvx.weighting.features import IntervalSet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm
 

@@ -9,9 +9,9 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.form import Arms, SumKind, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.proximal import PricedColumns
 
 #: Block of a record whose weight has no sum.

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.dataset import mean_targets, sums_by_arm, vector_groups
 from dp2erm_cvx.weighting.form import Arms, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import Numbers
 
 
@@ -67,7 +66,7 @@ class MeansOfArms:
             sizes = comes[:, :, None] * np.abs(new[:, None, :]) + goes[:, :, None] * np.abs(old[:, None, :])
             sums[name] = (total + change, size + sizes)
         targets, errors = self._targets(sums, by_arm)
-        rounding = errors + self.errors + 2.0 * UNIT_ROUNDOFF * (np.abs(targets) + np.abs(self.targets))
+        rounding = errors + self.errors + 2.0 * UNIT * (np.abs(targets) + np.abs(self.targets))
         present = np.all(by_arm[:, list(self.of_means)] > 0, axis=1)
         return targets - self.targets, rounding, present
 

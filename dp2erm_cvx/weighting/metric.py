@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 
 #: Rounding of the norms that are computed here.
 _NORMS = 1.0 + 1e-9
@@ -76,7 +75,7 @@ class Metric:
             return None
         # C is at least the computed matrix less its error. A share of it is taken, so that this error and the
         # rounding of eigenvectors are below what is left of the identity.
-        error += 8.0 * (K + 1.0) ** 2 * UNIT_ROUNDOFF * trace
+        error += 8.0 * (K + 1.0) ** 2 * UNIT * trace
         share = min(1.0, 0.2 / error)
         values, directions = np.linalg.eigh(np.eye(K) / 2.0 + share * covariance)
         # No eigenvalue of a matrix above I / 2 - I / 5 is below 0.3.
@@ -101,7 +100,7 @@ class Metric:
         along = vectors @ self.directions
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         # Components are off by few units of the whole vector, which counts by 2 at most.
-        rounding = 8.0 * (len(self.scale) + 4.0) ** 2 * UNIT_ROUNDOFF * norms
+        rounding = 8.0 * (len(self.scale) + 4.0) ** 2 * UNIT * norms
         steep = np.linalg.norm(along * self.steep, axis=1)
         return np.asarray((steep + np.abs(along) @ self.flat) * _NORMS + rounding)
 
@@ -116,7 +115,7 @@ def _largest_along(data: WeightingData, rows: Array, directions: Array) -> Array
             continue
         along = np.max(np.abs((inside - np.mean(inside, axis=0)) @ directions), axis=0)
         longest = math.sqrt(float(np.max(np.einsum("ij,ij->i", inside, inside))))
-        largest = np.maximum(largest, along + 32.0 * (K + 4.0) * UNIT_ROUNDOFF * longest)
+        largest = np.maximum(largest, along + 32.0 * (K + 4.0) * UNIT * longest)
     return largest * OUTWARD
 
 
@@ -137,7 +136,7 @@ def least_rates(data: WeightingData, weights: Array, reach: float) -> Array:
     curve = data.curve
     base = np.ones_like(weights) if curve.base is None else curve.base
     farthest = max((abs(part.offset / part.factor) for part in curve.dispersion.parts), default=0.0)
-    far = reach + 32.0 * UNIT_ROUNDOFF * (weights + farthest * base)
+    far = reach + 32.0 * UNIT * (weights + farthest * base)
     start = weights - far
     end = weights + far
     inside = (start > curve.low) & (end < curve.cap)
@@ -170,10 +169,10 @@ def _covariance(data: WeightingData, rows: Array, rates: Array) -> tuple[Array, 
         # About the mean it is less by the square of what is left of it.
         left = float(np.linalg.norm(blocked_sum(rate, apart)))
         size = max(float(np.trace(inner)), 0.0)
-        units = (sum_units(len(rate)) + 16.0) * UNIT_ROUNDOFF
+        units = (sum_units(len(rate)) + 16.0) * UNIT
         left += units * math.sqrt(mass * size) * OUTWARD
         error += 2.0 * units * size + left * left / mass
         # Rows are off by few units of their own size.
         whole = float(rate @ np.einsum("ij,ij->i", inside, inside))
-        error += 64.0 * UNIT_ROUNDOFF * math.sqrt(size * whole) + (64.0 * UNIT_ROUNDOFF) ** 2 * whole
+        error += 64.0 * UNIT * math.sqrt(size * whole) + (64.0 * UNIT) ** 2 * whole
     return total, error * OUTWARD

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.dataset import WeightingData, vector_groups
 from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes
 from dp2erm_cvx.weighting.diameters import RecordCombinations
 from dp2erm_cvx.weighting.form import WeightingForm

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.curves.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.dataset import SumOfBlock, WeightingData, blocked_total, sum_units
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF, InverseSlope
 
 #: A sum is met where it is within so many units of roundoff of its size.
 SUM_UNITS = 4.0
@@ -69,7 +69,7 @@ def nearest_weights(data: WeightingData, point: Array) -> Array:
         The point (n,); it is returned where its sums are met up to rounding.
     """
     n = len(point)
-    room = sum_units(n) * UNIT_ROUNDOFF
+    room = sum_units(n) * UNIT
     if all(abs(blocked_total(point[one.members]) - one.total) <= room * one.total for one in data.blocks):
         return point
     squares = Dispersion((DispersionPart("square", 0.5),))
@@ -106,7 +106,7 @@ class _Block:
         level = self.price - curve.dispersion.slope(weights / base)
         first = float(np.min(level))
         last = float(np.max(level))
-        slack = 16.0 * UNIT_ROUNDOFF * (1.0 + abs(first) + abs(last) + float(np.max(np.abs(self.price))))
+        slack = 16.0 * UNIT * (1.0 + abs(first) + abs(last) + float(np.max(np.abs(self.price))))
         return self._widened(first - slack, -1.0, slack), self._widened(last + slack, 1.0, slack)
 
     def _widened(self, end: float, sign: float, slack: float) -> float:
@@ -124,7 +124,7 @@ class _Block:
         """The multiplier, to a few units of the sum or to the rounding of the prices."""
         total = self.block.total
         low, high = self.bracket()
-        unit = UNIT_ROUNDOFF * float(np.max(np.abs(self.price), initial=0.0))
+        unit = UNIT * float(np.max(np.abs(self.price), initial=0.0))
         here = start if low < start < high else (low + high) / 2.0
         best = here
         least = math.inf
@@ -135,7 +135,7 @@ class _Block:
             if abs(off) < least:
                 best = here
                 least = abs(off)
-            if abs(off) <= SUM_UNITS * UNIT_ROUNDOFF * total:
+            if abs(off) <= SUM_UNITS * UNIT * total:
                 break
             if off > 0:
                 low = here
@@ -145,7 +145,7 @@ class _Block:
             middle = low + (high - low) / 2.0
             if not low < new < high or step % 4 == 3:
                 new = middle
-            if high - low <= unit + 2.0 * UNIT_ROUNDOFF * abs(middle) or not low < new < high:
+            if high - low <= unit + 2.0 * UNIT * abs(middle) or not low < new < high:
                 break
             here = new
         return best

@@ -12,10 +12,9 @@ from typing import Generic
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.certificate import UNDERFLOW, response_of_means
 from dp2erm_cvx.weighting.dataset import OUTWARD
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import ManyDatasets, Part
 
 #: Part of n by which sums may be off where a claim is made together with others.
@@ -80,7 +79,7 @@ class NeighborClaims(Generic[Part]):
         with np.errstate(all="ignore"):
             flat = datasets.curve(part).radii(weights.ravel(), points.argument.ravel(), error.ravel())
         radii = flat.reshape(weights.shape)
-        units = 1.0 + 4.0 * n * UNIT_ROUNDOFF
+        units = 1.0 + 4.0 * n * UNIT
         rounding = datasets.total(radii, part) * units + n * UNDERFLOW
         off = self._sums_off(weights, radii, part)
         total_off = np.sum(off, axis=1)
@@ -125,7 +124,7 @@ class NeighborClaims(Generic[Part]):
         off = self._sums_off(weights, None, part)
         total_off = np.sum(off, axis=1)
         row, _ = datasets.row_sizes(part)
-        trivial = (datasets.total(weights, part) + n) * (1.0 + 4.0 * n * UNIT_ROUNDOFF)
+        trivial = (datasets.total(weights, part) + n) * (1.0 + 4.0 * n * UNIT)
         claims = np.full(len(part), np.inf)
         settled = part.feasible & (total_off <= _SETTLED * n) & np.isfinite(trivial)
         if not np.any(settled):
@@ -170,12 +169,12 @@ class NeighborClaims(Generic[Part]):
     def _price_errors(self, points: NeighborPoints, missed: Array, part: Part) -> Array:
         """Bounds (m, k) of the distance of computed from exact arguments of the inverse slopes."""
         datasets = self.datasets
-        units = 2.0 * (missed.shape[1] + 8.0) * UNIT_ROUNDOFF
+        units = 2.0 * (missed.shape[1] + 8.0) * UNIT
         error = datasets.argument_sizes(np.abs(points.prices), np.abs(points.multipliers), part)
         error *= units
         error += UNDERFLOW
         for one in datasets.priced:
-            slack = one.price_slack(points.imbalance[:, one.columns]) * UNIT_ROUNDOFF
+            slack = one.price_slack(points.imbalance[:, one.columns]) * UNIT
             if np.any(slack):
                 error += slack[:, None] * datasets.row_norms(one.columns, part)
         kernels = slice(datasets.vector_columns, missed.shape[1])
@@ -192,8 +191,8 @@ class NeighborClaims(Generic[Part]):
         summed = datasets.sums(weights, part)
         wide = np.zeros_like(summed)
         if radii is not None:
-            wide = datasets.sums(radii, part) * (1.0 + 4.0 * datasets.n * UNIT_ROUNDOFF)
-        rounding = (datasets.summed_units + 2.0) * UNIT_ROUNDOFF * (summed + part.totals)
+            wide = datasets.sums(radii, part) * (1.0 + 4.0 * datasets.n * UNIT)
+        rounding = (datasets.summed_units + 2.0) * UNIT * (summed + part.totals)
         return np.asarray((np.abs(summed - part.totals) + rounding + wide) * OUTWARD)
 
     def _missed(self, points: NeighborPoints, part: Part) -> Array:
@@ -201,9 +200,9 @@ class NeighborClaims(Generic[Part]):
         datasets = self.datasets
         reached, sizes = datasets.reached(points.weights, part)
         missed = np.abs(points.imbalance - reached)
-        missed += (datasets.reached_units + 2.0) * UNIT_ROUNDOFF * sizes + part.target_errors
+        missed += (datasets.reached_units + 2.0) * UNIT * sizes + part.target_errors
         stated = np.abs(points.imbalance) + np.abs(part.targets)
-        missed += 4.0 * UNIT_ROUNDOFF * stated + UNDERFLOW
+        missed += 4.0 * UNIT * stated + UNDERFLOW
         for one in datasets.priced:
             prices = points.prices[:, one.columns]
             missed[:, one.columns] += one.drift(points.imbalance[:, one.columns], prices)
@@ -227,7 +226,7 @@ class NeighborClaims(Generic[Part]):
         """
         datasets = self.datasets
         n = datasets.n
-        units = 4.0 * n * UNIT_ROUNDOFF
+        units = 4.0 * n * UNIT
         counts = datasets.counts(part)
         free = (part.cap > part.low) & (counts > 0)
         base = part.base if part.base.size else np.ones((1, 1))
@@ -239,11 +238,11 @@ class NeighborClaims(Generic[Part]):
             fixed = np.sum(np.where(~free & datasets.summed(part), counts * weights, 0.0), axis=1)
         totals = np.sum(part.totals, axis=1)
         total = totals - fixed
-        low = float(np.min(np.where(free, part.low / base, np.inf))) * (1.0 - 4.0 * UNIT_ROUNDOFF)
+        low = float(np.min(np.where(free, part.low / base, np.inf))) * (1.0 - 4.0 * UNIT)
         # Neither an exact weight nor one at the point exceeds the sum of its block.
         largest_sum = float(np.max(np.max(part.totals, axis=1) + total_off))
         caps = np.minimum(part.cap, min(largest_sum, largest_weight))
-        high = float(np.max(np.where(free, caps / base, -np.inf))) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        high = float(np.max(np.where(free, caps / base, -np.inf))) * (1.0 + 4.0 * UNIT)
         slack = total_off / 2.0 + units * (np.abs(total) + fixed + totals)
         some = mass > 0.0
         first = float(np.min((total - slack)[some] / mass[some])) * (1.0 - units)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.dataset import (
     CHUNK,
     OUTWARD,
@@ -14,7 +15,6 @@ from dp2erm_cvx.weighting.dataset import (
     rows_of_records,
     sum_units,
 )
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import DatasetsOfRows, Numbers
 from dp2erm_cvx.weighting.neighboring_records import NeighboringRecords, ReplacedRecords
 
@@ -199,5 +199,5 @@ class _SharedSizes:
 
 def distances_of_rows(scaled: Array, middle: Array) -> Array:
     """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the rows."""
-    slack = 8.0 * UNIT_ROUNDOFF * np.linalg.norm(scaled, axis=-1)
+    slack = 8.0 * UNIT * np.linalg.norm(scaled, axis=-1)
     return np.asarray(np.linalg.norm(scaled - middle, axis=-1) + slack)

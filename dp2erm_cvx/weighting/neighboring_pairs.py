@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.dataset import (
     OUTWARD,
     Similarities,
@@ -18,7 +19,6 @@ from dp2erm_cvx.weighting.dataset import (
     rows_of_records,
 )
 from dp2erm_cvx.weighting.form import Arms
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import Numbers
 from dp2erm_cvx.weighting.neighboring_records import NeighboringRecords, ReplacedRecords
 from dp2erm_cvx.weighting.pairs import PairsProblem
@@ -100,7 +100,7 @@ class NeighboringPairs(NeighboringRecords[ReplacedPairs]):
         products.across[common.places] = 0.0
         products.pulled[common.places] = products.own_pulled
         largest = np.maximum(self.pairs.largest, products.own * OUTWARD)
-        units = self.pairs.units + _MORE_UNITS * UNIT_ROUNDOFF
+        units = self.pairs.units + _MORE_UNITS * UNIT
         known = common.known()
         # Prices of squares are made of products of rows, and no column of an imbalance is left.
         known["targets"] = np.zeros((len(index), 0))

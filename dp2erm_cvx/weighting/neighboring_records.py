@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.dataset import (
     WeightingData,
     boxes_of_records,
@@ -17,7 +18,6 @@ from dp2erm_cvx.weighting.dataset import (
     values_of_records,
 )
 from dp2erm_cvx.weighting.form import Arms, SumKind
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import (
     MARGIN,
     OUTSIDE,
@@ -157,12 +157,12 @@ class NeighboringRecords(ManyDatasets[Replaced]):
         gone_errors = self.record_targets[1][index]
         targets = base + (come - gone)
         size = np.abs(base) + np.abs(come) + np.abs(gone)
-        errors = self.data.target_errors[columns] + come_errors + gone_errors + 4.0 * UNIT_ROUNDOFF * size
+        errors = self.data.target_errors[columns] + come_errors + gone_errors + 4.0 * UNIT * size
         present = np.ones(len(index), dtype=bool)
         if self.means is not None:
             moved, of_rounding, present = self.means.moved(index, vectors, arms)
             targets = targets + moved
-            errors = errors + of_rounding + 2.0 * UNIT_ROUNDOFF * np.abs(targets)
+            errors = errors + of_rounding + 2.0 * UNIT * np.abs(targets)
         return targets, errors, present
 
     def levels(self, multipliers: Array, part: ReplacedRecords) -> Array:

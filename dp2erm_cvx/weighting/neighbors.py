@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import WeightingForm

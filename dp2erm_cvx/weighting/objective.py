@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.form import Arms, WeightingForm
 from dp2erm_cvx.weighting.shapes import shape_of
 

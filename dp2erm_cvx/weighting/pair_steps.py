@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, solve_triangular
 
-from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.weighting.dispersion import Dispersion
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion
+from dp2erm_cvx.curves.inverse_slope import InverseSlope
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.joint_steps import taken
 from dp2erm_cvx.weighting.many_datasets import OUTSIDE, Numbers
 from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.certificate import (
     Deviations,
     claimed,
@@ -21,7 +21,6 @@ from dp2erm_cvx.weighting.certificate import (
 )
 from dp2erm_cvx.weighting.dataset import WeightingData, push_size, target_counts
 from dp2erm_cvx.weighting.form import Arms
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import met_sums, weights_at
 
 #: Newton's steps, halvings of each, and what a share of the price is raised by where they stall.
@@ -80,7 +79,7 @@ class PairsProblem:
             target_size += math.sqrt(float(np.max(squares))) * float(np.linalg.norm(targets))
         self.largest = float(np.max(diagonal)) * (1.0 + 1e-12)
         #: Relative errors of a price: of the sizes of all terms that it is a sum of.
-        self.units = (data.entry_units + rows.shape[1] + n + n_points + 24.0) * UNIT_ROUNDOFF
+        self.units = (data.entry_units + rows.shape[1] + n + n_points + 24.0) * UNIT
         #: Errors of a price per unit of ``|omega|_1``, and of the targets in it.
         self.entry_error = self.units * self.largest
         self.target_error = self.units * target_size
@@ -102,9 +101,7 @@ class PairsProblem:
         rest = omega - weights
         square = float(rest @ (self.Q @ rest)) + 2.0 * self.entry_error * float(np.sum(np.abs(rest))) ** 2
         row = math.sqrt(self.largest) * (1.0 + 1e-12)
-        missed = math.sqrt(max(square, 0.0)) + 4.0 * UNIT_ROUNDOFF * row * float(
-            np.sum(np.abs(omega) + weights)
-        )
+        missed = math.sqrt(max(square, 0.0)) + 4.0 * UNIT * row * float(np.sum(np.abs(omega) + weights))
         found = Deviations(weights, radii, missed, 0.0, row, 2.0 * row)
         return weights, min(claimed(data, found), self._claimed_at_own_prices(weights, multipliers, row))
 
@@ -112,7 +109,7 @@ class PairsProblem:
         """Bounds (n,) of the distance of computed from exact arguments at a point."""
         size = np.abs(price) + np.abs(self.data.linear) + np.abs(argument - price)
         pulled = self.entry_error * float(np.sum(np.abs(omega))) + self.target_error
-        return np.asarray(8.0 * UNIT_ROUNDOFF * size + pulled)
+        return np.asarray(8.0 * UNIT * size + pulled)
 
     def _claimed_at_own_prices(self, weights: Array, multipliers: Array, row: float) -> float:
         """A bound of the distance of weights to the exact weights by the prices that they have themselves."""
@@ -137,7 +134,7 @@ class PairsProblem:
         if not n:
             return 0.0
         # entries are off by their rounding, and computed eigenvalues by units of the norm
-        error = n * self.entry_error + 64.0 * n * UNIT_ROUNDOFF * n * self.largest
+        error = n * self.entry_error + 64.0 * n * UNIT * n * self.largest
         least = float(np.linalg.eigvalsh(self.Q[np.ix_(free, free)])[0])
         return float(max(least - error, 0.0))
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.features import KernelOfRecords
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 
 #: What a diagonal entry may lack after the last pivot, of the largest one.
 _LEFT = 1e-12
@@ -81,7 +80,7 @@ def _own_features(kernel: KernelOfRecords, X: Array, diagonal: Array, entry_unit
     values = np.ascontiguousarray(kernel.features(X))
     units = entry_units + values.shape[1] + 4.0
     sizes = np.sqrt(np.maximum(diagonal, 0.0))
-    return FewFeatures(values, units * UNIT_ROUNDOFF * sizes * float(np.max(sizes)) * (1.0 + 1e-12))
+    return FewFeatures(values, units * UNIT * sizes * float(np.max(sizes)) * (1.0 + 1e-12))
 
 
 def _columns_of(kernel: KernelOfRecords, X: Array) -> Callable[[int], Array]:
@@ -169,11 +168,11 @@ def _measured(
     n = len(diagonal)
     units = _product_units(len(pivots))
     largest = float(np.max(diagonal))
-    entry = entry_units * UNIT_ROUNDOFF * largest
+    entry = entry_units * UNIT * largest
     triangle = factor[:, pivots].T
     among = columns[:, pivots]
     # What an entry is off, and what it adds to the rounding of a sum of products over the pivots.
-    off = entry + units * UNIT_ROUNDOFF * largest
+    off = entry + units * UNIT * largest
     parts = []
     for begin in range(0, n, _RECORDS):
         some = slice(begin, begin + _RECORDS)
@@ -186,7 +185,7 @@ def _measured(
     longest = float(np.max(lengths))
     farthest = float(np.max(distances))
     apart = float(np.max(np.abs(among - _products(triangle, triangle.T))))
-    apart += entry + units * UNIT_ROUNDOFF * longest**2
+    apart += entry + units * UNIT * longest**2
     # Every error is that of the worst record j beside record i.
     errors = sums * float(np.max(across)) + across * float(np.max(sums))
     errors += remainders * float(np.max(remainders))
@@ -203,9 +202,9 @@ def _parts(
     ``triangle`` (r, r) are the features of the pivots and ``among`` (r, r) their kernel; ``off`` bounds the
     error of an entry of the kernel in a sum of products over the pivots.
     """
-    units = _product_units(len(among)) * UNIT_ROUNDOFF
+    units = _product_units(len(among)) * UNIT
     coefficients = solve_triangular(triangle, factor, lower=True, trans="T")
-    sums = np.sum(np.abs(coefficients), axis=0) * (1.0 + 2.0 * len(among) * UNIT_ROUNDOFF)
+    sums = np.sum(np.abs(coefficients), axis=0) * (1.0 + 2.0 * len(among) * UNIT)
     across = np.max(np.abs(columns - _products(among, coefficients)), axis=0) + (1.0 + sums) * off
     # |psi_i|^2 = <phi_i, psi_i> - sum_k c_ik <phi_k, psi_i>.
     own = diagonal - _inner_products(coefficients, columns)

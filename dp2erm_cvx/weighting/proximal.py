@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.form import Penalty
 from dp2erm_cvx.weighting.shapes import Shape, shape_of

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.curves.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.weighting.certificate import response_of_means, squared_gain
 from dp2erm_cvx.weighting.constants import WeightingConstants
@@ -25,10 +27,8 @@ from dp2erm_cvx.weighting.dataset import (
     split_factors,
     sum_units,
 )
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet
 from dp2erm_cvx.weighting.form import FeatureRows, Group, SumKind, WeightingForm
-from dp2erm_cvx.weighting.inverse_slope import LARGEST_LOGARITHM, LEAST_POWER, UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.multipliers import SUM_UNITS
 from dp2erm_cvx.weighting.pivoted import SIMILARITY_ERROR
 from dp2erm_cvx.weighting.response import base_response, largest_response, mean_response
@@ -261,7 +261,7 @@ class _Rounding:
         price_error
             What prices are off beside the rounding of their sums.
         """
-        u = UNIT_ROUNDOFF
+        u = UNIT
         n = self.n
         constants = self.constants
         score = constants.row * (largest_price + self.tolerance) + constants.linear
@@ -302,7 +302,7 @@ class _Rounding:
         if found is None:
             return None
         computed, off = found
-        u = UNIT_ROUNDOFF
+        u = UNIT
         constants = self.constants
         reached = constants.largest_imbalance * (1.0 + _LARGEST_DRIFT)
         width = max([columns, *(one.width for one in self.form.features)])
@@ -356,7 +356,7 @@ class _Rounding:
         for features, stacked in kernels.items():
             pull, push = products(stacked)
             others = np.count_nonzero(np.any(push[:, 2:] != 0.0, axis=0))
-            off = (1.0 + others) * split_factors(pull, push)[2] + 16.0 * UNIT_ROUNDOFF
+            off = (1.0 + others) * split_factors(pull, push)[2] + 16.0 * UNIT
             factor = max(float(np.max(np.abs(pull))), push_size(push))
             error = 1.01 * factor * (SIMILARITY_ERROR + 1e-14) + 1.01 * off * max(factor, 1.0)
             price += error * _norm_of(features) ** 2 * 2.0 * self.n
@@ -373,9 +373,9 @@ class _Rounding:
         mass = 3.0 * _mass_of_points(self.smoothness, self.steps) * self.n * (1.0 + _LARGEST_DRIFT)
         every = [len(one.points) for one in self.form.features if one.points is not None]
         n_points = max(every, default=0)
-        units = (constants.entry_units + constants.columns + self.n + n_points + 24.0) * UNIT_ROUNDOFF
+        units = (constants.entry_units + constants.columns + self.n + n_points + 24.0) * UNIT
         price = 1.01 * units * (constants.row**2 * mass + constants.row * constants.target)
-        position = 8.0 * UNIT_ROUNDOFF * constants.row * (mass + self.n)
+        position = 8.0 * UNIT * constants.row * (mass + self.n)
         start = 2.0 * constants.largest_imbalance
         return self.radius(constants.columns, start, _Moved(price, position))
 
@@ -559,7 +559,7 @@ def _bracketing_weights(form: WeightingForm) -> list[float]:
     if np.any(width <= 0.0):
         return [float(np.min(form.low)), float(np.max(cap))]
     shares = (1.0 - form.low) / width
-    rounded = 8.0 * form.n * UNIT_ROUNDOFF * (1.0 + 1.0 / float(np.min(width)))
+    rounded = 8.0 * form.n * UNIT * (1.0 + 1.0 / float(np.min(width)))
     weights: list[float] = []
     for share in (np.min(shares) - rounded, np.max(shares) + rounded):
         weights += list(form.low + np.clip(share, 0.0, 1.0) * width)
@@ -615,7 +615,7 @@ class _CurveRounding:
         """
         if argument > self.largest_price:
             return math.inf
-        return (self.n_parts + 24.0) * UNIT_ROUNDOFF * (argument + self.constants)
+        return (self.n_parts + 24.0) * UNIT * (argument + self.constants)
 
 
 @dataclass(frozen=True)
@@ -647,7 +647,7 @@ class _BracketRounding(_CurveRounding):
         logarithm = max(self.log_power, math.log(max(sizes / self.least_leading, 1.0)))
         slopes = (self.n_parts + 26.0 + 2.0 * self.largest_rate + logarithm) * sizes
         last_step = 2.0 * (self.largest_rate * sizes + self.bend)
-        return UNIT_ROUNDOFF * (slopes + last_step)
+        return UNIT * (slopes + last_step)
 
 
 def _curve_rounding(form: WeightingForm) -> _CurveRounding | None:
@@ -684,7 +684,7 @@ def _cut_beyond_box(part: DispersionPart, first: float, last: float) -> bool:
         return False
     cut = math.log(LEAST_POWER) / (part.number - 1.0)
     if part.number > 1.0:
-        return cut <= math.log(max(UNIT_ROUNDOFF / 2.0, first * (1.0 - 1e-9)))
+        return cut <= math.log(max(UNIT / 2.0, first * (1.0 - 1e-9)))
     return cut >= math.log(last * (1.0 + 1e-9))
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.stability.base import outward
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 
 #: Cells that a search starts with, its most rounds and cells, and the relative excess that it may leave.
 _CELLS, _ROUNDS, _MOST_CELLS, _CLOSE = 64, 200, 20_000, 1e-10

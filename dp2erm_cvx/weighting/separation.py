@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.weighting.dataset import OUTWARD, SumOfBlock, WeightingData
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.moments import moment_names, moment_units
 
 #: Moments with less than this part of the largest multiplier are not named.
@@ -73,19 +73,19 @@ def separates(data: WeightingData, direction: Array, *, tolerated: bool = True) 
     if not np.all(np.isfinite(lam)):
         return -math.inf
     cost = data.rows @ lam
-    error = 2.0 * (data.rows.shape[1] + 4.0) * UNIT_ROUNDOFF * (data.row_sizes @ np.abs(lam))
+    error = 2.0 * (data.rows.shape[1] + 4.0) * UNIT * (data.row_sizes @ np.abs(lam))
     parts: list[float] = []
     for block in data.blocks:
         multiplier = _best_multiplier(data, block, cost[block.members])
         cost[block.members] = cost[block.members] + multiplier
-        error[block.members] += 4.0 * UNIT_ROUNDOFF * (abs(multiplier) + np.abs(cost[block.members]))
+        error[block.members] += 4.0 * UNIT * (abs(multiplier) + np.abs(cost[block.members]))
         parts.append(-multiplier * block.total)
     low = data.curve.low
     cap = _caps(data)
     parts += np.where(cost >= 0.0, low * cost, cap * cost).tolist()
     parts += (-lam * data.targets).tolist()
     rounding = cap * error
-    rounded = math.fsum(rounding) + 2.0 * UNIT_ROUNDOFF * math.fsum(map(abs, parts))
+    rounded = math.fsum(rounding) + 2.0 * UNIT * math.fsum(map(abs, parts))
     rounded += float(np.abs(lam) @ data.target_errors)
     allowed = sum(one.support(lam[one.columns]) for one in data.priced) if tolerated else 0.0
     return math.fsum(parts) - (rounded + allowed) * OUTWARD

@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import wrightomega
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.form import ImbalancePenalty, LogSumExpPenalty, Penalty
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 
 #: A norm below this is 0 where it divides.
 _TINY = 1e-300
@@ -554,7 +553,7 @@ class _OfNorm(Shape):
             middle = (low + high) / 2.0
             usable = np.isfinite(new) & (new > low) & (new < high) & (count % 5 != 4)
             new = np.where(usable, new, middle)
-            if np.all(np.abs(new - here) <= 4.0 * UNIT_ROUNDOFF * np.maximum(np.abs(here), 1.0)):
+            if np.all(np.abs(new - here) <= 4.0 * UNIT * np.maximum(np.abs(here), 1.0)):
                 break
             here = new
         return s, a
@@ -619,7 +618,7 @@ def _drift_of_norm(s: Array, size: Array, at_edge: Array, tolerance: float, unit
     """
     outside = np.maximum(1.0 - tolerance / np.maximum(size, _TINY), 0.0) * np.abs(s)
     priced = np.any(at_edge != 0.0, axis=-1, keepdims=True)
-    rounding = units * UNIT_ROUNDOFF * (np.abs(s) + np.abs(at_edge))
+    rounding = units * UNIT * (np.abs(s) + np.abs(at_edge))
     return np.where(priced, np.abs(s - at_edge), outside) + rounding
 
 
@@ -659,7 +658,7 @@ def _split_sizes(size: Array, mu: Array, power: float) -> tuple[Array, Array]:
             steepness = mu * s ** (power - 1.0)
             new = s - (s + steepness * s - size) / (1.0 + power * steepness)
             new = np.clip(new, 0.0, s)
-            done = np.all(s - new <= 2.0 * UNIT_ROUNDOFF * s)
+            done = np.all(s - new <= 2.0 * UNIT * s)
             s = new
             if done:
                 break
@@ -697,9 +696,9 @@ class _Envelope(Shape):
     def drift(self, s: Array, prices: Array) -> Array:
         u = self.whole.proximal_point(s, self.parameter)
         added = self.parameter * prices
-        units = (s.shape[-1] + 16.0) * UNIT_ROUNDOFF
+        units = (s.shape[-1] + 16.0) * UNIT
         rounding = units * (np.abs(s) + np.abs(u) + np.abs(added))
-        of_price = self.parameter * UNIT_ROUNDOFF * self.whole.slack(u)[..., None]
+        of_price = self.parameter * UNIT * self.whole.slack(u)[..., None]
         return np.asarray(np.abs(s - u - added) + rounding + of_price)
 
     def proximal_point(self, y: Array, step: float) -> Array:
@@ -765,7 +764,7 @@ class _OfLogSumExp(Shape):
             x = wrightomega(argument - level)
             excess = np.sum(x, axis=-1, keepdims=True) - weight
             new = level + excess / np.sum(x / (1.0 + x), axis=-1, keepdims=True)
-            done = np.all(new - level <= 8.0 * UNIT_ROUNDOFF * np.maximum(np.abs(level), 1.0))
+            done = np.all(new - level <= 8.0 * UNIT * np.maximum(np.abs(level), 1.0))
             level = np.maximum(new, level)
             if done:
                 break

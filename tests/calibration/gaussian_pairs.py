@@ -8,7 +8,7 @@ from scipy import stats
 
 from dp2erm_cvx.calibration import Objective
 from dp2erm_cvx.calibration.renyi import gradient_movement
-from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from tests.helpers import bound_of
 
 

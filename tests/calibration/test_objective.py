@@ -25,8 +25,9 @@ from dp2erm_cvx.calibration import (
     utility_bound,
 )
 from dp2erm_cvx.calibration.objective import GAMMA_FLOOR, GRID
+from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Budget, LossConstants, RowBox
+from dp2erm_cvx.privacy import Budget
 from tests.helpers import bound_of
 from tests.mechanism.laws import box_of
 from tests.plan.check import spent_delta

@@ -22,11 +22,12 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.calibration.objective import private_ratio
 from dp2erm_cvx.calibration.profiles import LossLaw, gaussian_delta, joint_delta, joint_relief
+from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.suprema import Saturation
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.check import margin_delta_at
 

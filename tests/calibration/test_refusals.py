@@ -24,10 +24,11 @@ from dp2erm_cvx.calibration import (
     utility_bound,
 )
 from dp2erm_cvx.calibration.numbers import calibrate_grid, calibrate_integers
+from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RenyiCurve, StabilityBound
+from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve, StabilityBound
 from dp2erm_cvx.steps.fit import calibrate_multinomial
-from dp2erm_cvx.suprema import Saturation
 from tests.helpers import BOUNDED_INFLUENCE
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, read_release
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.rehearsal import Public, rehearsed
 from dp2erm_cvx.program import scheme, setting

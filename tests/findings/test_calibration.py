@@ -10,9 +10,10 @@ from scipy.special import expit
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Noise, Objective, calibrate_paper
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, Uniform

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.curves.curves import SQUARE
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty, Sizes
@@ -19,7 +20,6 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import BalanceFunctions, PrivateFirstStage, memory
-from dp2erm_cvx.program.curves import SQUARE
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows

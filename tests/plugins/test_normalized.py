@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.curves.log_weights import OVERLAP
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.program.curves import OVERLAP
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import fast_path
 from tests.plugins import normalized

@@ -8,11 +8,12 @@ from scipy.special import entr, log_ndtr
 from scipy.stats import norm
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import Curve, Part
+from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.program import probit, scheme
-from dp2erm_cvx.program.curves import Curve, LogWeight, Part
 from dp2erm_cvx.solve import solve
 from tests.exact import mp
 from tests.plugins import other_links

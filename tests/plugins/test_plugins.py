@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.problems.att_calibration import att_calibration
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing

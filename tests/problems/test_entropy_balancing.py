@@ -12,7 +12,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records, Universe
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.program import Moments, scheme

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Universe
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import BalanceFunctions, Landmarks, Moments
 from dp2erm_cvx.program.balance import balance_from_text

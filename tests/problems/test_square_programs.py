@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy import spatial
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
 from dp2erm_cvx.registry import programs

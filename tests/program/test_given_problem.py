@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.registry import known_meanwhile

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import weights_on_grid
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, LogWeight, Part
 from dp2erm_cvx.program.declaration import refuse_misread
 
 

@@ -16,7 +16,7 @@ WITH_MORE_PARAMETERS = {
     "dp2erm_cvx/audit/search.py::explore",
     "dp2erm_cvx/audit/stability.py::audit_stability",
     "dp2erm_cvx/program/margin_model.py::__init__",
-    "dp2erm_cvx/public.py::public_number",
+    "dp2erm_cvx/checks.py::public_number",
     "dp2erm_cvx/stability/separable.py::margin_movement",
 }
 

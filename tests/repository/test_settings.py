@@ -13,7 +13,7 @@ import click
 import dp2erm_cvx
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.cli.options import FieldOption
-from dp2erm_cvx.text import described
+from dp2erm_cvx.display import described
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import LOGISTIC, SQUARE, Curve, Part
+from dp2erm_cvx.curves.log_weights import OVERLAP, LogWeight
+from dp2erm_cvx.curves.suprema import corners
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.atoms import atom
-from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, SQUARE, Curve, LogWeight, Part
 from dp2erm_cvx.program.form import read_curve, read_log_weight
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm
 from dp2erm_cvx.stability.separable import _paired, record_diameter, weight_diameter
-from dp2erm_cvx.suprema import corners
 from tests.stability.by_arm import INF, Scheme, Search, logistic, movements, own
 
 #: Losses and log weights at the log odds u of treatment, of controls and of the treated.

@@ -17,16 +17,17 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Claim
+from dp2erm_cvx.curves.curves import EXPONENTIAL, LOGISTIC
+from dp2erm_cvx.curves.log_weights import INVERSE_PROPENSITY
+from dp2erm_cvx.curves.suprema import gradient_diameter
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian, SeparableFirstStage
-from dp2erm_cvx.program.curves import EXPONENTIAL, INVERSE_PROPENSITY, LOGISTIC
 from dp2erm_cvx.program.kernels import Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.stability import ArmCurves
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
-from dp2erm_cvx.suprema import gradient_diameter
 from tests.helpers import logistic_diameter, planted
 
 PAGE = (Path(__file__).parents[2] / "docs/theory/schemes.md").read_text(encoding="utf-8")

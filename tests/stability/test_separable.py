@@ -6,11 +6,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.curves.log_weights import OVERLAP, LogWeight
 from dp2erm_cvx.domain import Universe
-from dp2erm_cvx.model.atoms import atom
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.program.curves import LOGISTIC, OVERLAP, Curve, LogWeight, Part
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm, separable, tilt_lemma
 from tests.helpers import logistic_diameter, logistic_propensity
 from tests.stability.movement import DISK, INF, Pair, ipw, movement, solved

@@ -25,12 +25,12 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
 from dp2erm_cvx.cells import Treatment
+from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.design.request import DesignRequest
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.mechanism import quantile_scores
-from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import grid_exponent
 from dp2erm_cvx.model.weights import WeightsModel

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.weighting.certificate import Point
 from dp2erm_cvx.weighting.dataset import WeightingData, weighting_data
 from dp2erm_cvx.weighting.features import BallSet, Features, IntervalSet

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.weighting.dataset import boxes_of_records
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import (
     FeatureRows,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, SimilaritySet
 from dp2erm_cvx.weighting.form import (
     FeatureRows,

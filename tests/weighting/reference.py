@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.form import Imbalance, SumKind, WeightingForm
 
 #: Inverse slope of each family of dispersions, and 1 over its curvature.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.constants import WeightingConstants, weighting_constants
 from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
 from dp2erm_cvx.weighting.form import SumKind, WeightingForm

@@ -9,14 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting import certificate
 from dp2erm_cvx.weighting.certificate import Point, certified_distance
 from dp2erm_cvx.weighting.dataset import weighting_data
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.features import BallSet, Features
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, Penalty, SumKind, WeightSums
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.shapes import Shape, _Envelope, _OfLargestEntry
 from tests.weighting.exact_weights import (
     Exact,
@@ -219,7 +218,7 @@ def test_targets_of_means_are_within_their_rounding() -> None:
     found = [targets_and_truth(seed) for seed in range(40)]
     assert all(np.all(missed <= bound) for missed, bound, _ in found)
     assert max(np.max(missed / bound) for missed, bound, _ in found) > 1e-3
-    assert max(np.max(missed / (30.0 * UNIT_ROUNDOFF * size)) for missed, _, size in found) > 1.0
+    assert max(np.max(missed / (30.0 * UNIT * size)) for missed, _, size in found) > 1.0
 
 
 def test_a_response_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

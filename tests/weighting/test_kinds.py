@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Linear
 from dp2erm_cvx.weighting import certificate

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Gaussian, PublicSample

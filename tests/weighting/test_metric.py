@@ -4,11 +4,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting import certificate, metric
 from dp2erm_cvx.weighting.certificate import Point, certified_distance
 from dp2erm_cvx.weighting.dataset import WeightingData, weighting_data
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.features import BallSet, Features
 from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty

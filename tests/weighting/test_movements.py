@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.weighting import arm_sizes, constants, largest, moved_targets
 from dp2erm_cvx.weighting.arm_sizes import ArmSizes

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting.certificate import Point, certified_distance
 from dp2erm_cvx.weighting.dataset import weighting_data
 from dp2erm_cvx.weighting.dual import DualProblem

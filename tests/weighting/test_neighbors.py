@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.weighting import means_of_arms
 from dp2erm_cvx.weighting.dual import DualProblem

@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.curves.inverse_slope import InverseSlope
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.weighting import neighbors as common
 from dp2erm_cvx.weighting import pair_steps
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from dp2erm_cvx.weighting.inverse_slope import InverseSlope
 from dp2erm_cvx.weighting.neighboring_pairs import NeighboringPairs, ReplacedPairs
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
 from dp2erm_cvx.weighting.pairs import PairsProblem

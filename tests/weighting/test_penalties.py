@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting import constants
 from dp2erm_cvx.weighting.constants import weighting_constants
 from dp2erm_cvx.weighting.form import (

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.kernels import Energy, Gaussian
 from dp2erm_cvx.weighting import certificate, public_radius
 from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.dual import DualProblem
 from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
 from dp2erm_cvx.weighting.multipliers import met_sums

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.weighting.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.weighting.response import (
     base_response,
     controls_response,

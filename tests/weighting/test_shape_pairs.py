@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.weighting import constants
 from dp2erm_cvx.weighting.constants import weighting_constants
 from dp2erm_cvx.weighting.dual import DualProblem

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.weighting import shapes
 from dp2erm_cvx.weighting.form import ImbalancePenalty, LogSumExpPenalty, Penalty
 from dp2erm_cvx.weighting.shapes import _OfNorm, shape_of

@@ -7,14 +7,15 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_number
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.movements import NeighborMovements, OthersMoved, movements_of
 from dp2erm_cvx.solve.batch.row_batch import RowBatch, minimize_together
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, NeighborSolutions, Reading, Replacements

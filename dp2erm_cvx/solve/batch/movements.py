@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.solve.batch.rows import Index, Mask, NeighborSolutions, Reading
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.curves.curves import Curve
+from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.curves import Curve, LogWeight
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.program.stage import RowNeighbors

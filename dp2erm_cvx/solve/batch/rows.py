@@ -14,11 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.blocks import Blocks, tree_sum, views
-from dp2erm_cvx.domain import Array, Records, Universe
+from dp2erm_cvx.curves.curves import Curve
+from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.curves import Curve, LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows
 
 #: Numbers of records or of neighbors.

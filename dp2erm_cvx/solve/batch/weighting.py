@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dp2erm_cvx.arrays import UNIT
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.solve.batch.rows import Claims, FastPath, Replacements
-from dp2erm_cvx.weighting.inverse_slope import UNIT_ROUNDOFF
 from dp2erm_cvx.weighting.many_datasets import release_factors
 from dp2erm_cvx.weighting.neighbors import FormNeighbors
 
@@ -35,7 +35,7 @@ def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
         treated = np.sum(part.base.a) + part.a - part.base.a[part.index]
         factor = release_factors(form, np.asarray(treated, dtype=np.float64))
         weights = factor[:, None] * found.weights
-        rounding = 4.0 * UNIT_ROUNDOFF * np.sum(weights, axis=1)
+        rounding = 4.0 * UNIT * np.sum(weights, axis=1)
         radius = np.where(np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf)
         return Claims.held(weights, radius, found.steps, found.weights, part.index)
 

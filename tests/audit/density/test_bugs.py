@@ -11,6 +11,7 @@ import pytest
 from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Perturbed
+from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
@@ -24,7 +25,6 @@ from dp2erm_cvx.program.stage import DeclaredProgram
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import RuleRows
 from dp2erm_cvx.steps.score import AverageScore
-from dp2erm_cvx.suprema import Saturation
 from tests.audit.bugs import MEAN, loss_at_zero, release, weaker
 from tests.audit.density.released import LEAVING, MOVED, OPPOSED, SAMPLED, effect, rule, weighted, weights
 from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone

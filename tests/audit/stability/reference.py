@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, StabilityAudit, audit_stability
-from dp2erm_cvx.domain import Array, Domain, Universe
+from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.kernels import Kernel

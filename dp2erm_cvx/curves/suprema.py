@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dp2erm_cvx.arrays import Array
+
 Interval = tuple[float, float]
 
 #: Relative excess that a search may leave, and margin for the rounding of its own arithmetic.
@@ -33,11 +34,11 @@ _LINE, _BALL = 1e-9, 2e-4
 _CELLS, _MOST_CELLS = 48, 200_000
 
 
-# A :class:`~dp2erm_cvx.program.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
+# A :class:`~dp2erm_cvx.curves.curves.Curve` phi: ``ends``, the limits of its slope; ``kinks``, where its
 # curvature jumps; ``bend``, c with ``|phi'''| <= c phi''`` between them; ``slope``, ``curvature``, and the
 # least and largest ``curvatures`` on cells.
 ScalarLoss = Any
-# A :class:`~dp2erm_cvx.program.curves.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
+# A :class:`~dp2erm_cvx.curves.log_weights.LogWeight` h: ``lipschitz``, the largest slope; ``curve``, h
 # before it is cut off or minus it as a loss, or None; ``enclose``, intervals of value and slope on cells;
 # ``range``, bounds of the value; ``is_clipped``, True if it has kinks, where gradients count from 0.
 ScalarWeight = Any

@@ -7,20 +7,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from dp2erm_cvx import suprema
-from dp2erm_cvx.model.atoms import atom
-from dp2erm_cvx.program.curves import (
-    EXPONENTIAL,
-    INVERSE_PROPENSITY,
-    LOGISTIC,
-    OVERLAP,
-    SQUARE,
-    Curve,
-    LogWeight,
-    Part,
-)
+from dp2erm_cvx.curves import suprema
+from dp2erm_cvx.curves.atoms import atom
+from dp2erm_cvx.curves.curves import EXPONENTIAL, LOGISTIC, SQUARE, Curve, Part
+from dp2erm_cvx.curves.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight
+from dp2erm_cvx.curves.suprema import Saturation, gradient_diameter, largest_multiple
 from dp2erm_cvx.stability import ArmCurves, minimizer_norm
-from dp2erm_cvx.suprema import Saturation, gradient_diameter, largest_multiple
 from tests.helpers import BOUNDED_INFLUENCE, logistic_diameter
 
 HUBER = Curve((Part(1.0, atom("huber", 0.8)),))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
 
 #: Smallest argument of a logarithm.

@@ -15,9 +15,9 @@ from cvxpy.constraints.exponential import ExpCone
 from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 from scipy.special import entr, erfcx, log_ndtr
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_size
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import public_size
 
 _Map = Callable[[Array], Array]
 

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 
@@ -20,6 +20,12 @@ Value = TypeVar("Value")
 
 #: Characters of a declared line of text.
 _LONGEST_LINE = 200
+
+
+class Stated:
+    """A part of a release: no other entry than its fields, and no number that is not finite, is read."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Named(Mapping[str, Value]):

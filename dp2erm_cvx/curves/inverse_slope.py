@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array
-from dp2erm_cvx.weighting.dispersion import ATOMS, Dispersion, DispersionPart
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.dispersion import ATOMS, Dispersion, DispersionPart
 
-#: Half the distance of 1 to the next double.
-UNIT_ROUNDOFF = 2.0**-53
 #: Ends of the arguments of an exponential function: weights beyond have met any cap, or are 0 to 299 digits.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -690.0, 300.0
 #: Ends of powers, beyond which weights have met any end of their box that a public radius is stated for.
@@ -104,7 +102,7 @@ class InverseSlope:
             Radii r_i (n,) with ``|weight_i - h_i(x_i)| <= r_i`` for every x_i within the error of the price.
             They are the width of the box where nothing better is proved.
         """
-        widest = (self.cap - self.low) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+        widest = (self.cap - self.low) * (1.0 + 4.0 * UNIT)
         base = np.ones_like(weight) if self.base is None else self.base
         ratio = weight / base
         slack = self._shift(ratio) * base
@@ -157,9 +155,9 @@ class InverseSlope:
             # Slopes are computed at weights that are surely below and surely above these.
             low_slope, low_error = self._slope(np.clip((weight - slack) / base, first, last))
             high_slope, high_error = self._slope(np.clip((weight + slack) / base, first, last))
-            rounding = price_error + 4.0 * UNIT_ROUNDOFF * np.abs(price)
-            above = price - low_slope + low_error + 4.0 * UNIT_ROUNDOFF * np.abs(low_slope)
-            below = high_slope - price + high_error + 4.0 * UNIT_ROUNDOFF * np.abs(high_slope)
+            rounding = price_error + 4.0 * UNIT * np.abs(price)
+            above = price - low_slope + low_error + 4.0 * UNIT * np.abs(low_slope)
+            below = high_slope - price + high_error + 4.0 * UNIT * np.abs(high_slope)
         # At an end of its box a weight stays, however far beyond that end the price would have it.
         above = np.where(weight >= self.cap, 0.0, above + rounding)
         below = np.where(weight <= self.low, 0.0, below + rounding)
@@ -192,7 +190,7 @@ class InverseSlope:
         factor|``; a division by the base adds one.
         """
         farthest = max((abs(part.offset / part.factor) for part in self.dispersion.parts), default=0.0)
-        return np.asarray(8.0 * UNIT_ROUNDOFF * (np.abs(ratio) + farthest))
+        return np.asarray(8.0 * UNIT * (np.abs(ratio) + farthest))
 
     def _slope(self, ratio: Array) -> tuple[Array, Array]:
         """Computed slopes, and bounds of their error at the arguments that :meth:`_shift` speaks of."""
@@ -206,7 +204,7 @@ class InverseSlope:
             if part.atom == "entropy":
                 # The logarithm is exact to units of its own size, which 1 may cancel.
                 size += 24.0 * abs(part.scale * part.factor)
-        return total, size * (len(self.dispersion.parts) + 1.0) * UNIT_ROUNDOFF
+        return total, size * (len(self.dispersion.parts) + 1.0) * UNIT
 
 
 def _relative_error(part: DispersionPart, inner: Array) -> Array | float:
@@ -316,7 +314,7 @@ def _general(dispersion: Dispersion, price: Array, low: Array, cap: Array) -> tu
         if step % 6 == 5:
             usable[:] = False
         new = np.where(usable, newton, middle_of_bracket)
-        unit = 2.0 * UNIT_ROUNDOFF
+        unit = 2.0 * UNIT
         narrow = right[open_rows] - left[open_rows] <= unit * np.abs(new)
         still = np.abs(newton - here) <= unit * np.abs(here)
         weight[open_rows] = np.where(still, here, new)

@@ -1,0 +1,20 @@
+"""Arrays of doubles, and how far what is computed with them may be off."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: An array of double precision.
+Array = NDArray[np.float64]
+
+#: Unit roundoff of a double: half the distance of 1 to the next one.
+UNIT = 2.0**-53
+
+#: Error of weights in closed form, and of the last exponentials of any others, relative to n.
+CLOSED_FORM = 1e-12
+
+
+def dot_error(d: int) -> float:
+    """Relative error of an inner product of d terms, relative to the sum of magnitudes."""
+    return (d + 1) * UNIT / (1 - (d + 1) * UNIT)

@@ -1,0 +1,1 @@
+"""Functions of one number, and certified bounds of what is asked of them."""

@@ -1,0 +1,350 @@
+"""Logarithms of weights as functions of one margin, which are trees of atoms and need not be convex."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import entr
+
+from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, Array, dot_error
+from dp2erm_cvx.curves.atoms import Atom, atom
+from dp2erm_cvx.curves.curves import FARTHEST, Arms, Curve, Part, by_arm
+from dp2erm_cvx.errors import DeclarationError
+
+#: Cells of a range of margins; a monotone piece needs one.
+_CELLS = 512
+
+
+class Enclosure(NamedTuple):
+    """Intervals of the value and of the slope of a function, one per cell of its argument."""
+
+    low: Array
+    high: Array
+    down: Array
+    up: Array
+
+    @property
+    def steepest(self) -> Array:
+        """Largest absolute slope on every cell."""
+        return np.maximum(np.abs(self.down), np.abs(self.up))
+
+
+_OPERATIONS = ("margin", "constant", "sum", "multiple", "minimum", "log", "entr", "atom")
+
+
+@dataclass(frozen=True)
+class LogWeight:
+    """``h(s)`` of a weight exp(h): the margin, constants, sums, multiples, minima, logs, atoms of such.
+
+    ``entr`` is ``-u log u`` of such a function u, which is above 0.
+
+    ``number`` is that of a constant or a multiple, ``atom`` that of an atom. Raises DeclarationError for
+    another operation, and for an atom without one.
+    """
+
+    operation: str = "margin"
+    parts: tuple[LogWeight, ...] = ()
+    number: float = 1.0
+    atom: Atom | None = None
+
+    def __post_init__(self) -> None:
+        if self.operation not in _OPERATIONS or (self.operation == "atom" and self.atom is None):
+            raise DeclarationError(f"log weight {self.operation!r}: must be one of {', '.join(_OPERATIONS)}")
+
+    def along(self, arm: Arms | None) -> LogWeight:
+        """The function of records of these arms (n,): it is the same in either."""
+        return self
+
+    def times(self, factor: float) -> LogWeight:
+        """A multiple of the function."""
+        return LogWeight("multiple", (self,), factor)
+
+    def log(self, s: Array) -> Array:
+        """h(s) at margins (n,)."""
+        return self.evaluated(s)[0]
+
+    def evaluated(self, s: Array) -> tuple[Array, Array]:
+        """h(s) at margins (n,), and the sizes (n,) of all that is added up on the way to it, 1 at least.
+
+        The value is within 16 units of roundoff of its size.
+        """
+        value, size = s, np.zeros_like(s)
+        inner = [part.evaluated(s) for part in self.parts]
+        values, sizes = [v for v, _ in inner], [size for _, size in inner]
+        match self.operation:
+            case "constant":
+                value = np.full_like(s, self.number)
+            case "sum":
+                value, size = reduce(np.add, values), reduce(np.add, sizes)
+            case "multiple":
+                value, size = self.number * values[0], abs(self.number) * sizes[0]
+            case "minimum":
+                value, size = reduce(np.minimum, values), reduce(np.maximum, sizes)
+            case "log":
+                value, size = np.log(values[0]), sizes[0] / values[0]
+            case "entr":
+                steep = np.abs(np.log(values[0]) + 1.0)
+                value, size = entr(values[0]), steep * sizes[0]
+            case "atom":
+                assert self.atom is not None
+                value, size = self.atom.value(values[0]), np.abs(self.atom.slope(values[0])) * sizes[0]
+        return value, size + 1.0 + np.abs(value)
+
+    def enclose(self, low: Array, high: Array) -> Enclosure:
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        inner = [part.enclose(low, high) for part in self.parts]
+        zero = np.zeros_like(low)
+        match self.operation:
+            case "margin":
+                return Enclosure(low, high, zero + 1.0, zero + 1.0)
+            case "constant":
+                return Enclosure(zero + self.number, zero + self.number, zero, zero)
+            case "sum":
+                return Enclosure(*(reduce(np.add, column) for column in zip(*inner, strict=True)))
+            case "multiple":
+                k, y = self.number, inner[0]
+                turned = y if k >= 0 else Enclosure(y.high, y.low, y.up, y.down)
+                return Enclosure(*(k * end for end in turned))
+            case "minimum":
+                return reduce(_smaller, inner)
+            case "log":
+                y = inner[0]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    steepest = np.where(y.low > 0, 1 / y.low, np.inf)  # a logarithm falls without end at 0
+                    low = np.log(np.maximum(y.low, 0))
+                    return Enclosure(low, np.log(y.high), *_product(1 / y.high, steepest, y))
+            case "entr":
+                return _entropy(inner[0])
+        assert self.atom is not None
+        return _of_atom(self.atom, inner[0])
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
+        everywhere = np.array([np.inf])
+        with np.errstate(invalid="ignore", over="ignore"):
+            steep = float(self.enclose(-everywhere, everywhere).steepest[0])
+        return math.inf if math.isnan(steep) else steep
+
+    @cached_property
+    def curve(self) -> Curve | None:
+        """The function or minus it as a convex one: a multiple of an atom of one of the margin, or None.
+
+        Of a function that is cut off at constants that which is cut off.
+        """
+        size, node = self._multiple
+        if node.operation == "minimum":
+            rest = [part for part in node.parts if part.operation != "constant"]
+            return rest[0].times(size).curve if len(rest) == 1 else None
+        if node.operation != "atom" or node.atom is None:
+            return None
+        scale, inner = node.parts[0]._multiple
+        return Curve((Part(abs(size), node.atom, scale),)) if inner == LogWeight() and size else None
+
+    @property
+    def cap(self) -> float | None:
+        """F of ``log min(1 + exp(-s), F)``, the inverse propensity, ``inf`` for none; None for another f."""
+        first, *caps = self.parts if self.operation == "minimum" else (self,)
+        if first != INVERSE_PROPENSITY or len(caps) > 1 or any(one.operation != "constant" for one in caps):
+            return None
+        return math.exp(caps[0].number) if caps else math.inf
+
+    @property
+    def _multiple(self) -> tuple[float, LogWeight]:
+        """The function as a multiple of another."""
+        factor, node = 1.0, self
+        while node.operation == "multiple":
+            factor, node = factor * node.number, node.parts[0]
+        return factor, node
+
+    @property
+    def is_clipped(self) -> bool:
+        """True if it has kinks, at which differences of its gradients count from 0."""
+        return self.operation == "minimum" or any(part.is_clipped for part in self.parts)
+
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over ``[low, high]``, which may be infinite: exact where it is near and monotone."""
+        far = max(-low, high) > FARTHEST
+        edges = np.clip([low, high], -1e300, 1e300) if far else np.linspace(low, high, _CELLS + 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            bounds, ends = self.enclose(edges[:-1], edges[1:]), self.log(edges)
+        monotone = ((bounds.down >= 0) | (bounds.up <= 0)) & ~np.isnan(ends[:-1] + ends[1:]) & (not far)
+        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), bounds.low)
+        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), bounds.high)
+        return float(np.min(least)), float(np.max(largest))
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the function asks for no margin."""
+        if self.operation == "margin":
+            return False
+        return all(part.is_constant for part in self.parts)
+
+    def of(self, tilt: Array, total: Array) -> Array:
+        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
+        if self == OVERLAP:
+            return np.divide(tilt, total, out=total)
+        if (cap := self.cap) is not None:
+            return total if math.isinf(cap) else np.minimum(total, cap, out=total)
+        return np.exp(self.log(-np.log(tilt)), out=total)
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
+        low, high = self.range(-reach, reach)
+        return math.inf if math.isnan(high - low) else high - low
+
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        if not reach <= FARTHEST:
+            return self.lipschitz
+        edges = np.linspace(-reach, reach, _CELLS + 1)
+        return min(self.lipschitz, float(np.max(self.enclose(edges[:-1], edges[1:]).steepest)))
+
+    def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, ``||v|| <= norm``.
+
+        Only the margins and the last steps round.
+
+        Parameters
+        ----------
+        dimension
+            Number of columns.
+        row_bound
+            Bound on the norm of the rows.
+        norm
+            Bound on the norm of v.
+        offset
+            Bound on the size of the offsets of margins.
+        """
+        reach = row_bound * norm + offset
+        evaluated = 16 * UNIT * (2 + max(map(abs, self.range(-reach, reach))))
+        moved = dot_error(dimension) * row_bound * norm
+        if offset:
+            moved += UNIT * reach
+        return self.steepest(reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
+
+@dataclass(frozen=True)
+class LogWeightsByArm:
+    """``h(s)`` of a weight exp(h) that depends on the arm of its record. Bounds are those of both arms.
+
+    Parameters
+    ----------
+    each
+        The log weight of controls, and that of the treated.
+    """
+
+    each: tuple[LogWeight, LogWeight]
+
+    #: No inverse propensity, cut off or not: those are one function for all records.
+    cap: ClassVar[None] = None
+
+    def along(self, arm: Arms | None) -> LogWeightOfRecords:
+        """The function of records of these arms (n,)."""
+        assert arm is not None
+        return LogWeightOfRecords(self.each, arm)
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
+        return max(weight.lipschitz for weight in self.each)
+
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over ``[low, high]``, which may be infinite."""
+        ranges = [weight.range(low, high) for weight in self.each]
+        least, largest = zip(*ranges, strict=True)
+        return min(least), max(largest)
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
+        low, high = self.range(-reach, reach)
+        return math.inf if math.isnan(high - low) else high - low
+
+    def steepest(self, reach: float) -> float:
+        """Largest ``|h'|`` over ``|s| <= reach``."""
+        return max(weight.steepest(reach) for weight in self.each)
+
+    def error_at(self, dimension: int, row_bound: float, norm: float, offset: float = 0.0) -> float:
+        """Bound on ``||w_hat - w||_1 / n`` of weights computed at a coefficient v, as of a LogWeight."""
+        return max(weight.error_at(dimension, row_bound, norm, offset) for weight in self.each)
+
+
+@dataclass(frozen=True, eq=False)
+class LogWeightOfRecords:
+    """Log weights of records of known arms; methods take arrays of the shape of ``arm``, as of a LogWeight.
+
+    Parameters
+    ----------
+    each
+        The log weight of controls, and that of the treated.
+    arm
+        0 or 1 of every record.
+    """
+
+    each: tuple[LogWeight, LogWeight]
+    arm: Arms
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins of either arm."""
+        return max(weight.lipschitz for weight in self.each)
+
+    def log(self, s: Array) -> Array:
+        """h(s)."""
+        return self.evaluated(s)[0]
+
+    def evaluated(self, s: Array) -> tuple[Array, Array]:
+        """h(s), and the sizes of all that is added up on the way to it, 1 at least."""
+        value, size = by_arm(self.arm, lambda which, of: self.each[which].evaluated(s[of]))
+        return value, size
+
+    def enclose(self, low: Array, high: Array) -> Enclosure:
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        return Enclosure(*by_arm(self.arm, lambda which, of: self.each[which].enclose(low[of], high[of])))
+
+
+#: The log of a weight: one function for all records, or one for each arm.
+LogOfWeight = LogWeight | LogWeightsByArm
+
+
+#: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.
+INVERSE_PROPENSITY = LogWeight("atom", (LogWeight().times(-1.0),), atom=atom("logistic"))
+#: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
+OVERLAP = LogWeight("atom", (LogWeight(),), atom=atom("logistic")).times(-1.0)
+
+
+def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:
+    first, second = x.high <= y.low, y.high <= x.low
+    down = np.where(first, x.down, np.where(second, y.down, np.minimum(x.down, y.down)))
+    up = np.where(first, x.up, np.where(second, y.up, np.maximum(x.up, y.up)))
+    return Enclosure(np.minimum(x.low, y.low), np.minimum(x.high, y.high), down, up)
+
+
+def _product(low: Array, high: Array, y: Enclosure) -> tuple[Array, Array]:
+    """Interval of an outer slope in ``[low, high]`` times the inner one."""
+    with np.errstate(invalid="ignore"):
+        products = np.stack([low * y.down, low * y.up, high * y.down, high * y.up])
+    return products.min(axis=0), products.max(axis=0)
+
+
+def _entropy(y: Enclosure) -> Enclosure:
+    """``-u log u`` of a function u above 0: it rises up to 1/e, and falls beyond."""
+    least, largest = np.maximum(y.low, 0.0), np.maximum(y.high, 0.0)
+    ends = entr(least), entr(largest)
+    inside = (least < 1.0 / math.e) & (largest > 1.0 / math.e)
+    highest = np.where(inside, (1.0 + 4 * UNIT) / math.e, np.maximum(*ends))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls, rises = -np.log(largest) - 1.0, -np.log(least) - 1.0
+    return Enclosure(np.minimum(*ends), highest, *_product(falls, rises, y))
+
+
+def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:
+    at_low, at_high = atom.value(y.low), atom.value(y.high)
+    down, up = atom.slope(y.low), atom.slope(y.high)
+    turning = (down < 0) & (up > 0)  # convex: its least value is inside, where all atoms here have 0
+    least = np.where(turning, atom.value(np.zeros_like(y.low)), np.minimum(at_low, at_high))
+    return Enclosure(least, np.maximum(at_low, at_high), *_product(down, up, y))
