@@ -15,7 +15,7 @@ from scipy.special import gammaincinv
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.rehearsal import normal_arms
+from dp2erm_cvx.inference.rehearsal import normal_arms
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
@@ -55,7 +55,7 @@ def normal_records(universe: Universe, size: int, treated: float, distance: floa
     size
         Number of records.
     treated, distance
-        As of :func:`~dp2erm_cvx.plan.rehearsal.normal_arms`.
+        As of :func:`~dp2erm_cvx.inference.rehearsal.normal_arms`.
     """
     domain = universe.domain
     p = universe.n_features

@@ -17,11 +17,11 @@ from dp2erm_cvx.checks import chosen_columns
 from dp2erm_cvx.domain import Curves, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
+from dp2erm_cvx.inference.interval import misses
 from dp2erm_cvx.plan import EffectStudy, Plan, PlanResult, RuleStudy, make_plan
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
-from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.rule import RuleRelease, effects, make_rule, recommend
 
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
-from dp2erm_cvx.plan.effect_error import HEAVIER, NO_ERROR, NuisanceError, remaining, slope_sizes
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.score import ArmScores, AverageScore
-from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
-    from dp2erm_cvx.plan.plan import Plan
 
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
 #: of what center and propensity leave.
@@ -34,9 +29,6 @@ REACHES = (2.0, 2.5, 3.0, 3.5)
 #: n epsilon per covariate and arm from which on a multinomial regression is tried: intervals are as long
 #: there as without it where outcomes are linear, and it saves bias where they are not (measured).
 FEW = 1600.0
-#: Part of the confounding that a regression of two values may leave which is not unbent, at a slope of twice
-#: the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
-BENT = 0.2
 
 
 def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
@@ -176,79 +168,3 @@ def check_arms(study: EffectStudy) -> None:
     rates = domain.codebook.treatment.rates
     if (rates and settings.propensity != rates) or (not rates and isinstance(settings.propensity, tuple)):
         raise DeclarationError("propensity: rates of the levels are declared in [treatment]")
-
-
-def arm_errors(
-    plan: Plan[EffectStudy], released: Mapping[str, Array], deviation: float
-) -> tuple[list[NuisanceError], float]:
-    """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard ``deviation``.
-
-    In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is the
-    second number that counts, the standard deviation of what their noise and sampling adds to any contrast:
-    the arms lie at most the declared distance apart, and so does each of them from all. Nothing where the
-    propensity is public.
-    """
-    study, score = plan.study, plan.main
-    nuisances = score.at(score.universe, released).nuisances
-    shares, k = np.array(nuisances.shares), len(nuisances.spreads)
-    if study.settings.known is not None:
-        return [NO_ERROR] * len(shares), 0.0
-    fit, term, away = nuisances.fit, nuisances.term, study.confounding
-    declared, left, each = remaining(plan, nuisances, released, deviation)
-    noise = np.sqrt(np.mean(each**2, axis=1))
-    theta, constant = (
-        replace(term, stretch=None).coefficient(k, released),
-        term.rows.constants(k, len(shares)),
-    )
-    left = left + (0.0 if study.two_values is None else BENT)
-    half = 0.5 * study.universe.domain.outcome_bound
-    sizes = slope_sizes(nuisances, theta[~constant].reshape(-1, k), declared, half)
-    stays = np.linalg.norm(left * sizes, axis=1)
-    within, n = study.assumed.within(nuisances.shares), fit.mass * fit.n_samples
-    heavier = HEAVIER / (n * within)
-    # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong rate
-    curvature, rate = np.maximum(fit.curvature(deviation, nuisances.shares), 1e-12), plan.step("rate")
-    off = (fit.noise / (fit.n_samples * (curvature + fit.gamma))) ** 2
-    off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
-    counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
-    by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
-    apart, log_noise = away * (1.0 - shares), np.zeros(len(shares))
-    propensity = plan.step("propensity")
-    if propensity is not None:
-        apart, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, away)
-    reaches = np.hypot(apart, math.sqrt(k) * log_noise)
-    varying, common = 0.0, 0.0
-    if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
-        varying = study.heterogeneity * deviation
-        common = min(away, 2.0 * max(reaches.tolist()))
-        common *= math.hypot(float(noise[0]), deviation * math.sqrt(heavier))
-    by_arm = term.rows is Rows.ARMS
-    # the ridge on an intercept leaks into slopes along the mean of an arm
-    leaks = away**2 * np.abs(theta[constant]) * fit.gamma / within
-    leaks = leaks / (curvature if by_arm else float(np.sum(curvature)))
-    # of slopes in common either arm has at most half of what stays of the distance between the two
-    stayed = apart if by_arm else np.minimum(apart, 0.5 * away)
-    bias = stayed * stays + (1.0 - shares) * stayed * varying
-    bias = bias + leaks * ((1.0 - shares) * stayed / away if by_arm and away else shares)
-    moved = np.sqrt((by_arm * reaches * noise) ** 2 + (log_noise * stays) ** 2 + by_rate**2)
-    sampling = by_arm * reaches * deviation * np.sqrt(heavier / shares)
-    return [NuisanceError(*row) for row in np.c_[bias, moved, sampling].tolist()], common
-
-
-def _left_by(
-    step: Step, shares: Array, spreads: tuple[float, ...], within: float, away: float
-) -> tuple[Array, Array]:
-    """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise there.
-
-    To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms at their
-    ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is its row of that
-    times ``pi_b (1 - pi_b) D / pi_a`` at most, and at most what there was.
-    """
-    calibration, universe = step.calibration, step.universe
-    square = float(np.mean(np.square(spreads)))
-    W = np.diag(shares) - np.outer(shares, shares)
-    inverse = np.linalg.inv(calibration.gamma * np.eye(len(shares)) + square * within * W)
-    left = calibration.gamma * np.abs(inverse) @ (shares * (1.0 - shares)) / shares
-    deviation = math.sqrt(float(calibration.variances[0]) * square) / universe.n_samples
-    noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
-    return away * np.minimum(left, 1.0 - shares), noise

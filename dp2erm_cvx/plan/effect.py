@@ -13,15 +13,16 @@ from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.inference.nuisances import EffectFacts, Residuals
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
-from dp2erm_cvx.plan.plan import STEADY, Pipeline
+from dp2erm_cvx.plan.plan import STEADY, Pipeline, Plan
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.plan.weighted import check_weights, weighted_error, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.sampling import refuse
-from dp2erm_cvx.steps.covariates import CovariateMean
+from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
@@ -120,6 +121,13 @@ class EffectStudy(Pipeline):
         if self.estimand != RiskScores.estimand and not domain.binary_outcome:
             return None
         return TwoValues(-domain.outcome_bound, 2.0 * domain.outcome_bound, domain.outcome_bound)
+
+    @property
+    def residuals(self) -> Residuals:
+        """What is public of the residuals of its outcome regression."""
+        domain = self.universe.domain
+        persons = domain.units is not None
+        return Residuals(self.settings.residual_bound, self.scale, domain.outcome_bound, persons)
 
     @property
     def predicted_error(self) -> float:
@@ -346,3 +354,25 @@ def _reach(
     # without a declared scale M_r is twice what symmetric residuals are expected to reach
     part = 1.0 if scale is not None else min(max(total / _WHOLE, 0.5), 1.0)
     return max(2.0 if scale is None else 0.0, part * inverse)
+
+
+def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
+    """What errors of the nuisances of a planned effect follow from, beside what is released."""
+    study = plan.study
+    rate, mean, spread = plan.step("rate"), plan.step("mean"), plan.step("spread")
+    return EffectFacts(
+        universe=study.universe,
+        estimand=study.estimand,
+        score=plan.main,
+        kind=study.kind,
+        rate=rate if isinstance(rate, TreatmentRate) else None,
+        mean=mean if isinstance(mean, CovariateMean) else None,
+        spread=spread if isinstance(spread, MeanSquare) else None,
+        propensity=plan.step("propensity"),
+        average=plan.step(AVERAGE),
+        law=study.law,
+        assumed=study.assumed,
+        known_propensity=study.settings.known is not None,
+        residuals=study.residuals,
+        two_values=study.two_values,
+    )

@@ -16,6 +16,7 @@ from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.checks import public_fraction, public_size, setting
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.inference.nuisances import Residuals
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
@@ -115,6 +116,13 @@ class RuleStudy(Pipeline):
                 "covariate; norm_bound, mean_share and spread_share would move those"
             )
         return rule
+
+    @property
+    def residuals(self) -> Residuals:
+        """What is public of the residuals that the value of the rule is estimated from."""
+        domain = self.universe.domain
+        persons = domain.units is not None
+        return Residuals(self.settings.residual_bound, self.residual_scale, domain.outcome_bound, persons)
 
     @property
     def _rest(self) -> float:

@@ -13,8 +13,8 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.inference.nuisances import clipped_square
 from dp2erm_cvx.plan import defaults
-from dp2erm_cvx.plan.effect_error import clipped_square
 from dp2erm_cvx.plan.settings import shares_in_turn
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.trust import refuse_patched

@@ -13,20 +13,20 @@ from scipy.special import betainc, expit
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
+from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
+from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
+from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
 from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
+from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
-from dp2erm_cvx.release.interval import EffectInterval, ScoreInterval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.parts import (
     ArmEffects,
     GroupEffect,
-    GroupMean,
     arm_effects,
-    group_average,
-    group_means,
     state_groups,
 )
-from dp2erm_cvx.release.ratio import ArmRisks, part_interval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.weighted import Weighting, weighted_interval
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
@@ -253,24 +253,25 @@ def make_effect(
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
     if isinstance(score, WeightedSum):
         return _by_weights(plan, released, columns, guarantee, level)
+    facts = effect_facts(plan)
     own = score.at(score.universe, released)
     assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
     arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
     if isinstance(own, ArmScores):
-        arms, result = arm_effects(plan, released, level, predicted=predicted)
+        arms, result = arm_effects(facts, released, level, predicted=predicted)
     elif isinstance(own, GroupScore):
-        groups = group_means(plan, released, predicted=predicted)
+        groups = group_means(facts, released, predicted=predicted)
         result = group_average(groups, level)
     else:
         result, risks, ratios = estimated(score, sums, own.center, level, own.widening)
         if predicted:
             share = score.calibration.means(sums)[1]
-            error = nuisance_error(plan, released, result.standard_deviation, share)
+            error = nuisance_error(facts, released, result.standard_deviation, share)
             center = own.center + error.shift
             result = estimated(score, sums, center, level, own.widening, (error, error))[0]
         elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
-            predicted, errors = True, risk_errors(plan, released, (risks[0], risks[1]))
+            predicted, errors = True, risk_errors(facts, released, (risks[0], risks[1]))
             result, risks, ratios = estimated(score, sums, own.center, level, own.widening, errors)
     nuisances = tuple(state_nuisances(plan, released, columns))
     square = plan.step("spread")
@@ -282,7 +283,7 @@ def make_effect(
         capped = capped_share(study.estimand, *bounds, nuisances, universe.n_samples, law)
     off = 0.0  # told from a quarter of the half width on
     if predicted:
-        off = skewed(plan, released, result.standard_deviation, 0.125 * (result.high - result.low))
+        off = skewed(facts, released, result.standard_deviation, 0.125 * (result.high - result.low))
     return EffectRelease(
         estimand=score.estimand,
         estimate=result.estimate,

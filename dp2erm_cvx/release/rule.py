@@ -16,12 +16,13 @@ from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.data import covariate_table
 from dp2erm_cvx.domain import clip_norm
+from dp2erm_cvx.inference.interval import score_interval
+from dp2erm_cvx.inference.nuisances import value_error
 from dp2erm_cvx.plan import Plan, RuleStudy
-from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.predict import residual_bias, rule_noise
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.effect import Nuisance, narrow_columns, state_coefficient
-from dp2erm_cvx.release.interval import EffectInterval, score_interval
+from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.two_stage import Release, rule_of
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units
@@ -41,7 +42,7 @@ class RuleGain(Stated):
     ``interval`` is for the mean gain of the released rule. It allows for how much better that looks on the
     records that it was fitted to, and where the propensity is not public for what the released regressions of
     both arms leave of the confounding, to first order
-    (:func:`~dp2erm_cvx.plan.effect_error.value_error`).
+    (:func:`~dp2erm_cvx.inference.nuisances.value_error`).
     """
 
     over: str
@@ -209,12 +210,15 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     # the common second moment is at least that of either mean
     alone = replace(noise, law=SumLaw.SCORE)
     counts, part = plan.step("sides"), 1.0
+    spread = plan.step("spread")
+    assert spread is None or isinstance(spread, MeanSquare)
     if isinstance(counts, SideCounts) and step.universe.domain.weighted:
         part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     *means, square = sums
     for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
         interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
-        error = value_error(plan, released, interval.standard_deviation / math.sqrt(part), treats=treats)
+        deviation = interval.standard_deviation / math.sqrt(part)
+        error = value_error(step, plan.study.residuals, spread, released, deviation, treats=treats)
         # fitted to these records it looks better than it is, by this at most (page "Private rules")
         better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
         error = replace(error, bias=error.bias + interval.standard_deviation * better)

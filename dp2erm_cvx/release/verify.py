@@ -16,6 +16,7 @@ from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import Shown, heading
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
+from dp2erm_cvx.inference.interval import misses
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.plan import plan_as_declared
@@ -27,7 +28,6 @@ from dp2erm_cvx.release.declaration import (
     study_of,
 )
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
-from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing
 from dp2erm_cvx.release.rule import RuleRelease, make_rule

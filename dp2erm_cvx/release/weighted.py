@@ -11,10 +11,11 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.inference.interval import ScoreInterval, biased_quantile, misses
+from dp2erm_cvx.inference.nuisances import nuisance_error
+from dp2erm_cvx.inference.rehearsal import Public, rehearsed
 from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.effect_error import nuisance_error
-from dp2erm_cvx.plan.rehearsal import Public, rehearsed
-from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
+from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 
 #: The rehearsal is within this factor of what weights leave of a distance.
@@ -82,7 +83,7 @@ def weighted_interval(
     square = squares.mean_square(released, margin)
     bases = 1.0 / (rate * (1.0 - rate))
     sampling = math.sqrt(trial.inflation * square * bases / n)
-    error = nuisance_error(plan, released, math.sqrt(square * bases))
+    error = nuisance_error(effect_facts(plan), released, math.sqrt(square * bases))
     beyond = _BEYOND if study.two_values is None else 0.0
     intercepts = (beyond + trial.mass) * _intercept_error(lines, released, math.sqrt(square))
     uncertain = math.hypot(left * error.noise, left * error.sampling, intercepts)

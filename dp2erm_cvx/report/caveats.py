@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dp2erm_cvx.display import digits_of
+from dp2erm_cvx.inference.interval import e_value
 from dp2erm_cvx.plan.predict import SHARE
 from dp2erm_cvx.release.caveats import (
     CAPPED,
@@ -20,7 +21,6 @@ from dp2erm_cvx.release.caveats import (
     may_be_missing,
 )
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.interval import e_value, tipping_point
 from dp2erm_cvx.report.words import ESTIMANDS, gaps, remains, units_of
 
 
@@ -364,6 +364,21 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
             f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
             f"(confounding; {float(release.settings['confounding']):g} is declared or the default)."
         )
+
+
+def tipping_point(release: EffectRelease) -> float | None:
+    """The ``confounding`` D at which the interval reaches 0: ``b = |T| - q`` solved for D.
+
+    T is the estimate, b the allowed bias, in proportion to D, and q what is left of the half width without
+    it. None where no bias is allowed for, and where the interval holds 0 already.
+    """
+    interval = release.interval
+    low, high, bias = interval.low, interval.high, interval.bias
+    if low is None or high is None or not bias or low <= 0.0 <= high:
+        return None
+    rest = 0.5 * (high - low) - bias
+    declared = float(release.settings["confounding"])
+    return declared * (abs(0.5 * (low + high)) - rest) / bias
 
 
 def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:

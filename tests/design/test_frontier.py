@@ -19,7 +19,7 @@ from dp2erm_cvx.design.rehearsal import (
 )
 from dp2erm_cvx.design.trade_off import choices, paper_curve
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError
-from dp2erm_cvx.plan.rehearsal import normal_arms
+from dp2erm_cvx.inference.rehearsal import normal_arms
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
 from dp2erm_cvx.problems.stable_balancing import stable_balancing

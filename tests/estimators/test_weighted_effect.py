@@ -13,7 +13,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, read_release
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.plan.rehearsal import Public, rehearsed
+from dp2erm_cvx.inference.rehearsal import Public, rehearsed
 from dp2erm_cvx.program import scheme, setting
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.verify import verify

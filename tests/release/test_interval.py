@@ -9,9 +9,9 @@ from scipy import integrate, stats
 from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.effect_error import NuisanceError, residual_deviation
+from dp2erm_cvx.inference.interval import biased_quantile, score_interval
+from dp2erm_cvx.inference.nuisances import NuisanceError, residual_deviation
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.interval import biased_quantile, score_interval
 
 B = 5.0
 

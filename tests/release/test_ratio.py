@@ -12,9 +12,9 @@ import pytest
 from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.base import sum_tail
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.effect_error import NuisanceError
+from dp2erm_cvx.inference.nuisances import NuisanceError
+from dp2erm_cvx.inference.ratio import ArmRisks, Fieller, part_interval
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.ratio import ArmRisks, Fieller, part_interval
 
 #: e(x), P(Y = 1 | x, arm 0), P(Y = 1 | x, arm 1) for the two values of a covariate.
 COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,17 +13,13 @@ from scipy import special
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
-from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, LinearNuisances, rare
+from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, LinearNuisances, TwoValues, rare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Released, TreatedScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import released_mass
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectStudy
-    from dp2erm_cvx.plan.plan import Plan
-    from dp2erm_cvx.plan.rule import RuleStudy
+from dp2erm_cvx.steps.sums import TreatmentRate, released_mass
 
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines;
 #: with slopes by arm; on one side of a rule; and where that of one arm alone is carried on to the other one.
@@ -58,95 +54,161 @@ class NuisanceError:
 NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
 
 
+@dataclass(frozen=True)
+class Residuals:
+    """What is public of the residuals that a score clips.
+
+    Parameters
+    ----------
+    bound
+        M_r, to which residuals are clipped, in units of the outcome.
+    scale
+        Guess of their standard deviation, in units of the outcome.
+    outcome_bound
+        Bound on the centered outcome, in its units.
+    of_persons
+        True where persons are units, whose mean may vary by any part of what their records do.
+    """
+
+    bound: float
+    scale: float
+    outcome_bound: float
+    of_persons: bool
+
+    def deviation(self, clipped: float) -> float:
+        """The standard deviation of residuals, clipped to this one; of persons' means at least the guess."""
+        residual = residual_deviation(clipped, self.bound, 0.5 * self.outcome_bound)
+        return max(residual, self.scale) if self.of_persons else residual
+
+
+@dataclass(frozen=True)
+class EffectFacts:
+    """What is public of an effect before anything is released: errors of its nuisances follow from it.
+
+    Parameters
+    ----------
+    universe
+        The datasets that the guarantee is about: number of records, bounds of covariates and outcome.
+    estimand
+        What is estimated, such as "ate".
+    score
+        The planned step that answers, which knows its nuisances once these are released.
+    kind
+        Class of the score of the estimand, whatever step answers.
+    rate, mean, spread, propensity, average
+        The planned steps that release the share of the treated, the mean and the mean square of the
+        covariates, the log odds of treatment, and the mean that regressions by arm are averaged at; None for
+        one that is not released.
+    law
+        What is guessed of the covariates.
+    assumed
+        Distance of the arms, collinearity and heterogeneity, as declared or by default.
+    known_propensity
+        True where the probability of treatment is public, so that nothing is confounded.
+    residuals
+        Bound and guess of the residuals of the outcome regression.
+    two_values
+        Both values of an outcome that has no others.
+    """
+
+    universe: Universe
+    estimand: str
+    score: Any
+    kind: type[EffectScore]
+    rate: TreatmentRate | None
+    mean: CovariateMean | None
+    spread: MeanSquare | None
+    propensity: Step | None
+    average: Step | None
+    law: CovariateLaw
+    assumed: Confounding
+    known_propensity: bool
+    residuals: Residuals
+    two_values: TwoValues | None
+
+
 def nuisance_error(
-    plan: Plan[EffectStudy], released: Released, deviation: float, share: float = 1.0
+    facts: EffectFacts, released: Released, deviation: float, share: float = 1.0
 ) -> NuisanceError:
     """Nuisance error of an effect whose score has at most this standard ``deviation`` over all records.
 
     Of a ratio ``share`` is the released mean of h. First order; where it holds is simulated, not proved.
     """
-    pair = _confounded(plan, released)
+    pair = _confounded(facts, released)
     if pair is None:
         return NO_ERROR
-    nuisances, study = pair[1], plan.study
+    nuisances = pair[1]
     counted = nuisances.fit.mass
     # noise may leave a released mean of factors that none has
-    least = min(max(share / counted, 1.0 / study.universe.n_samples), 0.5)
+    least = min(max(share / counted, 1.0 / facts.universe.n_samples), 0.5)
     # the mean square of what scores multiply residuals by, at a constant propensity
     rate = nuisances.rate
     by_estimand = {TreatedScore.estimand: rate / (1.0 - rate), OverlapScore.estimand: least / (1.0 - least)}
-    square = counted * by_estimand.get(study.estimand, 1.0 / (rate * (1.0 - rate)))
-    residual = _residual(study, deviation / math.sqrt(square), study.scale)
-    return combined(*_arm_errors(plan, nuisances, released, (residual, residual)))
+    square = counted * by_estimand.get(facts.estimand, 1.0 / (rate * (1.0 - rate)))
+    residual = facts.residuals.deviation(deviation / math.sqrt(square))
+    return combined(*_arm_errors(facts, nuisances, released, (residual, residual)))
 
 
-def group_errors(plan: Plan[EffectStudy], released: Released, deviation: float) -> list[NuisanceError]:
+def group_errors(facts: EffectFacts, released: Released, deviation: float) -> list[NuisanceError]:
     """Nuisance errors of the effects in all groups; clipped residuals have at most this ``deviation``."""
-    pair, study = _confounded(plan, released), plan.study
+    pair = _confounded(facts, released)
     if pair is None:
-        return [NO_ERROR] * len(study.universe.domain.groups)
+        return [NO_ERROR] * len(facts.universe.domain.groups)
     score, nuisances = pair
-    residual = _residual(study, deviation, study.scale)
+    residual = facts.residuals.deviation(deviation)
     groups = [(member.nuisances.rate, place) for place, member in enumerate(score.members)]
     both = residual, residual
-    return [combined(*_arm_errors(plan, nuisances, released, both, group)) for group in groups]
+    return [combined(*_arm_errors(facts, nuisances, released, both, group)) for group in groups]
 
 
 def risk_errors(
-    plan: Plan[EffectStudy], released: Released, risks: tuple[float, float]
+    facts: EffectFacts, released: Released, risks: tuple[float, float]
 ) -> tuple[NuisanceError, NuisanceError]:
     """Nuisance errors of both released ``risks`` by regressions by arm, the treated first."""
-    study = plan.study
-    if (pair := _confounded(plan, released)) is None:
+    pair = _confounded(facts, released)
+    if pair is None:
         return NO_ERROR, NO_ERROR
-    least = 1.0 / study.universe.n_samples
+    least = 1.0 / facts.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    first, second = _arm_errors(plan, pair[1], released, (untreated, treated))
+    first, second = _arm_errors(facts, pair[1], released, (untreated, treated))
     return second, first
 
 
-def skewed(plan: Plan[EffectStudy], released: Released, deviation: float, least: float) -> float:
+def skewed(facts: EffectFacts, released: Released, deviation: float, least: float) -> float:
     """How far skewed residuals of the untreated may move an effect among the treated, beside its interval.
 
     The released sums say how far their mean lies off the regression. What ridge, noise and sampling do to
     that, by three standard deviations, is taken off; half of the rest may vary with the covariates. 0 below
     the ``least``, for other effects, events, a fitted propensity, and sums not of the untreated alone.
     """
-    noise, study = plan.main.calibration, plan.study
-    pair = _confounded(plan, released) if noise.law is SumLaw.TREATED else None
-    if pair is None or study.two_values is not None or pair[1].log_odds is not None:
+    noise = facts.score.calibration
+    pair = _confounded(facts, released) if noise.law is SumLaw.TREATED else None
+    if pair is None or facts.two_values is not None or pair[1].log_odds is not None:
         return 0.0
     score, nuisances = pair
-    total, treated, _, signed = noise.means([int(one) for one in released[plan.main.name]])
+    total, treated, _, signed = noise.means([int(one) for one in released[facts.score.name]])
     treated, times = max(treated, 1.0 / noise.n_samples), 0.5 * score.widening
     mean = times * (signed - total) / treated
     fit, term = nuisances.fit, nuisances.term
     own = float(np.asarray(released[str(term.source)])[term.rows.constants(len(nuisances.spreads))][0])
-    residual = _residual(study, deviation, study.scale)
+    residual = facts.residuals.deviation(deviation)
     curvature = max(float(fit.curvature(residual, nuisances.rate)[0]), 1e-12)
-    shrunk = min(abs(own) * fit.gamma / curvature, study.universe.domain.outcome_bound)
+    shrunk = min(abs(own) * fit.gamma / curvature, facts.residuals.outcome_bound)
     by_sums = times * math.hypot(noise.scales[0], noise.scales[3]) * (2.0 if noise.noise.pure else 1.0) ** 0.5
     by_fit = fit.noise / (fit.mass * fit.n_samples * (curvature + fit.gamma))
     deviations = (by_sums / treated, math.sqrt(2.0) * by_fit, residual / math.sqrt(noise.n_samples * treated))
-    off = float(0.5 * study.confounding * (abs(mean) - shrunk - 3.0 * math.hypot(*deviations)))
+    off = float(0.5 * facts.assumed.distance * (abs(mean) - shrunk - 3.0 * math.hypot(*deviations)))
     return off if off > least else 0.0
 
 
-def _confounded(plan: Plan[EffectStudy], released: Released) -> tuple[Any, LinearNuisances] | None:
+def _confounded(facts: EffectFacts, released: Released) -> tuple[Any, LinearNuisances] | None:
     """The score at what was released, and its regressions; None where no line leaves confounding."""
-    score = plan.main.at(plan.main.universe, released)
+    score = facts.score.at(facts.score.universe, released)
     nuisances = score.nuisances
-    if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
+    if facts.known_propensity or not isinstance(nuisances, LinearNuisances):
         return None
     return score, nuisances
-
-
-def _residual(study: EffectStudy | RuleStudy, deviation: float, typical: float) -> float:
-    """The standard deviation of residuals, clipped to this one; of persons' means at least the typical."""
-    domain = study.universe.domain
-    residual = residual_deviation(deviation, study.settings.residual_bound, 0.5 * domain.outcome_bound)
-    return residual if domain.units is None else max(residual, typical)
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:
@@ -161,7 +223,7 @@ def combined(*errors: NuisanceError) -> NuisanceError:
 
 
 def _arm_errors(
-    plan: Plan[EffectStudy],
+    facts: EffectFacts,
     nuisances: LinearNuisances,
     released: Released,
     residuals: tuple[float, float],
@@ -171,40 +233,40 @@ def _arm_errors(
 
     In a ``group``, of this rate and number, its own rate counts.
     """
-    study, values = plan.study, nuisances.two_values
-    last, rate, distance = nuisances.fit, nuisances.rate, study.confounding
-    n = last.mass * study.universe.n_samples
-    within = study.assumed.within(rate)
+    values, assumed = nuisances.two_values, facts.assumed
+    last, rate, distance = nuisances.fit, nuisances.rate, assumed.distance
+    n = last.mass * facts.universe.n_samples
+    within = assumed.within(rate)
     residual = max(residuals)
-    declared, left, noise = remaining(plan, nuisances, released, residual)
+    declared, left, noise = remaining(facts.spread, nuisances, released, residual)
     by_arm = len(noise) == 2
     # rows of regressions by arm, or of the one in common; errors of an arm count by its weight in the effect
     arms, weights, steep = np.eye(2) if by_arm else np.ones((1, 2)), np.array([rate, 1.0 - rate]), np.ones(2)
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
         bend = BENT_ARMS if by_arm else BENT
-        left = left + (CARRIED if study.estimand == TreatedScore.estimand else bend)
+        left = left + (CARRIED if facts.estimand == TreatedScore.estimand else bend)
     factors, parts = arms @ (weights * steep), arms @ weights
     # the slopes of either arm, or in common, before any shrinkage is undone
     k, term = len(nuisances.spreads), nuisances.term
     theta = np.asarray(released[str(term.source)])
     slopes: Array = theta[~term.rows.constants(k)].reshape(-1, k)
-    half = 0.5 * study.universe.domain.outcome_bound
+    half = 0.5 * facts.residuals.outcome_bound
     sizes = slope_sizes(nuisances, slopes, declared, half, factors / parts)
     off, apart, log_noise, reach, leak = distance, distance, 0.0, 0.0, None
-    step = plan.step("propensity")
+    step = facts.propensity
     if step is not None:
         square = np.mean(np.square(nuisances.spreads), keepdims=True)
         ridge, log_noise = propensity_error(step, square, rate * (1.0 - rate) * within)
         off = ridge * distance
-        if study.estimand == AverageScore.estimand and not by_arm:
-            seen, reach, log_noise, leak = overlap_error(plan, released, residual)
+        if facts.estimand == AverageScore.estimand and not by_arm:
+            seen, reach, log_noise, leak = overlap_error(facts, released, residual)
             off = max(off, seen)
         apart = math.hypot(off, math.sqrt(sizes.shape[1]) * log_noise)
         # its ridge may leave more as well, at most all of the distance
-        left = left * np.minimum(np.hypot(1.0, doubt(plan, released)), distance / max(off, 1e-300))
+        left = left * np.minimum(np.hypot(1.0, doubt(facts.spread, released)), distance / max(off, 1e-300))
     biases = np.linalg.norm(left * sizes, axis=1) * parts
-    rates = np.sqrt(arms @ np.square(rate_error(plan, nuisances, released, residual, steep, group)))
+    rates = np.sqrt(arms @ np.square(rate_error(facts, nuisances, released, residual, steep, group)))
     by_intercepts = np.zeros(2)
     if leak is not None:
         by_intercepts = 0.5 * leak
@@ -218,7 +280,7 @@ def _arm_errors(
         sampling = weights * np.array(residuals) * np.sqrt(own) / counts
     heavier, leaks = math.sqrt(HEAVIER / (n * within)) * max(apart, reach), arms @ by_intercepts
     share = rate if group is None else group[0]
-    varying = last.leaning(rate, study.kind.wanted(share)) * study.heterogeneity * residual
+    varying = last.leaning(rate, facts.kind.wanted(share)) * assumed.heterogeneity * residual
     few = rare(np.array([1.0 - share, share]))  # what noise does to it is counted below, whatever the share
     bias = off * (biases + varying) + np.abs(leaks) + 4.0 * half * np.any(arms * few, axis=1)
     moved = np.sqrt(noises**2 + (log_noise * (biases + varying)) ** 2 + rates**2)
@@ -226,13 +288,13 @@ def _arm_errors(
 
 
 def remaining(
-    plan: Plan[Any], nuisances: LinearNuisances, released: Released, residual: float
+    spread: MeanSquare | None, nuisances: Any, released: Released, residual: float
 ) -> tuple[Array, Array, Array]:
     """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise."""
     shares = np.geomspace(nuisances.declared.least_share, 1.0, 9)
     declared, stretch = nuisances.shrinkage(nuisances.deviation)[0], nuisances.stretch
     errors = [nuisances.shrinkage(residual, share) for share in shares]
-    unsure = np.hypot(LEFT, doubt(plan, released))
+    unsure = np.hypot(LEFT, doubt(spread, released))
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - part)) for part, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)
 
@@ -247,10 +309,9 @@ def slope_sizes(
     return sizes
 
 
-def doubt(plan: Plan[Any], released: Released) -> Array:
+def doubt(spread: MeanSquare | None, released: Released) -> Array:
     """Parts (k,) of what ridge is predicted to take by which that may be more, as mean squares are noisy."""
-    square = plan.step("spread")
-    error = square.relative_error(released) if isinstance(square, MeanSquare) else np.zeros(1)
+    error = np.zeros(1) if spread is None else spread.relative_error(released)
     return error / (1.0 - 0.7 * error)
 
 
@@ -276,7 +337,7 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
 
 
 def rate_error(
-    plan: Plan[EffectStudy],
+    facts: EffectFacts,
     nuisances: LinearNuisances,
     released: Released,
     deviation: float,
@@ -284,17 +345,17 @@ def rate_error(
     group: tuple[float, int] | None = None,
 ) -> tuple[float, ...]:
     """Error by the noise of the released rate, or of a ``group``'s, where an intercept is off."""
-    step = plan.step("rate")
+    step = facts.rate
     if step is None or nuisances.log_odds is not None:
         return 0.0, 0.0
-    bound = plan.study.universe.domain.outcome_bound
+    bound = facts.residuals.outcome_bound
     one, term = nuisances.fit, nuisances.term
     places = term.rows.constants(len(nuisances.spreads))
     constants = np.resize(np.asarray(released[str(term.source)])[places], 2)
     curvatures = np.maximum(one.curvature(deviation, nuisances.rate), 1e-12)
     parts = np.array([1.0 - nuisances.rate, nuisances.rate])
     multiples = 1.0 / parts
-    if plan.study.estimand == TreatedScore.estimand:
+    if facts.estimand == TreatedScore.estimand:
         multiples = np.array([1.0 / float(np.prod(parts)), 0.0])
     squared, off = step.predicted_error, 0.0
     if group is not None:
@@ -309,25 +370,48 @@ def rate_error(
 
 
 def value_error(
-    plan: Plan[RuleStudy], released: Released, deviation: float, *, treats: bool
+    step: EffectScore,
+    residuals: Residuals,
+    spread: MeanSquare | None,
+    released: Released,
+    deviation: float,
+    *,
+    treats: bool,
 ) -> NuisanceError:
-    """Error of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
+    """Error of what a rule gains on one side of it.
 
     The arms are taken to lie one standard deviation apart there; nothing where the propensity is public.
+
+    Parameters
+    ----------
+    step
+        The planned score of the value of the rule.
+    residuals
+        What is public of the residuals that it clips.
+    spread
+        The planned step that releases the mean square of the covariates, if any.
+    released
+        Numbers by the names of the steps.
+    deviation
+        Bound on the standard deviation of the score, in units of the outcome.
+    treats
+        True for those that the rule treats.
+
+    Returns
+    -------
+    NuisanceError
     """
-    step = plan.step("value")
-    assert isinstance(step, EffectScore)
     nuisances = step.at(step.universe, released).nuisances
     if nuisances.by_side is None or nuisances.counts is None:
         return NO_ERROR
-    study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.by_side[treats]
+    n, rate, own = step.universe.n_samples, nuisances.rate, nuisances.by_side[treats]
     distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
-    half = 0.5 * study.universe.domain.outcome_bound
-    residual = _residual(study, deviation * math.sqrt(rate * (1.0 - rate)), study.residual_scale)
+    half = 0.5 * residuals.outcome_bound
+    residual = residuals.deviation(deviation * math.sqrt(rate * (1.0 - rate)))
     fit, theta = nuisances.fit, np.reshape(released[str(nuisances.term.source)], (2, -1))
     part = float(nuisances.counts.shares(released)[int(treats)].sum())
     shares, against, rates = (np.array([1.0 - one, one]) for one in (own, 1.0 - own, rate))
-    declared, left, noise = remaining(plan, nuisances, released, residual)
+    declared, left, noise = remaining(spread, nuisances, released, residual)
     sizes = slope_sizes(nuisances, theta[:, 1:], declared, half)
     if nuisances.two_values is not None:
         steep = [nuisances.two_values.steepness(float(one[0])) for one in nuisances.levels(released)]
@@ -362,7 +446,7 @@ def propensity_error(step: Step, squares: Array, variance: float) -> tuple[float
 
 
 def overlap_error(
-    plan: Plan[EffectStudy], released: Released, residual: float
+    facts: EffectFacts, released: Released, residual: float
 ) -> tuple[float, float, float, Array]:
     """Error that a released propensity e~, the cap and clips leave of common slopes: error 4 in the theory.
 
@@ -370,14 +454,14 @@ def overlap_error(
     ``residual``; second the distance at which errors of slopes alone would add what those of intercepts and
     slopes along Z do, third the noise of a log odds, fourth what the ridge on either intercept (2,) adds.
     """
-    pair, step, mean = _confounded(plan, released), plan.step("propensity"), plan.step("mean")
+    pair, step, mean = _confounded(facts, released), facts.propensity, facts.mean
     assert pair is not None
     assert step is not None
-    law = mean.around(released) if isinstance(mean, CovariateMean) else plan.study.law
+    law = facts.law if mean is None else mean.around(released)
     score, nuisances = pair
     assert nuisances.log_odds is not None
     fit, term = nuisances.fit, nuisances.term
-    within = plan.study.assumed.within(nuisances.rate)
+    within = facts.assumed.within(nuisances.rate)
     variance, spreads = nuisances.rate * (1.0 - nuisances.rate) * within, np.array(nuisances.spreads)
     spread, covariance = math.sqrt(float(np.mean(spreads**2))), spreads[:, None] * law.correlations * spreads
     squares = np.maximum(np.linalg.eigvalsh(covariance), 0.0)

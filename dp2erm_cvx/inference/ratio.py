@@ -10,8 +10,8 @@ from typing import Any
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import bracketed, sum_tail
 from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums, SumLaw
-from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
-from dp2erm_cvx.release.interval import ScoreInterval, linear_interval, misses
+from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval, misses
+from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, combined
 
 #: What tests and bounds of moments are rounded up by.
 _ROUND_UP, _MOMENT_UP = 1.0 + 1e-9, 1.0 + 1e-12

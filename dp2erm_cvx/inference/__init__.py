@@ -1,0 +1,1 @@
+"""Intervals, ratios and errors of nuisances: from released and public numbers, whatever plan they are of."""
