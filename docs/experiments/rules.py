@@ -33,8 +33,8 @@ from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
+from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.record_map import Rows
-from dp2erm_cvx.steps.step import Execution
 
 Scheme = dict[str, Any]
 #: Fits without noise, and the family with a bounded-influence loss in place of squared loss over a ball.

@@ -26,8 +26,9 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.fit import Fit
-from dp2erm_cvx.steps.step import Execution, Step
+from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.steps.weights import solve_weights
 

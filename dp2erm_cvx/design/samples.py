@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.design.request import DesignRequest
 
 #: Estimated probabilities of treatment are at least this far from 0 and 1.
 _LEAST_PROBABILITY = 0.02
@@ -58,6 +55,26 @@ class DesignSample(NamedTuple):
     judged_at: Dataset
     judge: Callable[[NDArray[np.bool_]], SimulatedRun]
     confounded_by: float
+
+
+class Asked(Protocol):
+    """What a sample of public records depends on, of a request for a design."""
+
+    @property
+    def goal(self) -> str:
+        """What is released, such as "effect"."""
+
+    @property
+    def estimand(self) -> str:
+        """What is estimated, such as "ate"."""
+
+    @property
+    def domain(self) -> Domain:
+        """What is declared of the private records."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records of a sample."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +133,7 @@ class PublicData:
                 f"the {N} public records to judge on: set some aside with holdout=0.3, or give more"
             )
 
-    def sample(self, request: DesignRequest, rng: np.random.Generator) -> DesignSample:
+    def sample(self, request: Asked, rng: np.random.Generator) -> DesignSample:
         """A bootstrap sample of the records; rules are judged on those that it leaves out."""
         data, domain, N = self.dataset, request.domain, self.dataset.n_samples
         if request.goal == "effect" or self.holdout is None:

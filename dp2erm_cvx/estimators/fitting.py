@@ -29,7 +29,7 @@ from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
-from dp2erm_cvx.steps.step import Execution, StepResult
+from dp2erm_cvx.steps.execution import Execution, StepResult
 
 #: Relative radius that the solutions behind a release are certified to.
 TOLERANCE = 1e-6

@@ -34,7 +34,7 @@ from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
-from dp2erm_cvx.steps.step import StepResult
+from dp2erm_cvx.steps.execution import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights
 
 Stage = TypeVar("Stage", FirstStage, SecondStage)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.plan.declared import DeclaredEffect
 from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.score import ArmScores, AverageScore
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectStudy
 
 #: The step that releases the mean of the covariates which regressions by arm are averaged at, and its share
 #: of what center and propensity leave.
@@ -31,7 +29,7 @@ REACHES = (2.0, 2.5, 3.0, 3.5)
 FEW = 1600.0
 
 
-def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
+def arms_rule(study: DeclaredEffect, epsilon: float) -> EffectSettings:
     """The settings of several arms where nothing is declared, of the least predicted error of a contrast."""
     book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
     assert book is not None
@@ -78,7 +76,7 @@ def arms_rule(study: EffectStudy, epsilon: float) -> EffectSettings:
     return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
 
 
-def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
+def _clipped(study: DeclaredEffect, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
     M_r cuts off nothing where no standard deviation of residuals is declared.
@@ -95,7 +93,7 @@ def _clipped(study: EffectStudy, settings: EffectSettings, total: float, reach: 
     return replace(settings, score_bound=times * len(study.universe.domain.arms) * longest)
 
 
-def _room(study: EffectStudy, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
+def _room(study: DeclaredEffect, fit: RidgeFit, shares: tuple[float, ...]) -> tuple[float, float]:
     """The standard deviation of residuals with the noise of an intercept, and what the ridge takes off it."""
     curvature = float(np.min(fit.curvature(study.scale, shares))) + fit.gamma
     half = 0.5 * study.universe.domain.outcome_bound
@@ -104,7 +102,7 @@ def _room(study: EffectStudy, fit: RidgeFit, shares: tuple[float, ...]) -> tuple
 
 
 def _planned_fit(
-    study: EffectStudy, settings: EffectSettings, total: float
+    study: DeclaredEffect, settings: EffectSettings, total: float
 ) -> tuple[RidgeFit, tuple[float, ...]]:
     """The outcome regression as planned, and the shares of the arms that it is planned for."""
     shares, n_arms = settings.propensity, len(study.universe.domain.arms)
@@ -116,7 +114,7 @@ def _planned_fit(
     return fit, (rate,) + ((1.0 - rate) / (n_arms - 1),) * (n_arms - 1)
 
 
-def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> float:
+def arms_error(study: DeclaredEffect, settings: EffectSettings, total: float) -> float:
     """The mean squared error of a contrast of the smallest arm and another one, at ``total`` epsilon."""
     sigma, n_arms, norm = study.scale, len(study.universe.domain.arms), settings.norm_bound
     declared = Confounding(0.0) if isinstance(settings.propensity, tuple) else study.assumed
@@ -146,7 +144,7 @@ def arms_error(study: EffectStudy, settings: EffectSettings, total: float) -> fl
     return sampling + 4.0 * scale**2 + (times * noise * away) ** 2 + bias**2
 
 
-def check_arms(study: EffectStudy) -> None:
+def check_arms(study: DeclaredEffect) -> None:
     """Raise DeclarationError where what is declared of more than two arms is for two alone."""
     domain, settings = study.universe.domain, study.settings
     assert domain.codebook is not None

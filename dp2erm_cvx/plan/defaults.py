@@ -6,13 +6,13 @@ import itertools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.declared import Declared, DeclaredEffect
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
@@ -20,10 +20,6 @@ from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, Two
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectStudy
-    from dp2erm_cvx.plan.rule import RuleStudy
 
 #: The curvature of a logistic regression, e (1 - e), of a propensity that nothing is known about.
 _VARIANCE = 0.2
@@ -65,7 +61,7 @@ EXPECTATIONS = ("main effect", "confounding")
 
 
 def effect_rule(
-    study: EffectStudy, epsilon: float, residual_scale: float | None, smaller: float, *, known: bool
+    study: DeclaredEffect, epsilon: float, residual_scale: float | None, smaller: float, *, known: bool
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
@@ -219,7 +215,7 @@ def spread_share(law: CovariateLaw, total: float) -> float:
     return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
 
 
-def placing(study: EffectStudy | RuleStudy, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
+def placing(study: Declared, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
     Their shares are of this ``epsilon``. Covariates are first shrunk to up to three times the norm, so that

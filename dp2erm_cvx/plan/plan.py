@@ -32,9 +32,10 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
 from dp2erm_cvx.steps.record_map import OutcomeRows, WithConstant
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
+from dp2erm_cvx.steps.step import Step
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005

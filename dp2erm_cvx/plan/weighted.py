@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dp2erm_cvx.domain import Records, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import clipped_square
 from dp2erm_cvx.plan import defaults
+from dp2erm_cvx.plan.declared import DeclaredEffect
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import shares_in_turn
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.trust import refuse_patched
@@ -26,10 +28,6 @@ from dp2erm_cvx.steps.score import AverageScore
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum, weights_at_rate
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.plan.effect import EffectStudy
-    from dp2erm_cvx.plan.plan import Plan
 
 #: The scheme that has a rule of use, where it is declared by its name alone.
 RULED = "entropy_balancing"
@@ -45,7 +43,7 @@ _CAP, _FAR, _FAR_CAP, _FAR_RIDGE = 1.5, 1.4, 2.0, 1.0 / 3.0
 _CONSTANT = 0.5
 
 
-def check_weights(study: EffectStudy) -> None:
+def check_weights(study: DeclaredEffect) -> None:
     """Raise DeclarationError for what Theorem 28 and its interval are not about, in one line."""
     if not isinstance(study.weights, str | FirstStage):
         raise DeclarationError(f"weights = {brief(study.weights)}: must be a scheme, or its name")
@@ -70,7 +68,7 @@ def check_weights(study: EffectStudy) -> None:
         raise DeclarationError("weights: need slopes that both arms have in common: leave out rows")
 
 
-def weighting_settings(study: EffectStudy) -> dict[str, Any]:
+def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
     """Settings of the rule of use that differ from those of a score."""
     domain = study.universe.domain
     values = study.two_values
@@ -88,7 +86,7 @@ def weighting_settings(study: EffectStudy) -> dict[str, Any]:
     }
 
 
-def weighting_program(study: EffectStudy, universe: Universe) -> FirstStage:
+def weighting_program(study: DeclaredEffect, universe: Universe) -> FirstStage:
     """The scheme of a study for the records of a universe; by its name alone at the rule of use.
 
     That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base weights;
@@ -114,7 +112,7 @@ def weighting_program(study: EffectStudy, universe: Universe) -> FirstStage:
     return program
 
 
-def weighted_steps(study: EffectStudy, steps: list[Step], nuisances: LinearNuisances) -> Iterator[Step]:
+def weighted_steps(study: DeclaredEffect, steps: list[Step], nuisances: LinearNuisances) -> Iterator[Step]:
     """The steps before the score, then squares of residuals, then their weighted sum.
 
     Parameters
@@ -133,7 +131,7 @@ def weighted_steps(study: EffectStudy, steps: list[Step], nuisances: LinearNuisa
     yield WeightedSum(program=program, lines=lines, noise=Noise.GAMMA)
 
 
-def weighted_error(study: EffectStudy, treated: float) -> float:
+def weighted_error(study: DeclaredEffect, treated: float) -> float:
     """Predicted mean squared error where so large a share is treated, of the weights at equal shares.
 
     Of the noise of the weighted sum, of sampling, and of what noise of the regression leaves at half of the
@@ -159,7 +157,7 @@ def weighted_error(study: EffectStudy, treated: float) -> float:
     return 2.0 * noise**2 + sampling + moved**2
 
 
-def expected_release(plan: Plan[EffectStudy], records: Records) -> dict[str, Array]:
+def expected_release(plan: Plan[Any], records: Records) -> dict[str, Array]:
     """What an effect by weights is expected to release: every step without its noise, from public records.
 
     The rate, the mean and the spread are those of the records, times n over their number. The regression has

@@ -32,8 +32,9 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, WithConstant
-from dp2erm_cvx.steps.step import Execution, Inputs, Precision, Step, StepResult, noise_bound, reserve, sample
+from dp2erm_cvx.steps.step import Precision, Step, noise_bound, reserve, sample
 from dp2erm_cvx.steps.sums import TreatmentRate
 from dp2erm_cvx.steps.weights import WeightsPlan, released_minimizer, to_grid
 

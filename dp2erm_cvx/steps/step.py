@@ -7,31 +7,26 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise, Perturbed
 from dp2erm_cvx.calibration.numbers import GridNoise, RangeNoise, calibrate_grid
 from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.checks import public_fraction
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Instance, Program
-from dp2erm_cvx.solve import Solution, Solver
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.steps.record_map import OutcomeRows
-    from dp2erm_cvx.steps.weights import WeightsPlan
-
+from dp2erm_cvx.solve import Solution
+from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
+from dp2erm_cvx.steps.record_map import OutcomeRows
+from dp2erm_cvx.steps.weights import WeightsPlan
 
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
 SAMPLING_ERROR = 2.0**-60
@@ -129,53 +124,6 @@ RELEASED = {
 # keeps parts of a budget from adding up to more than the whole by a rounding
 _ROUND_DOWN = 1.0 - 1e-12
 _ULP = 2.0**-52
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How a plan is run: public, and none of it chosen after seeing the records.
-
-    ``tolerance`` is the relative radius that weights are certified to, which V counts. ``seed`` is for tests
-    and experiments only: what was run with one is not private.
-    """
-
-    solver: str | Solver
-    tolerance: float
-    seed: int | str | None = None
-
-    def label(self, name: str) -> str | None:
-        """The seed of one draw of the run: no two draws may share their bits. None for fresh entropy."""
-        return None if self.seed is None else f"{name} {self.seed}"
-
-
-@dataclass(frozen=True, repr=False)
-class Inputs:
-    """Records and weights that the data holder hands to a step: nothing of them is released.
-
-    ``weights`` of a first stage with a stability theorem are private, and enter the steps that use them
-    through V. Those at a released coefficient are a function of each record and one normalization. None
-    before the first step that uses them.
-    """
-
-    dataset: Dataset | BlockedDataset
-    records: Records
-    weights: Solution | None = None
-
-
-@dataclass(frozen=True, repr=False)
-class StepResult:
-    """Numbers (p,) that a step released, and what must stay with the data holder.
-
-    ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap`` that this
-    rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it is released, are
-    private.
-    """
-
-    released: NDArray[Any]
-    certified: bool = True
-    by_gap: bool = False
-    solution: Solution | None = None
-    noise: Array | None = None
 
 
 #: What a step has in the place of what planning it works out.

@@ -28,8 +28,9 @@ from dp2erm_cvx.mechanism import (
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import Known, OpenDomain, Pair, Within, candidates
 from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import UNIT, Rows
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepResult
+from dp2erm_cvx.steps.step import Step
 
 
 def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:

@@ -30,7 +30,7 @@ from dp2erm_cvx.solve import (
 )
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.base import EXACT
-from dp2erm_cvx.steps.step import Execution, Inputs
+from dp2erm_cvx.steps.execution import Execution, Inputs
 
 #: Records of a public example; only a refusal needs as many as are declared.
 _EXAMPLE = 500

@@ -24,7 +24,7 @@ from dp2erm_cvx.program.stage import Registered
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.steps.step import StepResult
+from dp2erm_cvx.steps.execution import StepResult
 from dp2erm_cvx.study_file.open_ranges import RANGES
 from dp2erm_cvx.study_file.questions import QUESTIONS, Question
 from dp2erm_cvx.study_file.records import StudyRecords, data_columns

@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.step import Execution
+from dp2erm_cvx.steps.execution import Execution
 from tests.every_release import release_of
 
 RANGES = {"u": (0.0, 2.0), "v": (-1.0, 1.0)}

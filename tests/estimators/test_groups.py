@@ -16,10 +16,10 @@ from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.figures import forest_plot
+from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import UNIT, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, GroupScore
-from dp2erm_cvx.steps.step import Execution
 
 BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
 DOMAIN = Domain(

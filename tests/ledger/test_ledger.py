@@ -24,8 +24,8 @@ from dp2erm_cvx.privacy import RenyiCurve
 from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
+from dp2erm_cvx.steps.execution import Inputs
 from dp2erm_cvx.steps.score import EffectScore
-from dp2erm_cvx.steps.step import Inputs
 from tests.ledger.model import DATA, model
 from tests.plan.changed import unproven
 

@@ -14,8 +14,8 @@ from dp2erm_cvx.plan.plan import STEADY
 from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import fit
 from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.record_map import RAREST
-from dp2erm_cvx.steps.step import Execution
 from tests.plan.changed import changed
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)

@@ -15,9 +15,9 @@ from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.execution import Execution, Inputs
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms
-from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.steps.sums import IntegerSums, TreatmentRate
 
 PAIR = {"u": (-1.0, 1.0), "v": (0.0, 4.0)}

@@ -20,7 +20,7 @@ from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import Box, L1Ball
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.step import Execution
+from dp2erm_cvx.steps.execution import Execution
 from tests.audit.bugs import DOMAIN, MEAN, release
 from tests.audit.density.released import effect
 from tests.audit.pairs import KINDS, aligned, drawn, heavy, neighbors
