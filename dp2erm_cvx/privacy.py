@@ -28,6 +28,22 @@ class Neighboring(enum.StrEnum):
     REPLACE_ONE_KEEP_TREATMENT = "replace-one-keep-treatment"
 
 
+class Standing(enum.StrEnum):
+    """True if the guarantee holds for this release.
+
+    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
+    or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
+    Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
+    ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its noise.
+    """
+
+    PRIVATE = "private"
+    CONDITIONAL = "conditional on certification"
+    FITTED_BEFORE = "conditional on what a Pipeline learned before"
+    NOT_PRIVATE = "not private: seeded noise"
+    UNPROVEN = "not private: the calibration is not proven"
+
+
 @dataclass(frozen=True)
 class Budget:
     """A privacy budget.

@@ -247,6 +247,11 @@ printing_options = apply(
         is_flag=True,
         help="Release all the same where records do not look as declared, or an arm is empty.",
     ),
+    click.option(
+        "--conditional",
+        is_flag=True,
+        help="Release all the same where --plan says that a release will not be private.",
+    ),
     field_option(f"{ESTIMATOR}.seed", type=Number()),
 )
 #: The data file of a command that can be planned without it.

@@ -57,7 +57,7 @@ class Places:
 @click.command(
     "run",
     cls=opt.Command,
-    first=("planned", "changes", "output_dir", "yes"),
+    first=("planned", "changes", "output_dir", "yes", "conditional"),
     short_help="All questions of a study file, charged together.",
 )
 @click.argument("study", metavar="STUDY.toml")
@@ -104,6 +104,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
             _refuse_blocks(records)
         counts = _counts(declared, records)
         plans = declared.plans_for(models, records)
+        _refuse_weaker(plans, conditional=options["conditional"])
         _announce(counts, models.values(), yes=options["yes"])
         answered = _answered(declared, models, plans, records, places, options, bar)
     releases = {name: one.release for name, one in answered.items()}
@@ -343,6 +344,17 @@ def _check_words(data: str | None, study: str, options: dict[str, Any]) -> None:
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
 
 
+def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None:
+    """Raise DeclarationError where a release will not be private, which ``--conditional`` consents to."""
+    from dp2erm_cvx.estimators.fitting import weaker_standings
+
+    weaker = weaker_standings(plans)
+    if weaker and not conditional:
+        raise DeclarationError(
+            f"{'; '.join(weaker)}. Nothing was charged; --conditional releases all the same"
+        )
+
+
 def _announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
     """Tell the data holder what becomes of the records, before anything is charged.
 
@@ -444,7 +456,7 @@ def _show_plans(study: StudyFile, plans: Mapping[str, Plan[Any]], *, as_json: bo
                 for one in plan.steps
             ]
             facts[name] = {"n_samples": universe.n_samples, "guarantee": dataclasses.asdict(spent)}
-            facts[name] |= {"steps": steps}
+            facts[name] |= {"standing": plan.standing.value, "steps": steps}
             facts[name] |= {"predicted": {fact: one[0] for fact, one in predicted_of(plan).items()}}
             facts[name] |= {"foreseen": question.foreseen} if question.foreseen else {}
             continue

@@ -28,6 +28,7 @@ from dp2erm_cvx.errors import (
 )
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
+from dp2erm_cvx.program.standing import CONDITIONAL, COVERS_ALL, public_error
 from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.solve import Solution, solve
 
@@ -99,11 +100,7 @@ class Subject:
     def public_error(self) -> float | None:
         """Public bound of weights or of a parameter; None or ``inf`` where nothing is sure."""
         universe = check_universe(_REACHED)
-        domain, resolved = universe.domain, self.program.at(universe)
-        if isinstance(resolved, SecondStage | PrivateFirstStage):
-            return resolved.certified_radius(universe, domain.covariate_bound**2, 0.0)
-        assert isinstance(resolved, FirstStage)
-        return resolved.certified_error(universe)
+        return public_error(self.program.at(universe), universe)
 
     def bind(self, records: Records) -> Instance:
         """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
@@ -255,10 +252,10 @@ def certified_in_advance(subject: Subject) -> Judgment:
         if isinstance(program, FirstStage) and _universal(
             program.stability(check_universe(_REACHED)).V, _REACHED
         ):
-            return passed("V = 2n covers all weights of sum n: they need no certificate")
+            return passed(f"{COVERS_ALL}, none needs a certificate")
     if error is None or not math.isfinite(error):
-        return noted("no public bound on the numerical error: releases are conditional")
-    return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")
+        return noted(f"no public bound on the numerical error: releases are {CONDITIONAL}")
+    return passed(f"private: error at most {error:.1e} on every dataset, at n = {_REACHED}")
 
 
 def balance(subject: Subject) -> Judgment:

@@ -23,10 +23,12 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.plan.standing import standing_in_words
+from dp2erm_cvx.privacy import Budget, Standing
 from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.standing import CONDITIONAL
 from dp2erm_cvx.release.declaration import guarantee_of
-from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee, Standing
+from dp2erm_cvx.release.record import FITTED_BEFORE, BaseRelease, Guarantee
 from dp2erm_cvx.solve import FirstCertified, Solver, by_design, private_solver
 from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps.execution import Execution, StepResult
@@ -290,7 +292,12 @@ class PrivateEstimator(ConfiguredEstimator):
         latter also where records would have no declared weights.
         """
         self.execution()
-        return make_plan(self._study(n_samples, covariates_known(n_features)))
+        return self._solved_here(make_plan(self._study(n_samples, covariates_known(n_features))))
+
+    def _solved_here(self, plan: Plan[Any]) -> Plan[Any]:
+        """A plan with what is known in advance of how these settings run it."""
+        certifies = not plan.programs or by_design(private_solver(self.solver))
+        return replace(plan, certifies=certifies, seeded=self.seed is not None)
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read: whether it suits any number of records.
@@ -314,9 +321,18 @@ class PrivateEstimator(ConfiguredEstimator):
         raise refused
 
     def fit(
-        self, X: ArrayLike | Dataset | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+        self,
+        X: ArrayLike | Dataset | BlockedDataset,
+        a: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        conditional: bool = False,
     ) -> Self:
         """Release from X (n, k), a (n,) in {0, 1} and y (n,), or from a dataset alone, in memory or blocks.
+
+        A release that will not be private by what is declared (``plan(...).standing``), or by the steps of a
+        Pipeline before, is refused before anything is spent; ``conditional=True`` consents to it. A seed is a
+        consent of its own: nothing is charged then.
 
         Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
         (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
@@ -327,6 +343,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
+        if not conditional:
+            self._refuse_weaker(plan)
         if isinstance(raw, Dataset):
             counts = dataset_counts(raw, self.public())
             for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
@@ -354,6 +372,22 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DataError("a and y are missing: only a Dataset and a BlockedDataset come with their own")
         public = self.public()
         return X.declared(public) if isinstance(X, BlockedDataset) else Dataset.declared(public, X, a, y)
+
+    def _refuse_weaker(self, plan: Plan[Any]) -> None:
+        """Raise DeclarationError where a release will not be private, unless its noise is seeded."""
+        if plan.seeded:
+            return
+        weaker = weaker_standings({"": plan})
+        if learned := self._fitted_before():
+            weaker.append(
+                f"its release will be {CONDITIONAL} (step {', '.join(learned)} of this Pipeline read all of "
+                "these records before)"
+            )
+        if weaker:
+            text = "; ".join(weaker)
+            raise DeclarationError(
+                f"{text}. Nothing was charged; fit(..., conditional=True) releases all the same"
+            )
 
     def _chosen(self, raw: Any) -> Any:
         """The part of checked data that a plan is run on."""
@@ -397,9 +431,7 @@ class PrivateEstimator(ConfiguredEstimator):
         execution = in_blocks(plan, data, self.execution())
         result = plan.run(data, execution, earlier)
         self._warn_of_result(plan, result)
-        certifies = not plan.programs or by_design(private_solver(execution.solver))
-        seeded = execution.seed is not None
-        guarantee = guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
+        guarantee = guarantee_of(self._solved_here(plan), result.certified, result.by_gap)
         return Answered(self._answer(plan, data, result, guarantee), plan, result)
 
     def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
@@ -480,6 +512,23 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
     line = "".join(one if one.isprintable() else "?" for one in note).strip()  # as a ledger takes it
     line = line if len(line) <= 200 else f"{line[:197]}..."
     return ledger.charge(dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve)
+
+
+def weaker_standings(plans: Mapping[str, Plan[Any]]) -> list[str]:
+    """What is said of every plan whose release will not be private, though its noise is not seeded.
+
+    Parameters
+    ----------
+    plans
+        By the names of their questions; one alone may have the empty name.
+    """
+    told = []
+    for name, plan in plans.items():
+        if plan.standing is Standing.PRIVATE or plan.seeded:
+            continue
+        whose = f"{name}: its" if name else "its"
+        told.append(f"{whose} release will be {standing_in_words(plan)}")
+    return told
 
 
 def in_blocks(plan: Plan[Any], data: Dataset | BlockedDataset, execution: Execution) -> Execution:

@@ -140,7 +140,8 @@ class PrivateEffect(PrivateEstimator):
         Raises as :meth:`plan` does.
         """
         self.execution()
-        return make_plan(self._study(n_samples, covariates_known(n_features), before))
+        study = self._study(n_samples, covariates_known(n_features), before)
+        return self._solved_here(make_plan(study))
 
     def _study(
         self,

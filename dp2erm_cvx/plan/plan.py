@@ -26,7 +26,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.settings import CausalSettings
-from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
+from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound, Standing
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.sampling import refuse
@@ -177,10 +177,24 @@ class PlanResult:
 
 @dataclass(frozen=True)
 class Plan(Shown, Generic[S]):
-    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee together."""
+    """The planned ``steps`` of a declared ``study``, in their order, and what they guarantee together.
+
+    Parameters
+    ----------
+    study
+        What is declared.
+    steps
+        Its calibrated steps, in their order.
+    certifies
+        Whether the declared solver certifies every dataset that public bounds say can be certified.
+    seeded
+        Whether the noise comes from a seed.
+    """
 
     study: S
     steps: tuple[Step, ...]
+    certifies: bool = True
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         """A score predicts shrinkage from the noise that the regressions of this very plan have."""
@@ -254,6 +268,18 @@ class Plan(Shown, Generic[S]):
     def certified_by_design(self) -> bool:
         """True if public bounds say what every step is certified to on every dataset of the universe."""
         return all(step.certified_by_design for step in self.steps)
+
+    @property
+    def standing(self) -> Standing:
+        """What a release by this plan will be at best, by what is declared and whatever the records are."""
+        released = self.study.universe.domain.released
+        if self.seeded or (released is not None and not released.private):
+            return Standing.NOT_PRIVATE
+        if not self.proven:
+            return Standing.UNPROVEN
+        if not (self.certifies and self.certified_by_design):
+            return Standing.CONDITIONAL
+        return Standing.PRIVATE
 
     @property
     def guarantee(self) -> Budget:

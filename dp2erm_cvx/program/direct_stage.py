@@ -338,6 +338,16 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
         return self.form_in(universe).bound(self.relations)
 
+    def unused_bound(self, universe: Universe) -> str | None:
+        if self.scheme.statement is None or isinstance(self._at(universe).form, str):
+            return None
+        stated = self._bound_of_author(universe)
+        derived = self.derived_bound(universe)
+        if stated.V < derived.V:
+            return None
+        smaller = f"V = {derived.V:.4g} follows from what is minimized ({derived.theorem})"
+        return f"the bound that its author states, V = {stated.V:.4g}, is not used: {smaller}"
+
     def _bound_of_author(self, universe: Universe) -> StabilityBound:
         """The bound that the author of the program states.
 

@@ -115,6 +115,10 @@ class FirstStage(Program):
         """
         return None
 
+    def unused_bound(self, universe: Universe) -> str | None:
+        """That a bound which an author states is not used, and why; None where there is none, or it is."""
+        return None
+
     def cost(self, universe: Universe) -> str | None:
         """Memory and time of a long solve, by public numbers, in words; None for a short one."""
         return None

@@ -31,6 +31,7 @@ from dp2erm_cvx.program.separable import (
     SeparableFirstStage,
 )
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
+from dp2erm_cvx.program.standing import standing_of_program
 from dp2erm_cvx.program.stated import assumed_in_words
 from dp2erm_cvx.weighting.form import WeightingForm
 
@@ -341,6 +342,7 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     yield from _data(program, universe)
     try:
         yield from _derived(program, universe)
+        yield "standing", standing_of_program(program, universe)
     except CalibrationError as error:
         yield "theorem", f"none: {error}"
     yield "assumed", assumed_in_words(program, universe) or "nothing"
@@ -409,3 +411,6 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     share = f"{bound.V / (2 * n):.2g} of 2n"
     place = f"n = {n}, M = {universe.domain.covariate_bound:.6g}"
     yield "V", f"{bound.V:.6g} at {place} ({share}), largest weight {bound.w_max:.6g}"
+    unused = program.unused_bound(universe)
+    if unused is not None:
+        yield "stated", unused

@@ -19,13 +19,13 @@ from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RangesStudy, RuleStudy, Study
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.privacy import Budget, Standing
 from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.program import Landmarks, Moments
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, Standing, StepStatement
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, StepStatement
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
@@ -172,15 +172,22 @@ UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not know
 BY_GAP = "a stage is certified by its duality gap alone"
 
 
-def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
-    """Guarantee of a run whose solver ``certifies`` on every dataset, and ``certified`` this one.
+def guarantee_of(plan: Plan[Any], certified: bool, by_gap: bool) -> Guarantee:
+    """Guarantee of a run of a plan.
 
-    ``by_gap`` says that it did so by a duality gap alone.
+    Parameters
+    ----------
+    plan
+        The plan, whose standing is the best that its release can have.
+    certified
+        Whether the solutions of this run are certified.
+    by_gap
+        Whether a duality gap alone certified one of them.
     """
-    certifies = certifies and plan.certified_by_design
-    standing = Standing.PRIVATE if certified and certifies and not by_gap else Standing.CONDITIONAL
-    if not plan.proven:
-        standing = Standing.UNPROVEN
+    standing = plan.standing
+    if standing is Standing.PRIVATE and (by_gap or not certified):
+        standing = Standing.CONDITIONAL
+    certifies = plan.certifies and plan.certified_by_design
     domain = plan.study.universe.domain
     return Guarantee(
         epsilon=plan.guarantee.epsilon,
@@ -189,14 +196,9 @@ def guarantee_of(plan: Plan[Any], certifies: bool, certified: bool, by_gap: bool
         theorem=plan.theorem,
         stability_theorem=plan.bound.theorem,
         assumptions=_assumptions(plan, certifies, by_gap),
-        standing=Standing.NOT_PRIVATE if seeded or not rests_on_private(domain) else standing,
+        standing=standing,
         unit=None if domain.units is None else domain.protected,
     )
-
-
-def rests_on_private(domain: Domain) -> bool:
-    """Whether the ranges of a domain are declared, or were released with noise of no seed."""
-    return domain.released is None or domain.released.private
 
 
 def together(domain: Domain, epsilon: float, delta: float) -> str:

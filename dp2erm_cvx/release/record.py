@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import enum
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from dp2erm_cvx.checks import Stated, json_types
 from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text, report_of
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.caveats import caveats_of
 
 if TYPE_CHECKING:
@@ -27,22 +26,6 @@ SCHEMA_VERSION = 4
 
 #: What is assumed where an earlier step of a Pipeline learned from the records.
 FITTED_BEFORE = "of a Pipeline, fitted to the same records before, reveals nothing of them"
-
-
-class Standing(enum.StrEnum):
-    """True if the guarantee holds for this release.
-
-    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not certified
-    or a penalty with kinks leaves only a duality gap. ``FITTED_BEFORE``: it was, and a step of a
-    Pipeline had read the records. ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
-    ``UNPROVEN``: the plan says itself that no theorem certifies its bound or its noise.
-    """
-
-    PRIVATE = "private"
-    CONDITIONAL = "conditional on certification"
-    FITTED_BEFORE = "conditional on what a Pipeline learned before"
-    NOT_PRIVATE = "not private: seeded noise"
-    UNPROVEN = "not private: the calibration is not proven"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dp2erm_cvx.inference.interval import misses
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.plan import plan_as_declared
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.declaration import (
     BY_GAP,
     UNKNOWN_SOLVER,
@@ -29,7 +30,7 @@ from dp2erm_cvx.release.declaration import (
 )
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing
+from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.steps.fit import Fit
@@ -71,7 +72,7 @@ def stated_again(release: R, plan: Plan[Any]) -> R:
     certifies, by_gap = UNKNOWN_SOLVER not in promise.assumptions, BY_GAP in promise.assumptions
     certified = promise.standing is (Standing.FITTED_BEFORE if promise.fitted_before else Standing.PRIVATE)
     seeded = promise.standing is Standing.NOT_PRIVATE
-    guarantee = guarantee_of(plan, certifies, certified, by_gap, seeded)
+    guarantee = guarantee_of(replace(plan, certifies=certifies, seeded=seeded), certified, by_gap)
     missing = [step.name for step in plan.steps if step.name not in released]
     if missing and not isinstance(release, Release):  # which does not state the coefficient of its weights
         raise DeclarationError(f"steps: nothing is stated that {missing[0]} released")

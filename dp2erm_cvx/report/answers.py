@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
-from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import at_level
 from dp2erm_cvx.report.story import unit_of
 from dp2erm_cvx.report.words import ESTIMANDS, compared, interval_text, signed

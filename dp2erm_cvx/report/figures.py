@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.diagnostics.balance import PREDICTED, UNWEIGHTED, arm_masks, numbers_where
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.release.record import Standing
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.report.answers import Answer, answers
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.ranges import RangesRelease
-from dp2erm_cvx.release.record import BaseRelease, Standing
+from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.report.answers import answer_blocks, answers
 from dp2erm_cvx.report.figures import shares_figure
 from dp2erm_cvx.report.story import Span, story_of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import digits_of, grid, heading, law_text, register
 from dp2erm_cvx.plan import EffectStudy, Plan, Study
 from dp2erm_cvx.plan.predict import planned_range, residual_imbalance
+from dp2erm_cvx.plan.standing import standing_sentences
 from dp2erm_cvx.report.words import remains
 from dp2erm_cvx.steps.step import RELEASED
 
@@ -39,6 +40,7 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
         rows.append((RELEASED.get(step.name, step.theorem), *numbers, why))
     yield grid("released", "epsilon", "delta", "noise scale", "theorem", left=0, rows=rows)
     yield f"Together: {law_text(plan.guarantee, zero=True)}."
+    yield from standing_sentences(plan)
     book = study.universe.domain.codebook
     if book is not None and (cut := book.cut_columns()):
         yield f"Cut into levels: {'; '.join(cut)}. Each level is a covariate."

@@ -10,11 +10,11 @@ from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import digits_of, grid, law_text, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.declaration import together
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
-from dp2erm_cvx.release.record import BaseRelease, Guarantee, Standing, StepStatement
+from dp2erm_cvx.release.record import BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.steps.step import RELEASED
 

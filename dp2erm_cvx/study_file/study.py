@@ -14,12 +14,13 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
-from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge
+from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, weaker_standings
 from dp2erm_cvx.files import PLAIN, CsvLayout
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.shared import sharing_plan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.plan.standing import standing_in_words
+from dp2erm_cvx.privacy import Budget, Standing
 from dp2erm_cvx.program.stage import Registered
 from dp2erm_cvx.release.declaration import declaration_of
 from dp2erm_cvx.release.ranges import RangesRelease
@@ -180,7 +181,9 @@ class StudyFile:
                 return name
         return None
 
-    def run(self, table: Any, *, seed: int | None = None, **execution: Any) -> dict[str, BaseRelease]:
+    def run(
+        self, table: Any, *, seed: int | None = None, conditional: bool = False, **execution: Any
+    ) -> dict[str, BaseRelease]:
         """Answer all questions from one table: planned, then charged together, then answered in their order.
 
         Ranges that the study releases are released first; the questions that rest on them are then planned
@@ -193,6 +196,8 @@ class StudyFile:
             :class:`~dp2erm_cvx.blocked.BlockedDataset`.
         seed
             As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`: nothing is charged then.
+        conditional
+            Whether releases are made that will not be private: elsewhere DeclarationError is raised.
         execution
             Arguments of the estimators that declare nothing, such as ``solver``.
 
@@ -211,6 +216,10 @@ class StudyFile:
             for line in filter(None, [*counts.wrong, model.advice(counts.values)]):
                 warnings.warn(f"{question.name}: {line} (for the data holder only)", stacklevel=2)
         plans = self.plans_for(models, records)
+        weaker = weaker_standings(plans)
+        if weaker and not conditional:
+            consent = "Nothing was charged; conditional=True releases all the same"
+            raise DeclarationError(f"{self.source}: {'; '.join(weaker)}. {consent}")
         if seed is None:
             self.charge(plans)
         return {name: one.release for name, one in self.answered(models, plans, records)}
@@ -275,13 +284,17 @@ class StudyFile:
         refused = []
         for question in self.questions[1:]:
             name = question.name
-            known = plans.pop(name).study.universe
+            before = plans.pop(name)
+            known = before.study.universe
             try:
                 models[name] = replace(models[name], domain=question.domain, **question.settings)
                 plan = models[name].plan(known.n_samples, question.columns or known.n_features)
                 part = self._part(question.share)
                 if not plan.proven or plan.own.epsilon > part.epsilon or plan.own.delta > part.delta:
                     raise CalibrationError("no proven plan at the released ranges is within what was charged")
+                if before.standing is Standing.PRIVATE and plan.standing is not Standing.PRIVATE:
+                    said = standing_in_words(plan)
+                    raise CalibrationError(f"at the released ranges its release would be {said}")
             except Dp2ermError as error:
                 text = f"{self.source}: {name}: {error} (ranges are released, and the charge stays)"
                 refused.append(type(error)(text))

@@ -57,3 +57,22 @@ def test_a_plan_for_any_number_of_records_stores_none_of_them(bare):
     for program, columns in {"entropy_balancing": 12, "stable_balancing": 11}.items():
         whole = refused(*bare, *sets(f"{FIRST}={program}"), "--plan", 10**18)
         assert f"{columns} columns of data with its working copies needs" in whole
+
+
+def test_a_conditional_run_stops_without_a_consent_of_its_own(folder):
+    """``--yes`` is for findings on data: it consents to nothing that follows from the declaration."""
+    (folder / "kinked.py").write_text(
+        "import cvxpy as cp\nfrom dp2erm_cvx.program import scheme\n\n\n"
+        "@scheme(cap=3.0)\ndef kinked(w, records, cap):\n"
+        "    price = cp.norm(records.signed.T @ w)\n"
+        "    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + price), [w <= cap])\n"
+    )
+    changes = sets(f"{FIRST}=kinked.py", f"{SECOND}=arm_means")
+    words = ["run", "fit.toml", "data.csv", *changes, "--output", "release.json"]
+    assert facts(*words, "--plan", "200")["standing"] == "conditional on certification"
+    assert "conditional: do not publish" in shown(*words, "--plan", "200")
+    stopped = refused(*words, "--yes")
+    assert "no public number bounds the numerical error of the weights of kinked" in stopped
+    assert "Nothing was charged; --conditional releases all the same" in stopped
+    assert not (folder / "release.json").exists()
+    assert not facts(*words, "--yes", "--conditional")["private"]

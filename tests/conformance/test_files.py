@@ -194,7 +194,7 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     domain, own = Domain(1.0, 2.0), penalized_rule(lambda theta: cp.norm(theta))
     for second, private in (("arm_means", True), (own(theta_set=L2Ball(1.0)), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
-        release = model.fit(data.X, data.a, data.y).release_
+        release = model.fit(data.X, data.a, data.y, conditional=True).release_
         assert model.private_workings_.weights.certificate.basis == "duality gap"
         assert release.mechanism.stability == 2 * 60
         assert release.private is private

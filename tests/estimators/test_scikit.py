@@ -93,7 +93,7 @@ def test_a_pipeline_says_what_has_read_the_records():
     for kind, name in ((PrivateEffect, "privateeffect"), (PrivateTwoStageERM, "privatetwostageerm")):
         outer = make_pipeline(StandardScaler(), kind(DOMAIN, Budget(1.0)))
         with pytest.warns(UserWarning, match="step standardscaler of this Pipeline read all"):
-            outer.fit(X, A, **{f"{name}__y": Y})
+            outer.fit(X, A, **{f"{name}__y": Y, f"{name}__conditional": True})
         release = outer[-1].release_
         assert "step standardscaler" in release.guarantee.assumptions[-1]
         assert (release.private, release.standing) == (False, Standing.FITTED_BEFORE)
@@ -113,11 +113,12 @@ def test_a_pipeline_says_what_has_read_the_records():
     for step in (FunctionTransformer(scale), FrozenEstimator(StandardScaler().fit(X)), own):
         before = make_pipeline(step, weighted())
         with pytest.warns(UserWarning, match=f"step {type(step).__name__.lower()}"):
-            before.fit(X, A, privatetwostageerm__y=Y)
+            before.fit(X, A, privatetwostageerm__y=Y, privatetwostageerm__conditional=True)
         assert before[-1].release_.standing is Standing.FITTED_BEFORE
     both = make_pipeline(StandardScaler(), inner)
+    own = "pipeline__pipeline__privatetwostageerm__"
     with pytest.warns(UserWarning, match="step standardscaler"):
-        both.fit(X, A, pipeline__pipeline__privatetwostageerm__y=Y)
+        both.fit(X, A, **{f"{own}y": Y, f"{own}conditional": True})
 
 
 def test_steps_that_learn_nothing_are_no_reason_to_warn(recwarn):

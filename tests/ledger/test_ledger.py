@@ -20,8 +20,7 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Led
 from dp2erm_cvx.ledger import Ledger, store
 from dp2erm_cvx.ledger.ledger import decode, encode
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import RenyiCurve
-from dp2erm_cvx.release.record import Standing
+from dp2erm_cvx.privacy import RenyiCurve, Standing
 from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
 from dp2erm_cvx.steps.execution import Inputs

@@ -34,7 +34,8 @@ def data(n=150, p=3, seed=0):
 
 def fitted(**changes):
     settings = {"first_stage": entropy_balancing(ridge=2.0), "second_stage": "itr", **changes}
-    return PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), **settings).fit(*data())
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), **settings)
+    return model.fit(*data(), conditional=True)
 
 
 def one_treated(n=400, p=10):
@@ -125,7 +126,7 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     model = PrivateTwoStageERM(domain, Budget(1.0), entropy_balancing(ridge=10.0), "arm_means")
     assert model.plan(400, 10).bound.V < 2 * 400
     assert model.fit(X, a, y).release_.private
-    hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y).release_
+    hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y, conditional=True).release_
     assert hasty.guarantee.standing is Standing.CONDITIONAL
     assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
 
@@ -229,7 +230,7 @@ def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch) -> 
     stated = changed(proven, calibration=replace(proven.main.calibration, private=False))
     for one in (unproven(proven), stated):
         monkeypatch.setattr(model, "plan", lambda *_, result=one: result)
-        release = model.fit(*data()).release_
+        release = model.fit(*data(), conditional=True).release_
         assert not release.private
         assert "not proven" in release.guarantee.standing
 

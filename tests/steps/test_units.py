@@ -31,8 +31,8 @@ from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.mechanism import quantile_scores
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.private_ranges import candidates
-from dp2erm_cvx.release.record import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report.words import promised
 from dp2erm_cvx.sampling import SamplingWeights, Unit

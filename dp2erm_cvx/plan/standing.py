@@ -1,0 +1,70 @@
+"""What a plan says in advance of the standing of its release, and of stated bounds that it does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.privacy import Standing
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.standing import CONDITIONAL, COVERS_ALL
+from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.step import RELEASED
+
+#: What is said of each standing, before its reason.
+_SAID = {
+    Standing.PRIVATE: "private",
+    Standing.CONDITIONAL: CONDITIONAL,
+    Standing.NOT_PRIVATE: "not private: do not publish",
+    Standing.UNPROVEN: "not private: do not publish",
+}
+
+
+def standing_in_words(plan: Plan[Any]) -> str:
+    """What a release by a plan will be, with its reason where it will not be private; no full stop."""
+    said = _SAID[plan.standing]
+    reason = _reason(plan)
+    return f"{said} ({reason})" if reason else said
+
+
+def standing_sentences(plan: Plan[Any]) -> Iterator[str]:
+    """Sentences on the standing of a release by a plan, on weights that V covers, on unused bounds."""
+    yield f"Its release will be {standing_in_words(plan)}."
+    for step in plan.steps:
+        for program in step.programs:
+            if not isinstance(program, FirstStage):
+                continue
+            if step.bound.V >= 2.0 * plan.study.universe.n_samples:
+                yield f"{COVERS_ALL} of {program.name}."
+            unused = program.unused_bound(step.universe)
+            if unused is not None:
+                yield f"{program.name}: {unused}."
+
+
+def _reason(plan: Plan[Any]) -> str:
+    """Why a release by a plan will not be private; empty where it will be."""
+    if plan.standing is Standing.NOT_PRIVATE:
+        return "the noise is seeded" if plan.seeded else "the noise of the ranges of its domain was seeded"
+    if plan.standing is Standing.UNPROVEN:
+        names = ", ".join(RELEASED[step.name] for step in plan.steps if not step.proven)
+        return f"no theorem proves the calibration of {names}"
+    if plan.standing is Standing.PRIVATE:
+        return ""
+    if plan.certified_by_design:
+        return "the declared solver does not certify every dataset"
+    return "; ".join(_uncertified(plan))
+
+
+def _uncertified(plan: Plan[Any]) -> Iterator[str]:
+    """What no public number bounds the numerical error of, by step."""
+    for step in plan.steps:
+        if step.certified_by_design:
+            continue
+        if isinstance(step, Fit) and step.weights is not None and not step.weights.known:
+            assert step.weights.program is not None
+            yield f"no public number bounds the numerical error of the weights of {step.weights.program.name}"
+        elif isinstance(step, Fit):
+            yield f"no public number bounds the numerical error of {step.program.name}"
+        else:
+            yield "the weights rest on a bound that their author states"
