@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx import display
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.cells import Treatment
-    from dp2erm_cvx.codebook import Codebook
-    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.data.cells import Treatment
+    from dp2erm_cvx.data.codebook import Codebook
+    from dp2erm_cvx.data.dataset import Dataset
+    from dp2erm_cvx.data.domain import Domain
+    from dp2erm_cvx.data.domain_file import load_domain
+    from dp2erm_cvx.data.private_ranges import OpenDomain, Within
+    from dp2erm_cvx.data.universe import Universe
     from dp2erm_cvx.design import PublicData
-    from dp2erm_cvx.domain import Domain, Universe
-    from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimators import (
         PrivateEffect,
         PrivateRanges,
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     )
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
-    from dp2erm_cvx.private_ranges import OpenDomain, Within
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.ranges import RangesRelease
     from dp2erm_cvx.release.reading import read_release
@@ -34,13 +35,13 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Budget": "privacy",
-    "Codebook": "codebook",
-    "Dataset": "data",
-    "Domain": "domain",
+    "Codebook": "data.codebook",
+    "Dataset": "data.dataset",
+    "Domain": "data.domain",
     "EffectRelease": "release.effect",
     "Ledger": "ledger",
     "Neighboring": "privacy",
-    "OpenDomain": "private_ranges",
+    "OpenDomain": "data.private_ranges",
     "PrivateEffect": "estimators",
     "PrivateRanges": "estimators",
     "PrivateRule": "estimators",
@@ -49,12 +50,12 @@ _HOME = {
     "RangesRelease": "release.ranges",
     "Release": "release.two_stage",
     "RuleRelease": "release.rule",
-    "Treatment": "cells",
+    "Treatment": "data.cells",
     "TwoStageERM": "estimators",
-    "Universe": "domain",
-    "Within": "private_ranges",
+    "Universe": "data.universe",
+    "Within": "data.private_ranges",
     "effects": "release.rule",
-    "load_domain": "domain_file",
+    "load_domain": "data.domain_file",
     "read_release": "release.reading",
     "recommend": "release.rule",
 }

@@ -24,7 +24,8 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, dot_error
 from dp2erm_cvx.checks import numbers, public_size
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import L2Ball

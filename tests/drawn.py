@@ -6,12 +6,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program import Gaussian, Landmarks, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.registry import programs
 from tests.helpers import LOSSES, penalized
 
 PROGRAMS: dict[str, Any] = dict(programs())

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dp2erm_cvx import conformance
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, FirstStage, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.registry import programs
 from tests.helpers import make_domain
 from tests.unchanged.cases import SETTINGS as PROGRAMS
 

@@ -20,9 +20,9 @@ from dp2erm_cvx import (
     Treatment,
     Within,
 )
-from dp2erm_cvx.domain import ReleasedRanges
-from dp2erm_cvx.domain_file import domain_of
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.domain import ReleasedRanges
+from dp2erm_cvx.data.domain_file import domain_of
 
 HOSTILE = '<script>alert("x")</script>'
 LONG = "a_covariate_without_any_break_in_its_name_" * 4

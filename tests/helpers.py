@@ -16,7 +16,9 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import declared_choice, setting
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial

@@ -13,10 +13,10 @@ from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, audit_runs, audit_stability
-from dp2erm_cvx.blocks import VIEW, tree_sum, views
+from dp2erm_cvx.data.blocks import VIEW, tree_sum, views
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.registry import build, first_stages
+from dp2erm_cvx.program.registry import build, first_stages
 
 
 def halved(number: int) -> float:

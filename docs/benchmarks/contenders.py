@@ -15,7 +15,7 @@ from work import DECLARED, NAIVE
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.curves import SQUARE
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.margin_model import MarginModel

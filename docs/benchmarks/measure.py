@@ -16,8 +16,8 @@ from machine import memory_rate, multiply_rate
 from work import NAIVE, Loaded, Work, load
 
 from dp2erm_cvx.model.weights import WeightsModel
+from dp2erm_cvx.neighbors import Neighborhood
 from dp2erm_cvx.solve import certify
-from dp2erm_cvx.solve.batch import Neighborhood
 
 #: Runs of a contender on one work, beyond which its time does not matter.
 _ROUNDS = 9

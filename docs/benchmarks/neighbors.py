@@ -12,13 +12,13 @@ import numpy as np
 from large_data import COVARIATES, write_records
 from work import Work, load
 
-from dp2erm_cvx import Domain, Universe, registry
+from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Movement
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.program import Bound, FirstStage, scheme
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.neighbors import Neighborhood
+from dp2erm_cvx.program import Bound, FirstStage, registry, scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood
 
 #: Neighbors of a batch.
 _BATCH = 128

@@ -12,10 +12,10 @@ import pandas as pd
 
 from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.program import FirstStage, Gaussian, scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 
 #: Moments that are balanced.
 MOMENTS = 5

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import Domain, registry
+from dp2erm_cvx import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Records
-from dp2erm_cvx.program import FirstStage, Gaussian, Instance
+from dp2erm_cvx.neighbors import Replacements
+from dp2erm_cvx.program import FirstStage, Gaussian, Instance, registry
 from dp2erm_cvx.program.kernels import RandomFourier
-from dp2erm_cvx.solve.batch import Replacements
 
 NAIVE, DECLARED = "naive CVXPY + Clarabel", "declared problem + Clarabel"
 # some weights end at 0 or at the cap

@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
-from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program import PrivateFirstStage, registry
 from dp2erm_cvx.stability import uniform_weights, universal_corollary
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.weights import WeightsPlan

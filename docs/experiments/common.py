@@ -16,7 +16,7 @@ import pandas as pd
 from joblib import Memory, Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.diagnostics.balance import Estimate, logistic
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.report.figures import save

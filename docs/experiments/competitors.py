@@ -22,8 +22,8 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.additive import Noised, Split, Stages, run_stages
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import analytic_ratio
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.diagnostics import Estimate
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 

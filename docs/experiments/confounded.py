@@ -20,7 +20,7 @@ from rules import PLAIN, Constants, Trial
 from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
 from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 

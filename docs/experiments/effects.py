@@ -27,11 +27,11 @@ from real_data import EffectData
 from rules import Constants, Trial, first_stage, judged, taken
 from twins_data import SHA256, read_twins
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM, registry
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.datasets import SCENARIOS, simulate
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import Box
+from dp2erm_cvx.program import Box, registry
 
 IPW = {"program": "ipw_logistic", "settings": {"ridge": 0.1, "trim": 4.0}}
 EBW = {"program": "entropy_balancing", "settings": {"ridge": 1.0}}

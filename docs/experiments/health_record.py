@@ -15,7 +15,7 @@ import pandas as pd
 from common import Cell, Design, Row, cells, report, run, start
 
 from dp2erm_cvx.report.answers import answers
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 
 #: Seeds by n, of the study as it is; a quarter as many of the study that only marks missing severities.
 DESIGN: Design = {"seed": 20, "sizes": {6000: 50, 60000: 50}}

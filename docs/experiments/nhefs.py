@@ -16,15 +16,15 @@ from common import Cell, Design, Row, by_budget, cells, grid, hajek, legend_belo
 from matplotlib.figure import Figure
 from rules import PlannedRule, Weights, draw_thetas, without_noise
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.diagnostics import difference
-from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import Box, FirstStage, SecondStage
+from dp2erm_cvx.program import Box, FirstStage, SecondStage, registry
 from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 
 #: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.

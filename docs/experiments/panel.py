@@ -15,7 +15,7 @@ import pandas as pd
 from common import repeated
 
 from dp2erm_cvx.report.answers import answers
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 
 PATIENTS, VISITS = 600, 40
 #: Points of pain and hours of sleep that either dose adds to those of nobody.

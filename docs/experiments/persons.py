@@ -12,7 +12,7 @@ import pandas as pd
 from common import repeated
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
-from dp2erm_cvx.sampling import Unit
+from dp2erm_cvx.data.counts import Unit
 
 RANGES = {f"x{k}": (-1.0, 1.0) for k in range(3)}
 

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from twins_data import AMOUNTS, read_twins
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.datasets import SCENARIOS, draw_covariates, load_nhefs, nhefs_domain, propensity_of
-from dp2erm_cvx.domain import Domain
 
 #: Draws rows x (n, k) and both outcomes (n, 2) from (generator, n).
 People = Callable[[np.random.Generator, int], tuple[Array, Array]]

@@ -23,11 +23,11 @@ from scipy.stats import linregress, t
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, utility_bound
 from dp2erm_cvx.checks import public_number, whole_number
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.report.figures import COLORS, WIDTH, new_figure, plain
 from dp2erm_cvx.solve import solve
 

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.diagnostics import augmented
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 #: Names for :func:`load`.

@@ -19,18 +19,19 @@ import numpy as np
 import pandas as pd
 from common import Cell, Design, Row, as_text, budget_of, cells, each, grid, run
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Perturbed
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import Simulation
-from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
-from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.plan import Plan, RuleStudy, Study, make_plan
 from dp2erm_cvx.plan.predict import rule_noise
 from dp2erm_cvx.privacy import Budget, Neighboring
-from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, PrivateFirstStage, SecondStage, registry
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.steps.execution import Execution

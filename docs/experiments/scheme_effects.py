@@ -20,11 +20,11 @@ import pandas as pd
 from interval_scenarios import Cell
 from intervals import drawn, estimator
 
-from dp2erm_cvx import Domain, PrivateEffect, registry
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx import Domain, PrivateEffect
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.program_files import program_of_file
+from dp2erm_cvx.program import FirstStage, registry
+from dp2erm_cvx.program.files import program_of_file
 
 HERE = Path(__file__).parent
 #: Outcomes are lines with residuals of standard deviation 1 unless a population says otherwise. Arms lie at

@@ -11,7 +11,7 @@ import pandas as pd
 from common import Cell, Design, Row, cells, grid, report, run, start
 from scipy.special import expit
 
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 
 DESIGN: Design = {"seed": 33, "n": 6000, "replicates": 100}
 QUICK: Design = {"replicates": 2}

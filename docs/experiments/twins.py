@@ -21,7 +21,7 @@ from scipy.special import expit
 from twins_data import SHA256, read_twins
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
 from dp2erm_cvx.errors import DeclarationError
 

@@ -23,7 +23,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Domain, Universe
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.solve import solve
 

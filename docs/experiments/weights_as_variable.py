@@ -16,7 +16,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import Domain, Universe
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.kernel_mean_matching import kernel_mean_matching
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from weight_caps import DECLARED, Design
 
-from dp2erm_cvx import Universe, registry
+from dp2erm_cvx import Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily
-from dp2erm_cvx.program import FirstStage, Landmarks
-from dp2erm_cvx.program_files import programs_of_file
+from dp2erm_cvx.program import FirstStage, Landmarks, registry
+from dp2erm_cvx.program.files import programs_of_file
 from dp2erm_cvx.report.figures import WIDTH, new_figure, save
 from dp2erm_cvx.solve import solve
 

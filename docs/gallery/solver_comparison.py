@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 
-from dp2erm_cvx import Domain, registry
+from dp2erm_cvx import Domain
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.report.figures import COLORS, new_figure, plain, save
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, ProjectedGradient, solve
 

@@ -21,8 +21,8 @@ from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import json_types
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.steps.sums import IntegerSums

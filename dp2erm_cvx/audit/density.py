@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.events import upper
 from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Finding
@@ -21,13 +20,13 @@ from dp2erm_cvx.audit.release_laws import Audited, Raw, audited_laws
 from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import json_types, whole_number
+from dp2erm_cvx.data.counts import refuse
 from dp2erm_cvx.display import Shown, digits_of
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.program import Program
-from dp2erm_cvx.sampling import refuse
+from dp2erm_cvx.program import Program, registry
 
 #: Probability with which all confidence bounds of one audit hold.
 CONFIDENCE = 0.99

@@ -18,8 +18,9 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.checks import check_settings, json_types, setting
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.display import Shown, digits_of
-from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.privacy import Neighboring

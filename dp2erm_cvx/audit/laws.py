@@ -19,7 +19,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve.solving import minimize_by_newton
 

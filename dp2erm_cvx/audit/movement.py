@@ -16,12 +16,13 @@ from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
 from dp2erm_cvx.checks import json_types, public_number
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.neighbors import Reading
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver
-from dp2erm_cvx.solve.batch import Reading
 
 
 class Quantity(enum.StrEnum):

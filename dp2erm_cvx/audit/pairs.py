@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import Columns, unscaled
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 
 #: Common kinds of records of the pairs that are drawn by the hundred.

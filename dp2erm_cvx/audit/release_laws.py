@@ -17,8 +17,10 @@ from dp2erm_cvx.audit.finding import Columns, differing_units
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Released, ReleaseLaw, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.checks import public_number
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, checked_domain
 from dp2erm_cvx.plan import Pipeline, Plan, make_plan

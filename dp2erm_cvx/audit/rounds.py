@@ -31,10 +31,11 @@ from dp2erm_cvx.audit.pairs import Pairs, records_at
 from dp2erm_cvx.audit.search import Deadline, Gain, SearchPlan, State, evolve, explore
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import Weighing
-from dp2erm_cvx.blocks import tree_sum
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.blocks import tree_sum
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.solve.batch import Replacements
+from dp2erm_cvx.neighbors import Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE
 
 #: Ways to choose a neighbor of given data, and the search over base datasets.

@@ -24,10 +24,10 @@ from dp2erm_cvx.audit.finding import DIRECTIONS, REPLAYS, Columns, Declared, Fin
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Deadline, Gain, OutOfTime, SearchPlan, State, explore
 from dp2erm_cvx.checks import check_settings, public_fraction, setting, whole_number
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import random_source
+from dp2erm_cvx.noise import random_source
 from dp2erm_cvx.parallel import run_tasks, whole_workers
 
 #: Families of events, and what each is called in a report.

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.audit.finding import REPLAYS, Finding
 from dp2erm_cvx.audit.movement import (
     Claim,
@@ -27,12 +26,14 @@ from dp2erm_cvx.audit.movement import (
 from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds, Strategy
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.weighing import FUNCTION, FunctionWeights, ProgramWeights, Weighing, WeightFunction
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
-from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, registry
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 
@@ -176,7 +177,7 @@ def audit_stability(
         "base" (a search over datasets of few distinct records); default: all that apply, but "ascent" above
         ``LARGEST_DECLARED`` records, which it passes over for every few. Besides names, functions of the
         auditor's own: of the given records and a random generator, they return
-        :class:`~dp2erm_cvx.solve.batch.Replacements` of them, of which those outside of the universe are
+        :class:`~dp2erm_cvx.neighbors.Replacements` of them, of which those outside of the universe are
         left out.
     held_out
         Records whose covariates replace those of a record; default: those of the data themselves.

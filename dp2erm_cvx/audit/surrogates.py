@@ -20,7 +20,8 @@ from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, directions, records_at
 from dp2erm_cvx.audit.search import Deadline, evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights, Weighing
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import unscaled
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
+from dp2erm_cvx.neighbors import Neighborhood, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver, solve
-from dp2erm_cvx.solve.batch import Neighborhood, NeighborSolutions, Reading, Replacements
 
 #: A function of covariates X (n, d), in the units of the data, and treatments a (n,), to weights (n,).
 WeightFunction = Callable[[Array, NDArray[np.int64]], Any]

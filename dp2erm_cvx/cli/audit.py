@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
-    from dp2erm_cvx.compare import BoundRow, CertificateRow
     from dp2erm_cvx.program import FirstStage, SecondStage
-    from dp2erm_cvx.study_file import RecordsFile
+    from dp2erm_cvx.report.tables import BoundRow, CertificateRow
+    from dp2erm_cvx.study import RecordsFile
 
 _NO_PROGRAM = "--program is missing: name the first stage, or a --study that asks a [[two_stage]] question"
 _size_option = opt.field_option(
-    "domain.universe:Universe.n_samples",
+    "data.universe:Universe.n_samples",
     "--n",
     "n_samples",
     type=opt.Number(),
@@ -54,7 +54,7 @@ _solver_seconds_option = opt.field_option(
 @opt.changes_option
 @_size_option
 @opt.field_option(
-    "domain.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
+    "data.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
 )
 @opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="60 without --solves")
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
@@ -144,7 +144,7 @@ def _searched(
     """The worst neighbors of a first stage that were found, beside every bound of it."""
     with screen.progress("searching", total=100) as bar:
         from dp2erm_cvx.audit import audit_stability
-        from dp2erm_cvx.sampling import refuse
+        from dp2erm_cvx.data.counts import refuse
 
         domain = about.domain
         refuse(domain.codebook, "an audit of weights", "arms", "units")
@@ -260,7 +260,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 
 @click.command("bounds", short_help="Every stability bound of a first stage, side by side.")
 @opt.program_option(show_default="that of the study")
-@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
 @opt.study_option
 @opt.changes_option
 @opt.field_option(
@@ -268,7 +268,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
     show_default="a loss of gradient radius 1",
     beside=" Or FILE.py; noise is for its loss.",
 )
-@opt.field_option("domain.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), default=1.0)
 @opt.delta_option
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
@@ -283,8 +283,8 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     screen.writable(plot)
     with screen.progress("bounding"):
         from dp2erm_cvx.calibration.base import Noise
-        from dp2erm_cvx.compare import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
-        from dp2erm_cvx.sampling import refuse
+        from dp2erm_cvx.data.counts import refuse
+        from dp2erm_cvx.report.tables import UNIT_LOSS, UNIVERSAL, against_n, against_ridge, bound_rows
 
         n = whole_number("--n", options["n_samples"], at_least=2)
         budget = library.Budget(options["epsilon"], options["delta"])
@@ -410,7 +410,7 @@ def certify_command(
         return
     seconds = public_number("--solver-seconds", options["solver_seconds"], above=0)
     with screen.progress("building the programs") as bar:
-        from dp2erm_cvx.compare import DEFAULT_SOLVERS, certificates, instances
+        from dp2erm_cvx.report.tables import DEFAULT_SOLVERS, certificates, instances
 
         tried = tuple(programs.known_solver(text) for text in solvers) or DEFAULT_SOLVERS
         dataset, domain, built = _prepare(data, chosen, options)
@@ -450,7 +450,7 @@ def _certify_given(
     options: dict[str, Any],
 ) -> None:
     """Say how far weights of a file are from the exact weights of a program on the records of DATA."""
-    from dp2erm_cvx.files import PLAIN, read_table
+    from dp2erm_cvx.data.files import PLAIN, read_table
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.solve import certify_weights
 
@@ -505,10 +505,10 @@ def _certificate_table(rows: Sequence[CertificateRow]) -> Table:
 
 
 def _prepare(data: str | None, chosen: Sequence[str], options: dict[str, Any]) -> Any:
-    from dp2erm_cvx import registry
-    from dp2erm_cvx.compare import default_programs, simulated
-    from dp2erm_cvx.sampling import refuse
-    from dp2erm_cvx.study_file import declared_records
+    from dp2erm_cvx.data.counts import refuse
+    from dp2erm_cvx.program import registry
+    from dp2erm_cvx.report.tables import default_programs, simulated
+    from dp2erm_cvx.study import declared_records
 
     own, settings_of_program = programs.split_changes(options["changes"])
     records: RecordsFile | None = None

@@ -115,7 +115,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 def _without_privacy() -> str:
     """Answer of the same records without noise."""
-    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.data.dataset import Dataset
     from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
     from dp2erm_cvx.diagnostics import augmented, difference
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from dp2erm_cvx.design import FrontierRequest, FrontierRow
     from dp2erm_cvx.program.stage import Registered
-    from dp2erm_cvx.study_file import RecordsFile
+    from dp2erm_cvx.study import RecordsFile
 
 #: Where a request describes what its options are.
 _REQUEST = "design.trade_off:FrontierRequest"
@@ -28,9 +28,9 @@ _ASSUMED = {"covariate_bound": 1.0, "outcome_bound": 1.0}
 
 @click.command("frontier", short_help="What V costs in balance: settings of schemes, on public records.")
 @click.argument("schemes", metavar="FILE.py|NAME...", nargs=-1, required=True)
-@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=4000)
+@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=4000)
 @opt.field_option(
-    "domain.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges, else 5"
+    "data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges, else 5"
 )
 @opt.field_option(f"{_REQUEST}.treated", type=opt.Number(), default=0.5)
 @opt.field_option(f"{_REQUEST}.distance", type=opt.Number(), default=1.0)
@@ -61,7 +61,7 @@ def frontier_command(schemes: tuple[str, ...], as_json: bool, plot: str | None, 
     from dp2erm_cvx.design.trade_off import paper_curve
     from dp2erm_cvx.parallel import whole_workers
     from dp2erm_cvx.report.figures import check_figure, frontier_plot
-    from dp2erm_cvx.study_file import declared_records
+    from dp2erm_cvx.study import declared_records
 
     if plot is not None:
         screen.writable(plot, options["study"], options["public"], *schemes)
@@ -106,8 +106,8 @@ def _schemes(texts: Sequence[str]) -> list[tuple[str, Registered]]:
 
     Schemes of files are known by their names until the command ends. Raises ProgramError.
     """
-    from dp2erm_cvx import registry
-    from dp2erm_cvx.program_files import file_of, program_of_file, programs_of_file, send_by_value, stage_of
+    from dp2erm_cvx.program import registry
+    from dp2erm_cvx.program.files import file_of, program_of_file, programs_of_file, send_by_value, stage_of
 
     found: list[tuple[str, Registered]] = []
     context = click.get_current_context()
@@ -161,7 +161,7 @@ def _universe(
 
 def _texts(change: str) -> tuple[str, list[Any]]:
     """The name of a setting, and its values as they are written: numbers, texts or lists."""
-    from dp2erm_cvx.study_file import parsed_change
+    from dp2erm_cvx.study import parsed_change
 
     name, separator, written = change.partition("=")
     name = name.strip().replace("-", "_")
@@ -193,7 +193,7 @@ def _in_study(
     Else a question of two stages.
     """
     from dp2erm_cvx.design.trade_off import TREATED
-    from dp2erm_cvx.study_file import written
+    from dp2erm_cvx.study import written
 
     stage: dict[str, Any] = {"name": name}
     for setting, value in row.settings.items():

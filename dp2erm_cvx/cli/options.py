@@ -206,7 +206,7 @@ delta_option = field_option("privacy:Budget.delta", type=Number(), default=0.0)
 #: How a CSV file is written, where the domain file does not say it.
 csv_options = apply(
     *(
-        field_option(f"files:CsvLayout.{name}", metavar=metavar)
+        field_option(f"data.files:CsvLayout.{name}", metavar=metavar)
         for name, metavar in (("separator", "CHARACTER"), ("encoding", "NAME"), ("decimal", "CHARACTER"))
     )
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.program import FirstStage, SecondStage
     from dp2erm_cvx.program.stage import Registered
     from dp2erm_cvx.solve import Solver
-    from dp2erm_cvx.study_file import Question, RecordsFile, StudyFile
+    from dp2erm_cvx.study import Question, RecordsFile, StudyFile
 
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
@@ -68,7 +68,7 @@ def read_examined(
 
     Raises DeclarationError in one line.
     """
-    from dp2erm_cvx.study_file import RecordsFile, declared_records
+    from dp2erm_cvx.study import RecordsFile, declared_records
 
     path, changes = options["study"], options["changes"]
     if program is None and path is not None:
@@ -88,7 +88,7 @@ def read_examined(
 
 def split_changes(changes: Sequence[str]) -> tuple[list[str], list[str]]:
     """Changes of what is declared of records, and the settings of a program."""
-    from dp2erm_cvx.study_file import is_about_records
+    from dp2erm_cvx.study import is_about_records
 
     own = [text for text in changes if is_about_records(text)]
     return own, [text for text in changes if text not in own]
@@ -99,9 +99,9 @@ def _two_stage_question(path: str, changes: Sequence[str]) -> tuple[StudyFile | 
 
     Raises DeclarationError where it asks several.
     """
-    from dp2erm_cvx.domain_file import tables_of_file
-    from dp2erm_cvx.registry import known_meanwhile
-    from dp2erm_cvx.study_file import read_study
+    from dp2erm_cvx.data.domain_file import tables_of_file
+    from dp2erm_cvx.program.registry import known_meanwhile
+    from dp2erm_cvx.study import read_study
 
     if "two_stage" not in tables_of_file(path):
         return None, None
@@ -120,7 +120,7 @@ def read_settings(changes: Sequence[str], records: RecordsFile | None) -> dict[s
 
     Raises DeclarationError.
     """
-    from dp2erm_cvx.study_file import parsed_change
+    from dp2erm_cvx.study import parsed_change
 
     settings: dict[str, Any] = {}
     for text in changes:
@@ -137,7 +137,7 @@ def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> di
 
     Raises DeclarationError.
     """
-    from dp2erm_cvx.study_file import public_sample, stage_settings
+    from dp2erm_cvx.study import public_sample, stage_settings
 
     settings = dict(written)
     if isinstance(settings.get("target"), str):
@@ -150,7 +150,7 @@ def made_settings(written: Mapping[str, Any], records: RecordsFile | None) -> di
 
 def first_stage(text: str, changes: Sequence[str], records: RecordsFile | None) -> FirstStage:
     """The first stage of that name, or in that file, with these settings."""
-    from dp2erm_cvx import registry
+    from dp2erm_cvx.program import registry
 
     name = known_name(text, "first")
     program: FirstStage = registry.build(registry.first_stages(), name, **read_settings(changes, records))
@@ -159,7 +159,7 @@ def first_stage(text: str, changes: Sequence[str], records: RecordsFile | None) 
 
 def second_stage_of(text: str) -> SecondStage:
     """The second stage of that name, or in that file, with its default settings."""
-    from dp2erm_cvx import registry
+    from dp2erm_cvx.program import registry
 
     name = known_name(text, "second")  # a file is read, and known until the command ends
     program: SecondStage = registry.build(registry.second_stages(), name)
@@ -173,8 +173,8 @@ def known_name(text: str, stage: str | None = None) -> str:
     used by name until the command ends. Raises ProgramError where it holds none of that stage, or several
     without a choice.
     """
-    from dp2erm_cvx.program_files import file_of, program_of_file
-    from dp2erm_cvx.registry import known_meanwhile
+    from dp2erm_cvx.program.files import file_of, program_of_file
+    from dp2erm_cvx.program.registry import known_meanwhile
 
     place = file_of(text)
     if place is None:
@@ -195,8 +195,8 @@ def read_programs(files: Sequence[str]) -> None:
     Raises DeclarationError for another path and for two programs of one name, ProgramError where a file
     cannot be executed or holds no program.
     """
-    from dp2erm_cvx.program_files import programs_of_file
-    from dp2erm_cvx.registry import known_meanwhile
+    from dp2erm_cvx.program.files import programs_of_file
+    from dp2erm_cvx.program.registry import known_meanwhile
 
     context = click.get_current_context()
     for path in files:
@@ -213,7 +213,7 @@ def known_solver(text: str) -> str | Solver:
     if ":" not in text:
         solver_by_name(text)
         return text
-    from dp2erm_cvx.program_files import callable_of, send_by_value
+    from dp2erm_cvx.program.files import callable_of, send_by_value
 
     function = callable_of(text)
     if text.partition(":")[0].endswith(".py"):
@@ -223,10 +223,10 @@ def known_solver(text: str) -> str | Solver:
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
 @click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
-@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
-@opt.field_option("domain.universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
-@opt.field_option("domain.domain:Domain.covariate_bound", type=opt.Number(), default=1.0)
-@opt.field_option("domain.domain:Domain.outcome_bound", type=opt.Number(), default=1.0)
+@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=400)
+@opt.field_option("data.universe:Universe.n_features", "--covariates", type=opt.Number(), default=5)
+@opt.field_option("data.domain:Domain.covariate_bound", type=opt.Number(), default=1.0)
+@opt.field_option("data.domain:Domain.outcome_bound", type=opt.Number(), default=1.0)
 @opt.json_option
 def programs_command(
     chosen: str | None, as_json: bool, n_samples: int, covariates: int, **public: float
@@ -236,7 +236,7 @@ def programs_command(
     Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in force,
     V at n, and what remains assumed. Everything follows from public numbers.
     """
-    from dp2erm_cvx import registry
+    from dp2erm_cvx.program import registry
 
     # refused before anything is read
     domain = library.Domain(public["covariate_bound"], public["outcome_bound"])
@@ -275,8 +275,8 @@ def programs_command(
 
 def _program_facts(made: Registered) -> dict[str, Any]:
     """Declaration of a scheme or a class of programs, as plain JSON types."""
+    from dp2erm_cvx.program.files import stage_of
     from dp2erm_cvx.program.stage import fields_of
-    from dp2erm_cvx.program_files import stage_of
 
     words: Any = made.defaults
     kind = getattr(made, "kind", None)
@@ -317,7 +317,7 @@ def _plain(value: object) -> object:
 def new_program_command(name: str, kind: str, output: str | None) -> None:
     """Write NAME.py, a complete program to edit: a decorated function."""
     from dp2erm_cvx.conformance import TEMPLATES, program_template
-    from dp2erm_cvx.registry import available
+    from dp2erm_cvx.program.registry import available
 
     if name in available():
         raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
@@ -344,7 +344,7 @@ def new_program_command(name: str, kind: str, output: str | None) -> None:
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number(), default=20_000)
 @opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
-@opt.field_option("domain.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=60)
+@opt.field_option("data.universe:Universe.n_samples", "--n", "n_samples", type=opt.Number(), default=60)
 @opt.json_option
 def check_program_command(
     program: str, solves: int, seconds: float | None, seed: int, n_samples: int, as_json: bool

@@ -18,9 +18,9 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from dp2erm_cvx.files import CsvLayout
-    from dp2erm_cvx.study_file.records import StudyRecords
-    from dp2erm_cvx.tables import Table
+    from dp2erm_cvx.data.files import CsvLayout
+    from dp2erm_cvx.data.tables import Table
+    from dp2erm_cvx.study.records import StudyRecords
 
     Public = library.Domain | library.OpenDomain
 
@@ -34,8 +34,8 @@ NO_RANGES = (
 
 def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
     """The cells of the data file; what names no treatment or outcome is refused before it is read."""
-    from dp2erm_cvx.files import read_table
-    from dp2erm_cvx.study_file.records import data_columns
+    from dp2erm_cvx.data.files import read_table
+    from dp2erm_cvx.study.records import data_columns
 
     data_columns(domain)
     return read_table(path, layout, ragged=True)
@@ -43,7 +43,7 @@ def raw_table(path: str, layout: CsvLayout, domain: Public) -> Table:
 
 def coded_data(table: Table, public: Public, covariates: Sequence[str] | None = None) -> library.Dataset:
     """The records of a table, by the codebook that is declared; ``covariates`` where it names none."""
-    from dp2erm_cvx.study_file.records import StudyRecords
+    from dp2erm_cvx.study.records import StudyRecords
 
     data = StudyRecords(table).by(public, covariates)
     assert isinstance(data, library.Dataset)
@@ -87,8 +87,8 @@ def read_records(
 
     Raises DeclarationError where blocks are asked for, and the file has none.
     """
-    from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.study_file.records import StudyRecords, data_columns
+    from dp2erm_cvx.data.blocked import BlockedDataset
+    from dp2erm_cvx.study.records import StudyRecords, data_columns
 
     if not _in_blocks(path, options["blocks"], domain):
         table = raw_table(path, layout, domain)
@@ -102,7 +102,7 @@ def read_records(
 
 
 def _in_blocks(path: str, choice: str, public: Public) -> bool:
-    from dp2erm_cvx.files import is_text, parquet_parts
+    from dp2erm_cvx.data.files import is_text, parquet_parts
 
     text = is_text(path)
     large = not text and (os.path.isdir(path) or glob.has_magic(path))

@@ -104,7 +104,7 @@ def predict_command(
     Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
     the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
-    from dp2erm_cvx.files import CsvLayout, read_table
+    from dp2erm_cvx.data.files import CsvLayout, read_table
     from dp2erm_cvx.release.reading import read_release_file
     from dp2erm_cvx.release.rule import effects
     from dp2erm_cvx.release.two_stage import rule_of
@@ -163,8 +163,8 @@ def verify_command(
         of_ranges, beside = _ranges_of(declared, release, rests_on)
         digest = study
         if study is not None and not re.fullmatch("[0-9a-f]{64}", study):
-            from dp2erm_cvx.registry import available, known_meanwhile
-            from dp2erm_cvx.study_file import read_study
+            from dp2erm_cvx.program.registry import available, known_meanwhile
+            from dp2erm_cvx.study import read_study
 
             registered = read_study(study)
             for own in registered.programs:  # of files that the study names, unless --program did

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.release.record import BaseRelease
-    from dp2erm_cvx.study_file import StudyFile
-    from dp2erm_cvx.study_file.records import StudyRecords
+    from dp2erm_cvx.study import StudyFile
+    from dp2erm_cvx.study.records import StudyRecords
 
 _SEEDED = "note: seeded, hence not private: nothing is charged to the ledger"
 #: What the data holder may look at beside the release.
@@ -84,8 +84,8 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
     """
     _check_words(data, study, options)
     with screen.progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.registry import known_meanwhile
-        from dp2erm_cvx.study_file import read_study
+        from dp2erm_cvx.program.registry import known_meanwhile
+        from dp2erm_cvx.study import read_study
 
         declared = read_study(study, options["changes"])
         for program in declared.programs:
@@ -139,8 +139,8 @@ def _figures(
     study: StudyFile, data: str | None, files: Mapping[str, str], options: dict[str, Any]
 ) -> dict[str, dict[str, str]]:
     """The files of the plots, by option and question. Raises DeclarationError where one cannot be drawn."""
+    from dp2erm_cvx.data.counts import refuse
     from dp2erm_cvx.report.figures import check_figure
-    from dp2erm_cvx.sampling import refuse
 
     asked = [option for option in _PLOTS if options[option] is not None]
     if options["balance"] or asked:
@@ -170,7 +170,7 @@ def _records(study: StudyFile, data: str | None, options: dict[str, Any], bar: A
 
 def _refuse_blocks(records: StudyRecords) -> None:
     """Raise DeclarationError where balance is asked for of records that are read in blocks."""
-    from dp2erm_cvx.blocked import BlockedDataset
+    from dp2erm_cvx.data.blocked import BlockedDataset
 
     if isinstance(records.cells, BlockedDataset):
         raise DeclarationError("--balance and plots need all records in memory: add --blocks never")

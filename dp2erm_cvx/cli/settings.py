@@ -84,8 +84,8 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 
     Raises DeclarationError where nothing of this name has settings.
     """
-    from dp2erm_cvx import registry
-    from dp2erm_cvx.study_file import QUESTIONS
+    from dp2erm_cvx.program import registry
+    from dp2erm_cvx.study import QUESTIONS
 
     if what in QUESTIONS:
         return _of_question(what)
@@ -102,7 +102,7 @@ def _settings_of(what: str) -> Iterator[SettingText]:
 def _of_question(kind: str) -> Iterator[SettingText]:
     """The settings of a kind of question: of its outcome, of its estimator, and of what replaces its rule."""
     from dp2erm_cvx.plan import EffectSettings, EffectStudy, RuleSettings, RuleStudy, Study
-    from dp2erm_cvx.study_file import OUTCOME, QUESTIONS, OpenRanges, Question
+    from dp2erm_cvx.study import OUTCOME, QUESTIONS, OpenRanges, Question
 
     texts = described_settings(Question)
     yield SettingText("share", "an even part", "", texts["share"])

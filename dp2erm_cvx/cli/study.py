@@ -26,11 +26,11 @@ from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.arrays import Array
+    from dp2erm_cvx.data.files import CsvLayout
+    from dp2erm_cvx.data.tables import Table
     from dp2erm_cvx.design import DesignRequest
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.files import CsvLayout
-    from dp2erm_cvx.tables import Table
 
 
 @click.command("check", short_help="What a raw table holds: for the data holder; the draft of a study.")
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     help="In place of what the study declares, or in a gap of the draft, such as csv.separator=; or "
     "outcome_bound=8. Repeatable.",
 )
-@opt.field_option("cells:Treatment.column", "--treatment", metavar="COLUMN")
-@opt.field_option("codebook:Codebook.outcome", metavar="COLUMN")
+@opt.field_option("data.cells:Treatment.column", "--treatment", metavar="COLUMN")
+@opt.field_option("data.codebook:Codebook.outcome", metavar="COLUMN")
 @click.option("--draft", metavar="FILE.toml", help="Write a study file with gaps for what is declared.")
 @click.option(
     "--program",
@@ -66,10 +66,10 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
             raise DeclarationError(f"--draft {draft}: must be a new file, and --study left out")
     question = _drafted_question(program, draft)
     with screen.progress("reading the data") as bar:
+        from dp2erm_cvx.data.domain_file import covariates_of
+        from dp2erm_cvx.data.files import PLAIN, CsvLayout, guessed_layout, table_parts
         from dp2erm_cvx.diagnostics.columns import TableCells
-        from dp2erm_cvx.domain_file import covariates_of
-        from dp2erm_cvx.files import PLAIN, CsvLayout, guessed_layout, table_parts
-        from dp2erm_cvx.study_file import filled, is_about_records, records_declared
+        from dp2erm_cvx.study import filled, is_about_records, records_declared
 
         changes = options["changes"]
         if draft is not None:  # the others are about what the draft will ask and spend
@@ -131,8 +131,8 @@ def _columns(declared: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def _public(declared: Mapping[str, Any]) -> library.Domain | library.OpenDomain:
     """The domain, or what is known of it where the file leaves ranges to be released."""
-    from dp2erm_cvx.domain_file import asks_ranges, domain_of
-    from dp2erm_cvx.study_file import open_records
+    from dp2erm_cvx.data.domain_file import asks_ranges, domain_of
+    from dp2erm_cvx.study import open_records
 
     return open_records(declared) if asks_ranges(declared) else domain_of(declared)
 
@@ -144,9 +144,9 @@ def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str]
     """
     if program is None:
         return None
-    from dp2erm_cvx import registry
     from dp2erm_cvx.cli.programs import known_name
-    from dp2erm_cvx.program_files import file_of, stage_of
+    from dp2erm_cvx.program import registry
+    from dp2erm_cvx.program.files import file_of, stage_of
 
     registered = known_name(program)
     known = registry.available()
@@ -163,7 +163,7 @@ def _drafted_question(program: str | None, draft: str | None) -> tuple[str, str]
 
 def _outcomes(options: dict[str, Any]) -> list[str]:
     """Outcomes of their own that the questions of a study have."""
-    from dp2erm_cvx.domain_file import STUDY, read_tables
+    from dp2erm_cvx.data.domain_file import STUDY, read_tables
 
     tables = {} if options["study"] is None else read_tables(options["study"])
     several = [own if isinstance(own, list) else [own] for own in map(tables.get, STUDY)]
@@ -180,9 +180,9 @@ def _record_sums(
     """
     import numpy as np
 
-    from dp2erm_cvx.data import DatasetBlock
+    from dp2erm_cvx.data.dataset import DatasetBlock
     from dp2erm_cvx.diagnostics.columns import record_counts
-    from dp2erm_cvx.study_file.records import data_columns
+    from dp2erm_cvx.study.records import data_columns
 
     a, y = (table.cells(name) for name in data_columns(public))
     data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or covariates), 0
@@ -265,9 +265,9 @@ def _drafted(
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
     has to read it before it is made public.
     """
+    from dp2erm_cvx.data.counts import SamplingWeights, Unit
+    from dp2erm_cvx.data.domain_file import EDIT
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
-    from dp2erm_cvx.domain_file import EDIT
-    from dp2erm_cvx.sampling import SamplingWeights, Unit
 
     treatment, outcome = columns
     estimators = library.PrivateEffect, library.PrivateTwoStageERM
@@ -348,7 +348,7 @@ def _question_text(
 @opt.field_option("design.request:DesignRequest.goal", beside=" Where STUDY asks no question.")
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), show_default="that of the study")
 @opt.delta_option
-@opt.field_option("domain.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
+@opt.field_option("data.universe:Universe.n_features", type=opt.Number(), show_default="that of the ranges")
 @opt.field_option("design.request:DesignRequest.replicates", type=opt.Number(), default=50)
 @opt.field_option("design.request:DesignRequest.public", metavar="FILE")
 @opt.field_option("design.samples:PublicData.source", metavar="TEXT")
@@ -368,7 +368,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 
     from dp2erm_cvx.design import design
     from dp2erm_cvx.parallel import whole_workers
-    from dp2erm_cvx.study_file import study_with, written
+    from dp2erm_cvx.study import study_with, written
 
     screen.writable(output, study)
     name, question = _question(study, options)
@@ -393,10 +393,10 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
 
 def _question(path: str, options: dict[str, Any]) -> tuple[str | None, DesignRequest]:
     """Question, with the name of its table in the file; None where that declares a domain alone."""
+    from dp2erm_cvx.data.domain_file import read_tables
     from dp2erm_cvx.design import DesignRequest, DesignScenario
     from dp2erm_cvx.design.request import GOALS
-    from dp2erm_cvx.domain_file import read_tables
-    from dp2erm_cvx.study_file import read_study, taken_questions
+    from dp2erm_cvx.study import read_study, taken_questions
 
     name, goal, budget, features = options["question"], options["goal"], None, options["n_features"]
     declared: dict[str, Any] = {}
@@ -438,7 +438,7 @@ def _public_data(path: str, options: dict[str, Any], domain: library.Domain) -> 
         return None
     if options["source"] is None:
         raise DeclarationError("--source is missing: say where the public records come from")
-    from dp2erm_cvx.domain_file import declared_layout
+    from dp2erm_cvx.data.domain_file import declared_layout
 
     table = reading.raw_table(options["public"], declared_layout(path), domain)
     return library.PublicData(reading.coded_data(table, domain), options["source"], options["holdout"])

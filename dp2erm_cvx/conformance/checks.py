@@ -17,7 +17,9 @@ from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import ProgramWeights
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,

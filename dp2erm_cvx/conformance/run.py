@@ -17,9 +17,9 @@ from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Su
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
+from dp2erm_cvx.program.files import programs_of_file
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import Registered, family_of
-from dp2erm_cvx.program_files import programs_of_file
-from dp2erm_cvx.registry import programs
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from scipy.special import expit, ndtr, ndtri
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import whole_number
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 
 __all__ = ["NHEFS_RANGES", "SCENARIOS", "Scenario", "Simulation", "load_nhefs", "nhefs_domain", "simulate"]
@@ -57,7 +57,7 @@ def load_nhefs() -> Dataset:
 def nhefs_domain(
     *, covariate_bound: float = 2.5, outcome_bound: float = 20.0, outcome_center: float = 2.5, **settings: Any
 ) -> Domain:
-    """A public :class:`~dp2erm_cvx.domain.Domain` for :func:`load_nhefs`, declared without the data.
+    """A public :class:`~dp2erm_cvx.data.domain.Domain` for :func:`load_nhefs`, declared without the data.
 
     Covariates are scaled by :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1] inside
     its range.
@@ -73,7 +73,7 @@ def nhefs_domain(
         between the visits; a change 20 kg away from that is rare.
     others
         ``treatment_cost`` (in kg), ``intercept``, ``arm_floor`` and ``relation`` of
-        :class:`~dp2erm_cvx.domain.Domain`.
+        :class:`~dp2erm_cvx.data.domain.Domain`.
 
     Raises DeclarationError where a constant is invalid.
     """

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.inference.rehearsal import normal_arms
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 
 #: Records that a scheme is rehearsed on where they tell as much as n do.
 REHEARSED = 4_000

@@ -22,13 +22,14 @@ from dp2erm_cvx.checks import (
     setting,
     whole_number,
 )
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.counts import refuse
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.design.samples import DesignSample, PublicData, SimulatedRun
-from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.predict import public_covariates
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.steps.nuisances import Confounding
 
 #: Strengths of confounding by name: standard deviations of the log odds of treatment.
@@ -145,7 +146,7 @@ class DesignRequest:
     n_samples
         Number of records, at least 2; not of persons.
     n_features
-        As in :class:`~dp2erm_cvx.domain.Universe`.
+        As in :class:`~dp2erm_cvx.data.universe.Universe`.
     goal
         "effect", an average effect with an interval; "rule", whom to treat.
     scenario

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import one_line, public_number
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.diagnostics import augmented, difference
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 
 #: Estimated probabilities of treatment are at least this far from 0 and 1.
@@ -84,8 +84,8 @@ class PublicData:
     Parameters
     ----------
     dataset
-        The N records, in the units of the private data: :meth:`~dp2erm_cvx.data.Dataset.from_arrays`, or
-        :meth:`~dp2erm_cvx.data.Dataset.coded` for a raw table.
+        The N records, in the units of the private data: :meth:`~dp2erm_cvx.data.dataset.Dataset.from_arrays`, or
+        :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` for a raw table.
     source
         One line that says where the public records come from; a design repeats it.
     holdout

@@ -12,17 +12,17 @@ import numpy as np
 from sklearn.base import clone
 
 from dp2erm_cvx.checks import one_line
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.design.request import DesignRequest, Population, rounded
 from dp2erm_cvx.design.samples import SimulatedRun
 from dp2erm_cvx.diagnostics import effective_sample_size
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.steps.nuisances import Confounding
-from dp2erm_cvx.study_file import QUESTIONS
+from dp2erm_cvx.study import QUESTIONS
 
 #: Unfitted estimators, by name or as a list.
 Models = Mapping[str, Any] | Sequence[Any]
@@ -68,7 +68,7 @@ class DesignRow:
     name
         The pipeline, for readers.
     kind, settings
-        How a study file declares it: a key of :data:`~dp2erm_cvx.study_file.QUESTIONS`, empty for a model of
+        How a study file declares it: a key of :data:`~dp2erm_cvx.study.QUESTIONS`, empty for a model of
         one's own, and the arguments of the estimator beside domain and budget.
     model
         The unfitted estimator; None for what is no candidate.

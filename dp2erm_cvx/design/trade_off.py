@@ -9,9 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.checks import Named, check_settings, public_fraction, setting, whole_number
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.counts import refuse
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.design.rehearsal import (
     REHEARSED,
     PublicBalance,
@@ -23,17 +26,15 @@ from dp2erm_cvx.design.rehearsal import (
 )
 from dp2erm_cvx.design.samples import PublicData
 from dp2erm_cvx.display import Shown, grid, heading, law_text
-from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import make_plan
 from dp2erm_cvx.plan.weighted import expected_release
 from dp2erm_cvx.privacy import BoundFamily, Budget
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, registry
 from dp2erm_cvx.program.stage import Registered, family_of, fields_of
 from dp2erm_cvx.release.weighted import weighted_interval
-from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import solve
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.tables import as_array
 from dp2erm_cvx.display import Shown, grid, heading
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.tables import as_array
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

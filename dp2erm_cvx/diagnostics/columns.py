@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.cells import folded
-from dp2erm_cvx.codebook import OTHER, Codebook
-from dp2erm_cvx.data import Dataset, Public
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.cells import folded
+from dp2erm_cvx.data.codebook import OTHER, Codebook
+from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.tables import Table, as_cells, labels, numbers_or_nan
 from dp2erm_cvx.errors import brief
-from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
 MOST_LEVELS = 20

@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.blocked import BlockedDataset, size_text
 from dp2erm_cvx.checks import whole_number
-from dp2erm_cvx.data import Dataset, Public
+from dp2erm_cvx.data.blocked import BlockedDataset, size_text
+from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.diagnostics.columns import dataset_counts
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.standing import standing_in_words
 from dp2erm_cvx.privacy import Budget, Standing
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.standing import CONDITIONAL
 from dp2erm_cvx.release.declaration import guarantee_of

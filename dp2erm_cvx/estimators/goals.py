@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import chosen_columns
-from dp2erm_cvx.domain import Curves, Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Curves, Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
 from dp2erm_cvx.inference.interval import misses

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dp2erm_cvx.data import Public
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.dataset import Public
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.private_ranges import OpenDomain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
-from dp2erm_cvx.mechanism import private_choice
+from dp2erm_cvx.noise import private_choice
 from dp2erm_cvx.plan import PlanResult, RangesStudy
-from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.ranges import RangesRelease, make_ranges
 
@@ -27,7 +28,7 @@ class PrivateRanges(PrivateEstimator):
     Parameters
     ----------
     domain
-        An :class:`~dp2erm_cvx.private_ranges.OpenDomain`: what is known of every range.
+        An :class:`~dp2erm_cvx.data.private_ranges.OpenDomain`: what is known of every range.
     budget, seed, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`. No delta is spent.
     noise, solver, arithmetic, numerical_share

@@ -12,11 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.checks import public_number
-from dp2erm_cvx.data import Dataset, covariate_table
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.counts import KINDS, refuse
+from dp2erm_cvx.data.dataset import Dataset, covariate_table
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
-from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError, brief
 from dp2erm_cvx.estimators.fitting import (
     LEAST_TOLERANCE,
@@ -32,7 +35,6 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.trust import refuse_patched
 from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.two_stage import Release, make_release
-from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.solve import Solution, Solver, solve
 from dp2erm_cvx.steps.execution import StepResult
 from dp2erm_cvx.steps.weights import attainable, refuse_unsolvable, solve_weights

@@ -13,7 +13,7 @@ from scipy import special
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, LinearNuisances, TwoValues, rare
 from dp2erm_cvx.steps.record_map import Rows

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.steps.weighted_residuals import at_rate
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 
 #: Public records, at least and at most; of the smaller arm so many for every covariate.
 _RECORDS, _MOST, _EACH = 2000, 20_000, 3.0

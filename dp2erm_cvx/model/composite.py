@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dp2erm_cvx.arrays import UNIT, Array, dot_error
-from dp2erm_cvx.blocks import Blocks, tree_sum
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.blocks import Blocks, tree_sum
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.sets import ConvexSet, Simplices, WholeSpace
 from dp2erm_cvx.model.sums import blocked_rmatvec, product_error, sum_error
 

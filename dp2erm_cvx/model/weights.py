@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite, LocalError, PointClaim
-from dp2erm_cvx.weighting.dataset import arms_of_records
-from dp2erm_cvx.weighting.dual import DualProblem, DualSolution
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
-from dp2erm_cvx.weighting.multipliers import nearest_weights
-from dp2erm_cvx.weighting.public_radius import StepConstants
-from dp2erm_cvx.weighting.separation import refuse_separated
+from dp2erm_cvx.weighting.bounds.public_radius import StepConstants
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.solving.dataset import arms_of_records
+from dp2erm_cvx.weighting.solving.dual import DualProblem, DualSolution
+from dp2erm_cvx.weighting.solving.multipliers import nearest_weights
+from dp2erm_cvx.weighting.solving.separation import refuse_separated
 
 #: A residual of constraints, as a part of n, up to which nobody asks for a proof that there are no weights.
 SMALL_RESIDUAL = 1e-9

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.stability import paper_kernel_balancing

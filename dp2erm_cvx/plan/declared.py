@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.plan.settings import CausalSettings, EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.declared import Declared, DeclaredEffect
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import one_of, public_fraction, public_number, public_size, setting
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.counts import refuse
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import EffectFacts, Residuals
 from dp2erm_cvx.plan import defaults
@@ -20,8 +20,7 @@ from dp2erm_cvx.plan.plan import STEADY, Pipeline, Plan
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.plan.weighted import check_weights, weighted_error, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.sampling import refuse
+from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues

@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.checks import check_settings, one_line, one_of, public_fraction, public_number, setting
-from dp2erm_cvx.data import Dataset, refuse_undeclared
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.counts import refuse
+from dp2erm_cvx.data.dataset import Dataset, refuse_undeclared
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown, report_of
-from dp2erm_cvx.domain import Domain, Records, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
-from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.noise import secure_available
 from dp2erm_cvx.plan.settings import CausalSettings
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound, Standing
-from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.program import SecondStage, registry
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.sampling import refuse
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult

@@ -16,10 +16,12 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, Perturbed
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.rule import RuleStudy, Study
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.private_ranges import OpenDomain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.plan.plan import Pipeline
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import OpenDomain
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import ColumnRanges
 

@@ -11,20 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.checks import public_fraction, public_size, setting
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.counts import KINDS, refuse
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import Residuals
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.plan import STEADY, Pipeline
 from dp2erm_cvx.plan.settings import RuleSettings, chosen_noise, known_settings, shares_in_turn
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage, registry
+from dp2erm_cvx.program.registry import refuse_taken_name
 from dp2erm_cvx.program.trust import refuse_patched
-from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.checks import check_settings, one_of, public_fraction, public_number, public_size, setting
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
 from dp2erm_cvx.steps.step import Step

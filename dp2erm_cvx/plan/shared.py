@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided

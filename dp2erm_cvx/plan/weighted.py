@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.counts import KINDS, refuse
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import clipped_square
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.declared import DeclaredEffect
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import shares_in_turn
-from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.program.trust import refuse_patched
-from dp2erm_cvx.sampling import KINDS, refuse
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import Confounding, LinearNuisances
 from dp2erm_cvx.steps.record_map import Rows

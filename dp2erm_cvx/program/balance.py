@@ -13,8 +13,8 @@ from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
+from dp2erm_cvx.data.records import Records, clip_norm
 from dp2erm_cvx.display import number_or_text
-from dp2erm_cvx.domain import Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program.reach import Called
 

@@ -15,7 +15,9 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number, setting
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -42,9 +44,9 @@ from dp2erm_cvx.program.rows import DeclaredRecords, data_of, same_data
 from dp2erm_cvx.program.scheme import STANDARD, Scheme, asked
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, OfScheme
 from dp2erm_cvx.program.stated import DeclaredExpressions
-from dp2erm_cvx.program.weighting_data import n_entries
-from dp2erm_cvx.program.weighting_reader import read_weighting
-from dp2erm_cvx.program.weighting_stage import (
+from dp2erm_cvx.program.weighting.data import n_entries
+from dp2erm_cvx.program.weighting.reader import read_weighting
+from dp2erm_cvx.program.weighting.stage import (
     FormInUniverse,
     few_of_kernel,
     kernels_of,
@@ -53,9 +55,9 @@ from dp2erm_cvx.program.weighting_stage import (
     theorem_of_form,
 )
 from dp2erm_cvx.stability import Bound
-from dp2erm_cvx.weighting.dataset import MOST_PAIRS
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
-from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.neighbors.kind_weights import weights_of_kinds
+from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS
 
 #: Seconds of a solve by pairs of records over n^3, measured at 2,000 records, and those of a long solve.
 _SECONDS, _LONG = 2e-10, 10.0
@@ -81,7 +83,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
 
     Where the problem is a dispersion of the weights, prices of their imbalances, boxes and sums, it is read
-    into a :class:`~dp2erm_cvx.weighting.form.WeightingForm`: V, the certificate and the radius that every
+    into a :class:`~dp2erm_cvx.weighting.forms.form.WeightingForm`: V, the certificate and the radius that every
     solve reaches follow from that (page on weights as the variable).
 
     Of any other problem V is 2n, unless its author states a bound, and no radius is public: a release on a

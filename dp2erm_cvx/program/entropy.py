@@ -13,11 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from dp2erm_cvx.arrays import UNIT, Array
-from dp2erm_cvx.blocks import VIEW, Blocks, tree_sum, whole
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.curves.log_weights import LogWeight
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.blocks import VIEW, Blocks, tree_sum, whole
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.model.composite import LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import column_sums, compensated_sum, rounded_sum

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, Array
 from dp2erm_cvx.checks import declared_choice, public_size, setting
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import exact_sum

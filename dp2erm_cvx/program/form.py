@@ -18,7 +18,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.atoms import Atom, atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.curves.log_weights import LogWeight
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread

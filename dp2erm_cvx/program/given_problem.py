@@ -23,7 +23,7 @@ from dp2erm_cvx.program.direct_stage import WeightsProgram, bounds_of_all
 from dp2erm_cvx.program.form import states_sum
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.scheme import STANDARD, Scheme
-from dp2erm_cvx.weighting.form import SumKind
+from dp2erm_cvx.weighting.forms.form import SumKind
 
 #: Makes a problem of a number of records.
 Maker = Callable[[int], cp.Problem]

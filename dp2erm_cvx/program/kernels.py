@@ -17,8 +17,8 @@ from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.display import Written
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.memory import refuse_size
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import UNIT, Array, dot_error
-from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.curves.curves import SQUARE, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
+from dp2erm_cvx.data.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import blocked_rmatvec, exact_sum, product_error, sum_error, weighted_gram

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import UNIT, Array, dot_error
-from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.curves.curves import SQUARE, Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
 from dp2erm_cvx.curves.suprema import gradient_diameter, largest_multiple, multiple_diameter
+from dp2erm_cvx.data.blocks import Blocks
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.quadratics import Quadratic
 from dp2erm_cvx.model.sets import ConvexSet

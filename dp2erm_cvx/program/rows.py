@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_number, public_size, setting
-from dp2erm_cvx.domain import Domain, Records, clip_norm
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
 from dp2erm_cvx.program.reach import Called
-from dp2erm_cvx.weighting.form import Arms
+from dp2erm_cvx.weighting.forms.form import Arms
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
 RecordMap = Callable[[Records], Array]

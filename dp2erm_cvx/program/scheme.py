@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 import cvxpy as cp
 
 from dp2erm_cvx.checks import declared_choice, public_number, public_size, setting
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel

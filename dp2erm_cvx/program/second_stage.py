@@ -18,7 +18,9 @@ from dp2erm_cvx.checks import chosen_columns, declared_choice, public_number, se
 from dp2erm_cvx.curves.curves import SQUARE, Curve
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.model.kinked import KinkedProblem

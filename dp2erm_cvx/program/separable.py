@@ -20,7 +20,9 @@ from dp2erm_cvx.curves.curves import LOGISTIC, Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace

@@ -20,7 +20,9 @@ from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import Named, check_settings
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.kinked import KinkedProblem

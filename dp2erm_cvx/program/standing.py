@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.second_stage import SecondStage

@@ -12,7 +12,9 @@ import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import setting, whole_number
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -33,7 +35,7 @@ from dp2erm_cvx.program.separable import (
 from dp2erm_cvx.program.stage import DeclaredProgram, Program
 from dp2erm_cvx.program.standing import standing_of_program
 from dp2erm_cvx.program.stated import assumed_in_words
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dp2erm_cvx.cells import Eligible
+from dp2erm_cvx.data.cells import Eligible
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.base import gradient_size
 from dp2erm_cvx.checks import declared_by_name
+from dp2erm_cvx.data.counts import OWN_RECORD
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.private_ranges import OpenDomain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import digits_of, law_text, written_members
-from dp2erm_cvx.domain import Domain, Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RangesStudy, RuleStudy, Study
 from dp2erm_cvx.privacy import Budget, Standing
-from dp2erm_cvx.private_ranges import OpenDomain
-from dp2erm_cvx.program import Landmarks, Moments
+from dp2erm_cvx.program import Landmarks, Moments, registry
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.stated import assumed_public, program_source, stated_program, written_in_a_file
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, NumericalNoise, StepStatement
-from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.steps.record_map import Term
 from dp2erm_cvx.steps.step import Step
 

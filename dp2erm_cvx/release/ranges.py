@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.data.domain import Domain, ReleasedRanges
+from dp2erm_cvx.data.private_ranges import Pair, Within
 from dp2erm_cvx.display import digits_of
-from dp2erm_cvx.domain import Domain, ReleasedRanges
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import Plan, RangesStudy
 from dp2erm_cvx.privacy import Standing
-from dp2erm_cvx.private_ranges import Pair, Within
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps.sums import ColumnRanges

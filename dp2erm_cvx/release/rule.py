@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
-from dp2erm_cvx.codebook import norm_within
-from dp2erm_cvx.data import covariate_table
-from dp2erm_cvx.domain import clip_norm
+from dp2erm_cvx.data.codebook import norm_within
+from dp2erm_cvx.data.dataset import covariate_table
+from dp2erm_cvx.data.records import clip_norm
 from dp2erm_cvx.inference.interval import score_interval
 from dp2erm_cvx.inference.nuisances import value_error
 from dp2erm_cvx.plan import Plan, RuleStudy

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, WholeSpace
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.plan.predict import NoiseRange, noise_range, residual_imbalance
-from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.program import SecondStage, registry
 from dp2erm_cvx.release.declaration import declaration_of, rebuilt, state_steps
 from dp2erm_cvx.release.record import BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.units import OwnUnits, beside, own_units

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.display import grid
-from dp2erm_cvx.domain import Domain
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -12,9 +12,9 @@ import numpy as np
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.display import Shown, heading
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief
 from dp2erm_cvx.inference.interval import misses
 from dp2erm_cvx.model.sets import ConvexSet

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dp2erm_cvx.audit import Verdict
-    from dp2erm_cvx.compare import BoundCurves
     from dp2erm_cvx.design import FrontierResult
+    from dp2erm_cvx.report.tables import BoundCurves
 
 
 __all__ = ["bound_plot", "forest_plot", "frontier_plot", "love_plot", "overlap_plot"]

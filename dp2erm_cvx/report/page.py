@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.checks import json_types
+from dp2erm_cvx.data.blocked import RecordBlocks
 from dp2erm_cvx.display import as_html, pairs
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Standing
@@ -28,8 +28,8 @@ from dp2erm_cvx.report.words import declared_tables, promised, units_of
 if TYPE_CHECKING:
     from dp2erm_cvx.audit import StabilityAudit
     from dp2erm_cvx.audit.movement import NeighborPair
+    from dp2erm_cvx.data.universe import Universe
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.domain import Universe
 
 
 #: What pages of audits need; other pages draw by themselves.

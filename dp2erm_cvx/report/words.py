@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.display import digits_of, grid, law_text, pairs
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.declaration import together
 from dp2erm_cvx.release.effect import EffectRelease

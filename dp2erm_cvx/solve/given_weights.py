@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.solve.solving import solve

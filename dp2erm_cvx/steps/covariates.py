@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.domain import Domain, Records, Universe, clip_norm
+from dp2erm_cvx.data.blocks import VIEW
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT

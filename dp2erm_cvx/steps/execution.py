@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.blocked import BlockedDataset
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.solve import Solution, Solver
 
 

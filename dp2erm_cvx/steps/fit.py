@@ -24,7 +24,8 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.numbers import GridNoise
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage

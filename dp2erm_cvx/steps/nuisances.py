@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share

@@ -15,7 +15,9 @@ from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, one_of, setting
-from dp2erm_cvx.domain import Domain, Records, Universe, cleaned
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, cleaned
+from dp2erm_cvx.data.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
 _ROUND_UP = 1.0 + 1e-12

@@ -16,7 +16,9 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.sums import SHARE_BITS
 from dp2erm_cvx.checks import check_settings, public_size, setting
-from dp2erm_cvx.domain import Domain, Records, Universe, cleaned
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records, cleaned
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances

@@ -18,9 +18,9 @@ from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.checks import public_fraction
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.mechanism import Draw, draw, draw_within, perturb_on_grid
+from dp2erm_cvx.noise import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.solve import Solution

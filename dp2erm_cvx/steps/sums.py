@@ -16,17 +16,13 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_ranges
 from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.calibration.profiles import LossLaw
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Domain, Records, Universe
-from dp2erm_cvx.mechanism import (
-    perturb_integers,
-    private_choice,
-    quantile_places,
-    quantile_scores,
-    random_source,
-)
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.private_ranges import Known, OpenDomain, Pair, Within, candidates
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.noise import perturb_integers, private_choice, quantile_places, quantile_scores, random_source
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import Known, OpenDomain, Pair, Within, candidates
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import UNIT, Rows

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
-from dp2erm_cvx.domain import Records, Universe
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, placed
 from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel
@@ -29,7 +30,7 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import RAREST, UNIT, treated_share
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 
 #: Name of the step that answers.
 WEIGHTED_SUM = "weighted_sum"

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
 from dp2erm_cvx.model.sums import grid_error, weights_on_grid
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage
-from dp2erm_cvx.program.weighting_stage import SMALL_ERROR
+from dp2erm_cvx.program.weighting.stage import SMALL_ERROR
 from dp2erm_cvx.solve import (
     GAP_TOLERANCE,
     SCS,

@@ -2,7 +2,7 @@
 
 import sys
 
-from dp2erm_cvx import mechanism
+from dp2erm_cvx import noise as mechanism
 
 
 def plant(monkeypatch, bug):

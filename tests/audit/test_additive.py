@@ -15,7 +15,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Declared, Noised, SearchPlan, Split, audit_additive, replay, search_additive
 from dp2erm_cvx.audit.finding import Finding, differing_rows
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 
 ONE = Declared(epsilon=1.0)

@@ -20,7 +20,7 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.registry import build, first_stages
+from dp2erm_cvx.program.registry import build, first_stages
 from tests.audit.bugs import MEAN, HalfTheNoise, HardlyAnyGamma, release
 from tests.audit.pairs import of_persons
 from tests.audit.test_additive import at_a_fifth, noisy_mean_of_groups, searched

@@ -29,7 +29,7 @@ from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from tests.helpers import bound_of
-from tests.mechanism.laws import box_of
+from tests.noise.laws import box_of
 from tests.plan.check import spent_delta
 
 

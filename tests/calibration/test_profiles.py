@@ -24,7 +24,7 @@ from dp2erm_cvx.calibration.objective import private_ratio
 from dp2erm_cvx.calibration.profiles import LossLaw, gaussian_delta, joint_delta, joint_relief
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound

@@ -21,14 +21,14 @@ from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.curves.curves import LOGISTIC
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.registry import programs
 from tests.helpers import BOUNDED_INFLUENCE, bound_of, logistic_diameter
 from tests.plugins.literature import hinge_rule
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2erm_cvx.sampling import Unit
+from dp2erm_cvx.data.counts import Unit
 from tests.audit.bugs import whole
 from tests.command_line import done, facts, refused, run, sets, shown
 

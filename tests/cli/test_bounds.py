@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.compare import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, against_ridge
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Domain, PrivateTwoStageERM
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
+from dp2erm_cvx.program import registry
+from dp2erm_cvx.report.tables import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, against_ridge
 from dp2erm_cvx.stability import paper_ipw_logistic
 from tests.command_line import done, facts, refused, run, sets, shown, study_of
 from tests.helpers import logistic_propensity

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import EffectRelease, PrivateEffect, files, load_domain, read_release
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain, read_release
+from dp2erm_cvx.data import files
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.files import CsvLayout, guessed_layout, read_csv
+from dp2erm_cvx.data.tables import numbers_or_nan, read_frame
 from dp2erm_cvx.diagnostics.columns import TableCells
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.files import CsvLayout, guessed_layout, read_csv
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.tables import numbers_or_nan, read_frame
 from tests.command_line import done, facts, refused, run, sets, shown, study_of
 
 LEVELS = ("Nord", "Süd", "Ost", "West", "other")

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.cells import Treatment
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.cells import Treatment
+from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.report import release_page
@@ -71,7 +71,7 @@ def test_every_door_releases_the_same(folder, monkeypatch, kind):
     own = json.loads(model.fit(frame, frame["a"], frame["y"]).release_.to_json())
     assert without_study(own) == without_study(release)
     # in blocks
-    monkeypatch.setattr("dp2erm_cvx.files.PART", 1000)
+    monkeypatch.setattr("dp2erm_cvx.data.files.PART", 1000)
     frame.to_parquet("data.parquet", row_group_size=33)
     Path("many").mkdir()
     for k in range(2):

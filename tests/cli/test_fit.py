@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Release, read_release, registry
+from dp2erm_cvx import Release, read_release
 from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.program import registry
 from tests.command_line import FIT, QUESTIONS, RECORDS, done, facts, refused, run, sets, shown, study_of
 
 BARE = ("covariate_bound=1.5", "outcome_bound=8")

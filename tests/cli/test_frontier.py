@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import facts, refused, run, sets, shown
 
 SMALL = ["frontier", "entropy_balancing", "--n", "60", "--n-features", "2", "--treated", "0.4"]

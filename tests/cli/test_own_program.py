@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.cli import screen
 from dp2erm_cvx.conformance import Subject, program_template
-from dp2erm_cvx.registry import available, programs
+from dp2erm_cvx.program import registry
+from dp2erm_cvx.program.registry import available, programs
 from tests.command_line import FIT, done, facts, refused, run, sets, shown
 
 OWN = ("--program", "weights.py", *sets("covariate_bound=2"))

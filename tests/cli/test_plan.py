@@ -3,10 +3,10 @@
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
-from dp2erm_cvx.registry import second_stages
+from dp2erm_cvx.program.registry import second_stages
 from tests.command_line import COLUMNS, EFFECT, FIT, facts, refused, sets, shown
 
 FIRST, SECOND = "two_stage.first_stage", "two_stage.second_stage"

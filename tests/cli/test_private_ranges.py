@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import make_plan
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps.sums import ColumnRanges
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import done, facts, refused, run, sets, shown
 
 HEAD = """outcome_column = "sbp"

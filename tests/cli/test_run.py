@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, PrivateEffect, PrivateRule
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain_file import load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import Plan, defaults
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import done, facts, refused, run, shown
 
 DOMAIN = """

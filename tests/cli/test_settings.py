@@ -11,8 +11,8 @@ from dp2erm_cvx.checks import setting, wanted, whole_number
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.display import as_plain, described_settings
 from dp2erm_cvx.plan import EffectSettings, RuleSettings
-from dp2erm_cvx.registry import available
-from dp2erm_cvx.study_file import QUESTIONS
+from dp2erm_cvx.program.registry import available
+from dp2erm_cvx.study import QUESTIONS
 from tests.command_line import facts, refused, sets, shown
 
 

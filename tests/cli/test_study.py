@@ -6,13 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx import Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import registry
+from dp2erm_cvx.program.files import program_of_file
 from dp2erm_cvx.program.kernels import PublicSample
-from dp2erm_cvx.program_files import program_of_file
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import COLUMNS, done, facts, refused, run
 
 RANGES = "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\nx3 = [-1, 1]\n"

@@ -23,8 +23,8 @@ from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, shor
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
-from dp2erm_cvx.program_files import programs_of_file
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.files import programs_of_file
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import solve
 
 FEW, LEAST = SearchPlan(150), SearchPlan(60)

@@ -10,16 +10,16 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import load_program, program_template
 from dp2erm_cvx.conformance.checks import check_universe, standard_records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import BalanceFunctions, scheme, second_stage
+from dp2erm_cvx.program.files import programs_of_file
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program_files import programs_of_file
 from dp2erm_cvx.solve import solve
 from tests.helpers import penalized_rule
 

@@ -16,7 +16,7 @@ from dp2erm_cvx.design.request import Population
 from dp2erm_cvx.design.result import required_records
 from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.study_file import read_study, study_with
+from dp2erm_cvx.study import read_study, study_with
 from tests.command_line import done, refused, run
 
 CLINIC = """\

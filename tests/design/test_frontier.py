@@ -25,8 +25,8 @@ from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.program.registry import first_stages
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.report.figures import frontier_plot
 from dp2erm_cvx.solve import solve
 

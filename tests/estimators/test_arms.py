@@ -8,19 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import (
-    Budget,
-    Codebook,
-    Domain,
-    PrivateEffect,
-    Treatment,
-    registry,
-)
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import draw, draw_within
 from dp2erm_cvx.model.composite import contrasts
+from dp2erm_cvx.noise import draw, draw_within
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.report.caveats import sentences
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.fit import ArmPropensity

@@ -12,10 +12,10 @@ from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.execution import Execution
 from tests.every_release import release_of

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, Ledger, PrivateEffect, read_release
-from dp2erm_cvx.cells import Treatment
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.cells import Treatment
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify

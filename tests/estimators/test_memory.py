@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 
 N, P = 100_000, 20
 DOMAIN = Domain(covariate_bound=4.5, outcome_bound=4.0)

@@ -182,7 +182,7 @@ def test_a_neighbor_has_the_same_plan_of_ranges():
 def test_without_opendp_nothing_is_read(monkeypatch):
     find, own = importlib.util.find_spec, PrivateRanges(KNOWN, Budget(1.0))
     hidden = lambda name: None if name == "opendp" else find(name)  # noqa: E731
-    monkeypatch.setattr("dp2erm_cvx.mechanism.find_spec", hidden)
+    monkeypatch.setattr("dp2erm_cvx.noise.find_spec", hidden)
     for call in (
         lambda: own.fit(object(), object(), object()),
         lambda: own.check(["u", "v"]),

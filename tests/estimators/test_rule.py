@@ -9,10 +9,10 @@ import pytest
 from scipy.special import expit
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule, RuleRelease, read_release
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.release.units import decisions
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import Rows
 
 DOMAIN = Domain(1.5, 6.0, outcome_center=1.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)})

@@ -17,7 +17,7 @@ from dp2erm_cvx.inference.rehearsal import Public, rehearsed
 from dp2erm_cvx.program import scheme, setting
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 
 P = 3
 

@@ -16,11 +16,10 @@ from rules import Constants, Weights, draw_thetas, plan_rule
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.audit import Split
 from dp2erm_cvx.calibration import predicted_error, privacy_loss
-from dp2erm_cvx.compare import certificates
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain, simulate
 from dp2erm_cvx.diagnostics import augmented
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing_hard
@@ -28,6 +27,7 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
+from dp2erm_cvx.report.tables import certificates
 from tests.helpers import known_coefficient
 from tests.stability.movement import Pair, solved
 

@@ -23,7 +23,7 @@ from rates import slope
 from twins import Outcomes
 from twins_data import SHA256, read_twins
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.datasets import SCENARIOS, simulate
 from dp2erm_cvx.diagnostics import augmented, difference
 from dp2erm_cvx.errors import DataError, DeclarationError

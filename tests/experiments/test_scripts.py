@@ -15,7 +15,7 @@ import pytest
 from common import Cell, cells, run
 from whole_fits import LIMITS, LOGISTIC
 
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import done
 
 EXPERIMENTS = Path(common.__file__).parent

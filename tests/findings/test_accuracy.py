@@ -11,8 +11,8 @@ from scipy.special import expit
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.calibration.objective import GRID
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan import RuleStudy, Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing

@@ -8,8 +8,8 @@ from rules import Constants, Weights, effective_share, first_stage
 from scipy.special import logsumexp
 
 from dp2erm_cvx import Domain, stability
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import BoundFamily, Neighboring

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.errors import DataError, Dp2ermError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program import Box, Gaussian, L1Ball, Moments, WholeSpace, registry
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.program.stage import fields_of

@@ -17,7 +17,7 @@ from dp2erm_cvx import (
     RuleRelease,
     read_release,
 )
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
 from tests.hostile.command import NO_NUMBER
 from tests.hostile.outcome import Failure, Outcome, strict_json
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain_file import load_domain
 from tests.command_line import study_of
 from tests.hostile import releases
 from tests.hostile.arrays import count, failures, one

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.blocked.pieces import file_pieces, frame_pieces
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain_file import declared_layout, load_domain
-from dp2erm_cvx.files import PLAIN, read_parquet, read_table
-from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.domain_file import declared_layout, load_domain
+from dp2erm_cvx.data.files import PLAIN, read_parquet, read_table
+from dp2erm_cvx.data.pieces import file_pieces, frame_pieces
+from dp2erm_cvx.data.tables import labels, numbers_or_nan, read_frame
 from tests.command_line import done
 
 pa = pytest.importorskip("pyarrow")

@@ -16,12 +16,12 @@ from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Codebook, Domain, Neighboring, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.calibration import renyi_epsilon
+from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger, store
 from dp2erm_cvx.ledger.ledger import decode, encode
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import RenyiCurve, Standing
-from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps import step
 from dp2erm_cvx.steps.execution import Inputs
 from dp2erm_cvx.steps.score import EffectScore

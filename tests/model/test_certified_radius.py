@@ -10,7 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.curves.curves import SQUARE
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty, Sizes
 from dp2erm_cvx.model.quadratics import WithQuadratic
@@ -23,8 +23,8 @@ from dp2erm_cvx.program import BalanceFunctions, PrivateFirstStage, memory
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.program.registry import first_stages
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve, solving
 from dp2erm_cvx.solve.solvers import private_solver
 from tests.drawn import PROGRAMS, ROBUST, first_stage, hostile_records, noisy_stage, unequal_weights

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, TwoStageERM, Universe, registry
-from dp2erm_cvx.domain_file import domain_of
+from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, TwoStageERM, Universe
+from dp2erm_cvx.data.domain_file import domain_of
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.plan.predict import (
     DIFFERENCE,
@@ -20,7 +20,7 @@ from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.known_weights import Uniform
-from dp2erm_cvx.program import Box
+from dp2erm_cvx.program import Box, registry
 
 DOMAIN, NARROW = (Domain(covariate_bound=1.5, outcome_bound=bound) for bound in (12.0, 4.0))
 

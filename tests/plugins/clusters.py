@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve

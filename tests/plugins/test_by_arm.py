@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
+from dp2erm_cvx.neighbors.neighborhood import fast_path
 from dp2erm_cvx.problems.att_calibration import att_calibration
 from dp2erm_cvx.problems.odds_weights import odds_weights
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements, fast_path
 from tests.plugins import by_arm
 from tests.plugins.clusters import clustered, largest_movement
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
+from dp2erm_cvx.neighbors.neighborhood import fast_path
 from dp2erm_cvx.program import private, scheme
 from dp2erm_cvx.program.kernels import PublicSample
 from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements, fast_path
 from tests.plugins import calibrated
 from tests.plugins.clusters import largest_movement
 from tests.plugins.test_by_arm import records, sigma

@@ -7,11 +7,11 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.curves.log_weights import OVERLAP
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.neighbors.neighborhood import fast_path
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import fast_path
 from tests.plugins import normalized
 from tests.plugins.clusters import largest_movement
 from tests.plugins.test_by_arm import records, sigma

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
+from dp2erm_cvx.neighbors.neighborhood import fast_path
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements, fast_path
 from tests.plugins import sparse
 from tests.plugins.clusters import clustered, largest_movement
 from tests.plugins.test_by_arm import records, sigma

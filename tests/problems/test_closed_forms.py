@@ -12,8 +12,8 @@ import pytest
 from sklearn.linear_model import Lasso, LinearRegression
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.privacy import BoundFamily
@@ -22,7 +22,7 @@ from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, memory
 from dp2erm_cvx.program.kernels import Linear, PublicSample, RandomFourier
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import solve
 from tests.audit.stability.reference import reference_program
 from tests.command_line import run as command

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.program import Moments, scheme

@@ -19,7 +19,7 @@ from dp2erm_cvx.model.sets import Box, ElasticNet, L2Ball, WholeSpace
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.kernels import PublicSample
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
 from tests.every_program import EXTREMES, SETTINGS, P, edge_records
 from tests.helpers import bind, make_records, output_distance

@@ -15,11 +15,12 @@ import pytest
 
 from dp2erm_cvx import Universe
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import BalanceFunctions, Landmarks, Moments
 from dp2erm_cvx.program.balance import balance_from_text
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.release.declaration import rebuilt
 from dp2erm_cvx.solve import solve
 

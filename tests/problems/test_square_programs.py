@@ -15,10 +15,11 @@ import pytest
 from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.program import Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import solve
 
 #: Number of records, and of covariates.

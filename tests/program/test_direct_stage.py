@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.program import Ball, Bound, scheme
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 from tests.plugins.literature import entropy
 
 DOMAIN = Domain(1.0, 1.0)

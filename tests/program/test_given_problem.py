@@ -10,10 +10,10 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.registry import known_meanwhile
+from dp2erm_cvx.program.registry import known_meanwhile
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.solve import certify_weights, solve
 from tests.plugins import given_problems

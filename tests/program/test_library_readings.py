@@ -2,16 +2,17 @@
 
 import pytest
 
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.direct_stage import WeightsProgram
+from dp2erm_cvx.program.registry import available, parts
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import SeparableFirstStage, margins_read
 from dp2erm_cvx.program.stage import family_of
-from dp2erm_cvx.program.weighting_data import FeatureTable
-from dp2erm_cvx.registry import available, parts
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.program.weighting.data import FeatureTable
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 from tests.unchanged import cases
 
 READ = {**available(), **parts()}

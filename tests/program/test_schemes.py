@@ -31,10 +31,10 @@ from dp2erm_cvx.program import (
     second_stage,
     trust,
 )
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.program.weights import describe
-from dp2erm_cvx.registry import programs
 
 DOMAIN = Domain(1.0, 1.0)
 BUDGET = Budget(1.0)

@@ -14,12 +14,13 @@ from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, L1Ball, WholeSpace, second_stage
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from tests.helpers import LOSSES, penalized
 
 PROGRAMS: dict[str, Any] = dict(programs())

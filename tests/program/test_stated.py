@@ -12,10 +12,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe, registry
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.itr import itr
-from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, scheme, second_stage, setting
+from dp2erm_cvx.program import BalanceFunctions, Ball, Bound, registry, scheme, second_stage, setting
 from dp2erm_cvx.program.declaration import numbers_in, stated
 from dp2erm_cvx.program.stated import assumed_public, stated_program
 from dp2erm_cvx.release.declaration import NotAtHandError

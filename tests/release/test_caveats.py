@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, read_release
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of
 from dp2erm_cvx.release.effect import EffectRelease

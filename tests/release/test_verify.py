@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Codebook, Domain, PrivateEffect, read_release
-from dp2erm_cvx.cells import Treatment
+from dp2erm_cvx.data.cells import Treatment
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.declaration import NotAtHandError

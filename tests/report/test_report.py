@@ -23,7 +23,7 @@ from dp2erm_cvx.audit import (
     search_additive,
 )
 from dp2erm_cvx.audit.movement import NeighborPair
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Bound, scheme
 from dp2erm_cvx.report import audit_facts, audit_page

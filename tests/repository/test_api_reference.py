@@ -14,8 +14,8 @@ import pytest
 import dp2erm_cvx
 from dp2erm_cvx import errors
 from dp2erm_cvx.display import described_settings
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import fields_of
-from dp2erm_cvx.registry import programs
 
 API = Path(__file__).parents[2] / "docs" / "api"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(API.glob("*.md"))}

@@ -26,14 +26,14 @@ from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, read_release, rele
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of, program_template
-from dp2erm_cvx.domain import Universe
-from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.data.domain_file import load_domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
-from dp2erm_cvx.study_file import read_study
+from dp2erm_cvx.study import read_study
 from tests.command_line import done, refused
 from tests.helpers import logistic_propensity
 

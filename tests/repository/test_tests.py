@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.mechanism import draw, random_source
-from tests.mechanism.laws import calibration_of
+from dp2erm_cvx.noise import draw, random_source
+from tests.noise.laws import calibration_of
 
 TESTS = Path(__file__).parents[1]
 REASONS = {

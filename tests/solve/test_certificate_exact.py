@@ -10,13 +10,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.compare import fenchel_gap
 from dp2erm_cvx.curves.curves import LOGISTIC
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import Box, ClosedFormWeights, L1Ball, SecondStage, WholeSpace, scheme
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.report.tables import fenchel_gap
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.gap import rounded_norm
 from tests import exact, exact_kernel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import UNIT
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.program import Gaussian, SecondStage, WholeSpace
 from dp2erm_cvx.program.kernels import (

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.program import Declaration, scheme
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.registry import build, first_stages, programs
+from dp2erm_cvx.program.registry import build, first_stages, programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, Status, solve
 from dp2erm_cvx.solve.solvers import OSQP, SCS, Clarabel, OwnSolver, by_design, private_solver
 from tests.command_line import run

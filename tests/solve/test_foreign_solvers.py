@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.compare import certificates
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing, entropy_balancing_hard
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Linear
-from dp2erm_cvx.registry import build, first_stages
+from dp2erm_cvx.program.registry import build, first_stages
+from dp2erm_cvx.report.tables import certificates
 from dp2erm_cvx.solve import FirstCertified, Newton, Status, apart, solve, solvers
 from dp2erm_cvx.solve.solvers import OSQP, SCS, Clarabel, OwnSolver
 from tests.helpers import bind, make_domain, make_records

@@ -14,19 +14,20 @@ import pytest
 from scipy.optimize import brentq
 
 from dp2erm_cvx import Domain
+from dp2erm_cvx import neighbors as batch
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.neighbors import Neighborhood, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import batch, certify, solve
-from dp2erm_cvx.solve.batch import Neighborhood, NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.program.registry import programs
+from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.solve.solving import minimize_by_newton
 from tests.every_program import SETTINGS, edge_records
 from tests.helpers import make_records, output_distance
@@ -288,8 +289,8 @@ class Moved(Reading):
 @pytest.mark.parametrize("heights", [(1, 7), (16, 16)])
 @every(*MARGINS)
 def test_readings_are_those_of_the_held_weights(made, heights, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._SHORTEST", heights[0])
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
+    monkeypatch.setattr("dp2erm_cvx.neighbors.rows._SHORTEST", heights[0])
+    monkeypatch.setattr("dp2erm_cvx.neighbors.rows._TALLEST", heights[1])
     records = make_records(90, 3)
     chosen, reading = replacements(records, 30), Moved(np.ones(90))
     (result,) = Neighborhood(made, records).solve(chosen, reading)
@@ -309,7 +310,7 @@ def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch):
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), PROGRAMS["ipw_logistic"](ridge=0.02)
     (right,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.row_batch._MAX_SWEEPS", 1)
+    monkeypatch.setattr("dp2erm_cvx.neighbors.row_batch._MAX_SWEEPS", 1)
     (result,) = Neighborhood(made, records).solve(chosen, Moved(np.ones(60)))
     assert np.any(result.by_single)
     assert np.all(result.certified)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from dp2erm_cvx import Domain, registry
+from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity
 from dp2erm_cvx.audit.movement import NeighborPair, resolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.stability import separable
 from tests.audit.stability.reference import Orthant

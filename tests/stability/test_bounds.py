@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import Domain, registry
+from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import BoundFamily, Budget, Neighboring, StabilityBound
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.stability import (
     fixed_weights,
     general_stability_theorem,

@@ -20,12 +20,12 @@ from dp2erm_cvx.audit.movement import Claim
 from dp2erm_cvx.curves.curves import EXPONENTIAL, LOGISTIC
 from dp2erm_cvx.curves.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.curves.suprema import gradient_diameter
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian, SeparableFirstStage
 from dp2erm_cvx.program.kernels import Linear, PublicSample
-from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.program.registry import first_stages
 from dp2erm_cvx.stability import ArmCurves
 from dp2erm_cvx.stability.separable import record_diameter, weight_diameter
 from tests.helpers import logistic_diameter, planted

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dp2erm_cvx import Domain, registry
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.overlap import overlap
+from dp2erm_cvx.program import registry
 from dp2erm_cvx.stability import (
     paper_ipw_logistic,
     paper_kernel_balancing,

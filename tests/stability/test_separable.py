@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.curves.log_weights import OVERLAP, LogWeight
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.stability import ArmCurves, margin_movement, minimizer_norm, separable, tilt_lemma

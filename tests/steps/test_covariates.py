@@ -10,9 +10,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Dataset, Domain, PrivateEffect, Treatment, Universe
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.data.counts import SamplingWeights
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.execution import Execution, Inputs

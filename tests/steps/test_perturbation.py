@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, Universe, read_release
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.errors import DeclarationError, SolverError
-from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.noise import Draw
 from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private

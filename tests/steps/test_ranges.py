@@ -5,9 +5,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Dataset, OpenDomain, Universe, Within
 from dp2erm_cvx.calibration import calibrate_ranges
+from dp2erm_cvx.data.private_ranges import candidates
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import RangesStudy, make_plan
-from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.steps.execution import Execution, Inputs
 from dp2erm_cvx.steps.sums import ColumnRanges, widened
 

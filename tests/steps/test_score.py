@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Codebook, Domain, Universe, blocks
+from dp2erm_cvx import Budget, Codebook, Domain, Universe
 from dp2erm_cvx.calibration import SumLaw
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data import blocks
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RidgeFit
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Parts, RiskScores, TreatedScore

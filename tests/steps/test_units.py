@@ -24,18 +24,18 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.objective import jacobian_loss
 from dp2erm_cvx.calibration.sums import _ROWS, SumLaw
-from dp2erm_cvx.cells import Treatment
 from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.data.cells import Treatment
+from dp2erm_cvx.data.counts import SamplingWeights, Unit
+from dp2erm_cvx.data.private_ranges import candidates
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.design.request import DesignRequest
-from dp2erm_cvx.domain import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.mechanism import quantile_scores
+from dp2erm_cvx.noise import quantile_scores
 from dp2erm_cvx.privacy import Standing
-from dp2erm_cvx.private_ranges import candidates
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report.words import promised
-from dp2erm_cvx.sampling import SamplingWeights, Unit
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.sums import IntegerSums, _counts_of_persons, _filled
 from tests.audit.bugs import whole

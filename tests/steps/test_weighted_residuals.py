@@ -10,7 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import grid_exponent
 from dp2erm_cvx.model.weights import WeightsModel
@@ -301,7 +301,7 @@ def test_weights_are_within_the_public_radius_whatever_newton_does(
     expected = whole_weights(known, records)
     room = math.ldexp(2.0 * (2.0 * known.radius + N * 2.0**-29), grid_exponent(N))
 
-    from dp2erm_cvx.weighting.dual import DualProblem
+    from dp2erm_cvx.weighting.solving.dual import DualProblem
 
     honest = DualProblem.newton
 

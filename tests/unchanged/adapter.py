@@ -15,14 +15,14 @@ from dp2erm_cvx import (
     PrivateTwoStageERM,
 )
 from dp2erm_cvx.calibration import NAMES, Perturbed
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
-from dp2erm_cvx.registry import first_stages, programs, second_stages
+from dp2erm_cvx.program.registry import first_stages, programs, second_stages
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
 
 __all__ = ["Codebook", "Domain", "SamplingWeights"]

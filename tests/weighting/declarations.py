@@ -6,7 +6,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.program.kernels import Energy, Gaussian, PublicSample
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.weighting.form import LogSumExpPenalty, Penalty
+from dp2erm_cvx.weighting.forms.form import LogSumExpPenalty, Penalty
 
 
 def declared_price(penalty: Penalty, m: cp.Expression) -> tuple[cp.Expression | float, list[cp.Constraint]]:

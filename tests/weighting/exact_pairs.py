@@ -5,8 +5,8 @@ from typing import Any
 import mpmath
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from tests.exact_kernel import gram
 
 Number = mpmath.mpf

@@ -7,7 +7,7 @@ import math
 import mpmath
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting.form import ImbalancePenalty, LogSumExpPenalty, Penalty
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, LogSumExpPenalty, Penalty
 
 Number = mpmath.mpf
 

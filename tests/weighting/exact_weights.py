@@ -8,11 +8,9 @@ import mpmath
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
-from dp2erm_cvx.weighting.certificate import Point
-from dp2erm_cvx.weighting.dataset import WeightingData, weighting_data
-from dp2erm_cvx.weighting.features import BallSet, Features, IntervalSet
-from dp2erm_cvx.weighting.form import (
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.weighting.forms.features import BallSet, Features, IntervalSet
+from dp2erm_cvx.weighting.forms.form import (
     FeatureRows,
     Imbalance,
     ImbalancePenalty,
@@ -22,7 +20,9 @@ from dp2erm_cvx.weighting.form import (
     WeightingForm,
     WeightSums,
 )
-from dp2erm_cvx.weighting.multipliers import met_sums
+from dp2erm_cvx.weighting.solving.certificate import Point
+from dp2erm_cvx.weighting.solving.dataset import WeightingData, weighting_data
+from dp2erm_cvx.weighting.solving.multipliers import met_sums
 from tests.weighting.exact_slopes import exact_slope
 from tests.weighting.examples import BOTH, DISPERSIONS, records_of
 

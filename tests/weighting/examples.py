@@ -9,11 +9,11 @@ import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.weighting.dataset import boxes_of_records
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
-from dp2erm_cvx.weighting.form import (
+from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.form import (
     FeatureRows,
     Imbalance,
     ImbalancePenalty,
@@ -21,6 +21,7 @@ from dp2erm_cvx.weighting.form import (
     WeightingForm,
     WeightSums,
 )
+from dp2erm_cvx.weighting.solving.dataset import boxes_of_records
 
 BOTH = np.ones(2)
 CONTROL = np.array([1.0, 0.0])

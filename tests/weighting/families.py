@@ -8,8 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from dp2erm_cvx.curves.dispersion import Dispersion
-from dp2erm_cvx.weighting.features import Features, IntervalSet
-from dp2erm_cvx.weighting.form import FeatureRows, Group, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.forms.features import Features, IntervalSet
+from dp2erm_cvx.weighting.forms.form import (
+    FeatureRows,
+    Group,
+    ImbalancePenalty,
+    SumKind,
+    WeightingForm,
+    WeightSums,
+)
 from tests.weighting.forms import (
     ALL,
     COUNTS,

@@ -9,8 +9,8 @@ import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, SimilaritySet
-from dp2erm_cvx.weighting.form import (
+from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, SimilaritySet
+from dp2erm_cvx.weighting.forms.form import (
     FeatureRows,
     Group,
     Imbalance,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting.form import Imbalance, SumKind, WeightingForm
+from dp2erm_cvx.weighting.forms.form import Imbalance, SumKind, WeightingForm
 
 #: Inverse slope of each family of dispersions, and 1 over its curvature.
 Curve = tuple[Callable[[Array], Array], Callable[[Array], Array]]

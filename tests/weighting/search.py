@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting.constants import WeightingConstants, weighting_constants
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.bounds.constants import WeightingConstants, weighting_constants
+from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
 from tests.weighting.reference import Datasets, solve, variation
 
 

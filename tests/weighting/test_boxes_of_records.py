@@ -10,14 +10,14 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
 from dp2erm_cvx.program import scheme
-from dp2erm_cvx.program.weighting_reader import read_weighting
-from dp2erm_cvx.registry import known_meanwhile
+from dp2erm_cvx.program.registry import known_meanwhile
+from dp2erm_cvx.program.weighting.reader import read_weighting
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty
-from dp2erm_cvx.weighting.neighboring_data import NeighboringData
-from dp2erm_cvx.weighting.neighbors import FormNeighbors
+from dp2erm_cvx.weighting.bounds.constants import weighting_constants
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty
+from dp2erm_cvx.weighting.neighbors.data import NeighboringData
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples, forms
 from tests.weighting.declarations import Function, declared, under
 from tests.weighting.families import CAP, end, plain

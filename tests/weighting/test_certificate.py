@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import UNIT, Array
-from dp2erm_cvx.weighting import certificate
-from dp2erm_cvx.weighting.certificate import Point, certified_distance
-from dp2erm_cvx.weighting.dataset import weighting_data
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.features import BallSet, Features
-from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty, Penalty, SumKind, WeightSums
-from dp2erm_cvx.weighting.shapes import Shape, _Envelope, _OfLargestEntry
+from dp2erm_cvx.weighting.forms.features import BallSet, Features
+from dp2erm_cvx.weighting.forms.form import (
+    FeatureRows,
+    Imbalance,
+    ImbalancePenalty,
+    Penalty,
+    SumKind,
+    WeightSums,
+)
+from dp2erm_cvx.weighting.forms.shapes import Shape, _Envelope, _OfLargestEntry
+from dp2erm_cvx.weighting.solving import certificate
+from dp2erm_cvx.weighting.solving.certificate import Point, certified_distance
+from dp2erm_cvx.weighting.solving.dataset import weighting_data
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting.exact_weights import (
     Exact,
     drawn_penalty,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
-from dp2erm_cvx.weighting.constants import spread_factor, weighting_constants
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.features import Features, IntervalSet
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.bounds.constants import spread_factor, weighting_constants
+from dp2erm_cvx.weighting.forms.features import Features, IntervalSet
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples, forms
 
 CONTROLS = WeightSums(SumKind.CONTROLS)

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting import diameters
-from dp2erm_cvx.weighting.diameters import (
+from dp2erm_cvx.weighting.bounds import diameters
+from dp2erm_cvx.weighting.bounds.diameters import (
     RecordCombinations,
     ScaledImbalance,
     largest_products,
     largest_squares,
 )
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
-from dp2erm_cvx.weighting.form import Group, Imbalance, ImbalancePenalty
+from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, Features, IntervalSet, SimilaritySet
+from dp2erm_cvx.weighting.forms.form import Group, Imbalance, ImbalancePenalty
 from tests.weighting.forms import ONE, ball, rows
 
 ARMS = np.array([[0, 1, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0]])

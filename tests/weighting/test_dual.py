@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples
 from tests.weighting.examples import form_of, moments_by_arm, records_of
 

@@ -6,13 +6,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Gaussian, Linear, RandomFourier
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.weighting import pivoted
-from dp2erm_cvx.weighting.dataset import MOST_PAIRS
-from dp2erm_cvx.weighting.pivoted import FewFeatures, few_features
+from dp2erm_cvx.weighting.solving import pivoted
+from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS
+from dp2erm_cvx.weighting.solving.pivoted import FewFeatures, few_features
 
 N = 300
 

@@ -7,7 +7,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import check_program
 from dp2erm_cvx.conformance.run import CheckStatus
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.weights import describe

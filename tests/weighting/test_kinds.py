@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Linear
-from dp2erm_cvx.weighting import certificate
-from dp2erm_cvx.weighting.certificate import Point, certified_distance
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, WeightingForm
-from dp2erm_cvx.weighting.joint_steps import JointSteps
-from dp2erm_cvx.weighting.kind_weights import weights_of_kinds
-from dp2erm_cvx.weighting.kinds import KindsData, KindsPart
-from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, WeightingForm
+from dp2erm_cvx.weighting.neighbors.claims import NeighborClaims
+from dp2erm_cvx.weighting.neighbors.joint_steps import JointSteps
+from dp2erm_cvx.weighting.neighbors.kind_weights import weights_of_kinds
+from dp2erm_cvx.weighting.neighbors.kinds import KindsData, KindsPart
+from dp2erm_cvx.weighting.solving import certificate
+from dp2erm_cvx.weighting.solving.certificate import Point, certified_distance
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm
 from tests.weighting.test_neighbors import FORMS, N
@@ -114,7 +115,7 @@ def farthest_of_few_steps(form: WeightingForm, factor: float, monkeypatch: pytes
     monkeypatch.setattr(JointSteps, "own_steps", stale)
     farthest = 0.0
     for steps in (0, 1, 2, 4, 6, 7, 8):
-        monkeypatch.setattr("dp2erm_cvx.weighting.kind_weights._MOST_STEPS", steps)
+        monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.kind_weights._MOST_STEPS", steps)
         far = weights_of_kinds(form, kinds, count)
         known = np.isfinite(far.claims) & (near.claims <= 1e-9 * N)
         apart = np.nansum(count * np.abs(far.weights - near.weights), axis=1)[known]
@@ -210,7 +211,7 @@ def test_other_counts_are_refused() -> None:
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, count = drawn_kinds()
     whole = weights_of_kinds(FORMS["tolerance"], kinds, count)
-    monkeypatch.setattr("dp2erm_cvx.weighting.kind_weights._CHUNK", 5)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.kind_weights._CHUNK", 5)
     parts = weights_of_kinds(FORMS["tolerance"], kinds, count)
     apart = np.sum(count * np.abs(whole.weights - parts.weights), axis=1)
     assert np.all(apart <= whole.claims + parts.claims)

@@ -13,11 +13,11 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Gaussian, PublicSample
+from dp2erm_cvx.program.registry import known_meanwhile
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.weighting_reader import read_weighting
-from dp2erm_cvx.registry import known_meanwhile
+from dp2erm_cvx.program.weighting.reader import read_weighting
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 from tests.weighting.declarations import (
     DOMAIN,
     MATRIX,

@@ -6,13 +6,13 @@ import pytest
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.weighting import certificate, metric
-from dp2erm_cvx.weighting.certificate import Point, certified_distance
-from dp2erm_cvx.weighting.dataset import WeightingData, weighting_data
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.features import BallSet, Features
-from dp2erm_cvx.weighting.form import FeatureRows, Imbalance, ImbalancePenalty
-from dp2erm_cvx.weighting.metric import least_rates
+from dp2erm_cvx.weighting.forms.features import BallSet, Features
+from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance, ImbalancePenalty
+from dp2erm_cvx.weighting.solving import certificate, metric
+from dp2erm_cvx.weighting.solving.certificate import Point, certified_distance
+from dp2erm_cvx.weighting.solving.dataset import WeightingData, weighting_data
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.metric import least_rates
 from tests.weighting.exact_weights import drawn_problem
 from tests.weighting.examples import BOTH, form_of, moments_by_arm, records_of
 from tests.weighting.test_certificate import NAMES, points_of

@@ -12,12 +12,13 @@ import pytest
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.weighting import arm_sizes, constants, largest, moved_targets
-from dp2erm_cvx.weighting.arm_sizes import ArmSizes
-from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.diameters import RecordCombinations
-from dp2erm_cvx.weighting.form import SumKind, WeightSums
-from dp2erm_cvx.weighting.moved_targets import MovedTarget
+from dp2erm_cvx.weighting.bounds import constants, largest, moved_targets
+from dp2erm_cvx.weighting.bounds.constants import weighting_constants
+from dp2erm_cvx.weighting.bounds.diameters import RecordCombinations
+from dp2erm_cvx.weighting.bounds.moved_targets import MovedTarget
+from dp2erm_cvx.weighting.forms import arm_sizes
+from dp2erm_cvx.weighting.forms.arm_sizes import ArmSizes
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightSums
 from tests.weighting import forms
 from tests.weighting.families import BASE, FAMILIES, NARROW, PULL, X, drawn_family, plain, squares
 from tests.weighting.search import searched

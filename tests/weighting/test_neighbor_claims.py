@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting.certificate import Point, certified_distance
-from dp2erm_cvx.weighting.dataset import weighting_data
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, WeightingForm
-from dp2erm_cvx.weighting.multipliers import weights_at
-from dp2erm_cvx.weighting.neighbor_claims import NeighborClaims, NeighborPoints
-from dp2erm_cvx.weighting.neighboring_data import NeighboringData, ReplacedRows
-from dp2erm_cvx.weighting.neighbors import FormNeighbors
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, WeightingForm
+from dp2erm_cvx.weighting.neighbors.claims import NeighborClaims, NeighborPoints
+from dp2erm_cvx.weighting.neighbors.data import NeighboringData, ReplacedRows
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+from dp2erm_cvx.weighting.solving.certificate import Point, certified_distance
+from dp2erm_cvx.weighting.solving.dataset import weighting_data
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.multipliers import weights_at
 from tests.weighting.examples import form_of, moments_by_arm, records_of
 from tests.weighting.test_neighbors import FORMS, N, drawn_neighbors
 

@@ -6,14 +6,14 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Gaussian
-from dp2erm_cvx.registry import programs
+from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 from dp2erm_cvx.solve.solving import TOLERANCE
 from tests.weighting.examples import records_of
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError
-from dp2erm_cvx.weighting import means_of_arms
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from dp2erm_cvx.weighting.neighbors import FormNeighbors
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.neighbors import means_of_arms
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, form_of, moments_by_arm, records_of
 
@@ -113,10 +113,10 @@ def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPa
     records = records_of(N)
     index, new = drawn_neighbors(records, M, seed=3)
     near = FormNeighbors(form, records).solve(index, new)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._OWN_STEPS", 0)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.together._OWN_STEPS", 0)
     farthest = 0.0
     for steps in (0, 1, 2, 4):
-        monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._SHARED_STEPS", steps)
+        monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.together._SHARED_STEPS", steps)
         far = FormNeighbors(form, records).together(index, new)
         known = np.isfinite(far.claims)
         apart = np.sum(np.abs(far.weights - near.weights), axis=1)[known]
@@ -226,8 +226,8 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
     whole = FormNeighbors(form, records).together(index, new)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._LEAST", 5)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._CHUNK", 5 * N)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.together._LEAST", 5)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.together._CHUNK", 5 * N)
     parts = FormNeighbors(form, records).together(index, new)
     apart = np.sum(np.abs(whole.weights - parts.weights), axis=1)
     assert np.all(apart <= whole.claims + parts.claims)
@@ -238,8 +238,8 @@ def test_many_rows_have_their_own_jacobians_without_a_table(monkeypatch: pytest.
     records = records_of(N)
     index, new = drawn_neighbors(records, M)
     whole = FormNeighbors(form, records).together(index, new)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighboring_data._MOST_PRODUCTS", 0)
-    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors._MORE_SHARED_STEPS", 0)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.data._MOST_PRODUCTS", 0)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.together._MORE_SHARED_STEPS", 0)
     single_products = FormNeighbors(form, records).together(index, new)
     apart = np.sum(np.abs(whole.weights - single_products.weights), axis=1)
     assert np.all(apart <= whole.claims + single_products.claims)

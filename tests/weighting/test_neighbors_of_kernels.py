@@ -8,16 +8,17 @@ import pytest
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.inverse_slope import InverseSlope
-from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel, Laplace, Linear, RandomFourier
-from dp2erm_cvx.weighting import neighbors as common
-from dp2erm_cvx.weighting import pair_steps
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from dp2erm_cvx.weighting.neighboring_pairs import NeighboringPairs, ReplacedPairs
-from dp2erm_cvx.weighting.neighbors import FormNeighbors
-from dp2erm_cvx.weighting.pairs import PairsProblem
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.neighbors import pair_steps
+from dp2erm_cvx.weighting.neighbors import together as common
+from dp2erm_cvx.weighting.neighbors.pairs import NeighboringPairs, ReplacedPairs
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.pairs import PairsProblem
 from tests.weighting import examples
 from tests.weighting.exact_pairs import exact_weights
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting import constants
-from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.form import (
+from dp2erm_cvx.weighting.bounds import constants
+from dp2erm_cvx.weighting.bounds.constants import weighting_constants
+from dp2erm_cvx.weighting.forms.form import (
     ImbalancePenalty,
     LogSumExpPenalty,
     Penalty,

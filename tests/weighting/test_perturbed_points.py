@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.program.kernels import Energy, Gaussian
-from dp2erm_cvx.weighting.certificate import Point, certified_distance
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.solving.certificate import Point, certified_distance
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting import examples
 from tests.weighting.examples import (
     ALL,

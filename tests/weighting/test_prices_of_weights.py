@@ -7,11 +7,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.program.kernels import Gaussian, Laplace
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.pairs import PairsProblem
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.pairs import PairsProblem
 from tests import exact_kernel
 from tests.helpers import make_records
 

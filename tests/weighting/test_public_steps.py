@@ -9,12 +9,13 @@ import pytest
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.kernels import Energy, Gaussian
-from dp2erm_cvx.weighting import certificate, public_radius
-from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
-from dp2erm_cvx.weighting.multipliers import met_sums
-from dp2erm_cvx.weighting.public_radius import StepConstants
+from dp2erm_cvx.weighting.bounds import public_radius
+from dp2erm_cvx.weighting.bounds.constants import weighting_constants
+from dp2erm_cvx.weighting.bounds.public_radius import StepConstants
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.solving import certificate
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.multipliers import met_sums
 from tests.weighting.examples import (
     BOTH,
     CONTROL,
@@ -233,7 +234,7 @@ def test_too_few_steps_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     radius = public_radius.public_radius(form, constants)
     assert radius is not None
     steps = public_radius.public_steps(form, constants)
-    monkeypatch.setattr("dp2erm_cvx.weighting.dual.public_steps", lambda *given: steps // 16)
+    monkeypatch.setattr("dp2erm_cvx.weighting.solving.dual.public_steps", lambda *given: steps // 16)
     problem = DualProblem(form, records_of(60))
     apart = problem.by_public_steps(constants).weights - problem.newton().weights
     assert np.sum(np.abs(apart)) > radius
@@ -279,7 +280,7 @@ def test_features_and_pairs_of_one_kernel_agree(monkeypatch: pytest.MonkeyPatch)
     records = records_of(n, 1)
     by_features = DualProblem(form, records)
     assert not by_features.data.by_pairs
-    monkeypatch.setattr("dp2erm_cvx.weighting.dataset.few_features", lambda *given: None)
+    monkeypatch.setattr("dp2erm_cvx.weighting.solving.dataset.few_features", lambda *given: None)
     by_pairs = DualProblem(form, records)
     assert by_pairs.data.by_pairs
     first, second = by_features.newton(), by_pairs.newton()

@@ -10,27 +10,38 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import (
-    weighting_data,
-    weighting_prices,
-    weighting_reader,
-    weighting_sets,
-    weighting_sums,
-    weighting_terms,
-)
 from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.rows import DeclaredRecords
-from dp2erm_cvx.program.weighting_reader import (
+from dp2erm_cvx.program.weighting import (
+    data as weighting_data,
+)
+from dp2erm_cvx.program.weighting import (
+    prices as weighting_prices,
+)
+from dp2erm_cvx.program.weighting import (
+    reader as weighting_reader,
+)
+from dp2erm_cvx.program.weighting import (
+    sets as weighting_sets,
+)
+from dp2erm_cvx.program.weighting import (
+    sums as weighting_sums,
+)
+from dp2erm_cvx.program.weighting import (
+    terms as weighting_terms,
+)
+from dp2erm_cvx.program.weighting.reader import (
     drawn_records,
     drawn_weights,
     read_declared_weighting,
     read_weighting,
 )
-from dp2erm_cvx.weighting.features import BallSet, ConstantSet, IntervalSet
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
-from dp2erm_cvx.weighting.objective import WeightingObjective
+from dp2erm_cvx.weighting.forms.features import BallSet, ConstantSet, IntervalSet
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.forms.objective import WeightingObjective
 from tests.weighting.declarations import (
     BASES,
     DISPERSIONS,
@@ -78,7 +89,7 @@ def misread(function: Function) -> str:
     """What the comparison says of a reader that is wrong."""
     problem, w, records = declared(function, 7)
     with pytest.raises(DeclarationError, match="please report it") as error:
-        sys.modules["dp2erm_cvx.program.weighting_reader"].read_weighting(problem, w, records)
+        sys.modules["dp2erm_cvx.program.weighting.reader"].read_weighting(problem, w, records)
     return str(error.value)
 
 

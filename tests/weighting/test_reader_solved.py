@@ -6,10 +6,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx.domain import Records
-from dp2erm_cvx.program.weighting_reader import drawn_records, read_weighting
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import SumKind, WeightingForm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.program.weighting.reader import drawn_records, read_weighting
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting.declarations import READ, declared
 
 #: CVXPY warns of quadratic forms of data, which it compiles anew, and of norms at tight tolerances.

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.weighting.certificate import Point, residual_of
-from dp2erm_cvx.weighting.dataset import WeightingData
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import ImbalancePenalty, SumKind, WeightSums
-from dp2erm_cvx.weighting.moments import moment_units
-from dp2erm_cvx.weighting.separation import least_tolerance, refuse_separated, separates
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, SumKind, WeightSums
+from dp2erm_cvx.weighting.solving.certificate import Point, residual_of
+from dp2erm_cvx.weighting.solving.dataset import WeightingData
+from dp2erm_cvx.weighting.solving.dual import DualProblem
+from dp2erm_cvx.weighting.solving.moments import moment_units
+from dp2erm_cvx.weighting.solving.separation import least_tolerance, refuse_separated, separates
 from tests.weighting.examples import form_of, moments_by_arm, records_of
 
 N = 60

@@ -8,7 +8,7 @@ import pytest
 
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.weighting.response import (
+from dp2erm_cvx.weighting.bounds.response import (
     base_response,
     controls_response,
     largest_response,

@@ -14,10 +14,10 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.kernels import Gaussian
+from dp2erm_cvx.program.registry import known_meanwhile
 from dp2erm_cvx.program.weights import describe
-from dp2erm_cvx.registry import known_meanwhile
 from dp2erm_cvx.release.verify import verify
-from dp2erm_cvx.weighting.form import WeightingForm
+from dp2erm_cvx.weighting.forms.form import WeightingForm
 from tests.command_line import done, run, shown
 from tests.weighting import second_door
 

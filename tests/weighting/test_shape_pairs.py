@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.weighting import constants
-from dp2erm_cvx.weighting.constants import weighting_constants
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.form import (
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.weighting.bounds import constants
+from dp2erm_cvx.weighting.bounds.constants import weighting_constants
+from dp2erm_cvx.weighting.bounds.public_radius import StepConstants, public_radius
+from dp2erm_cvx.weighting.forms.form import (
     ImbalancePenalty,
     LogSumExpPenalty,
     Penalty,
@@ -20,8 +21,8 @@ from dp2erm_cvx.weighting.form import (
     WeightingForm,
     WeightSums,
 )
-from dp2erm_cvx.weighting.neighbors import FormNeighbors
-from dp2erm_cvx.weighting.public_radius import StepConstants, public_radius
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting.examples import BOTH, covariates, form_of, imbalance, moments_by_arm, part
 
 N = 40

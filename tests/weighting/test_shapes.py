@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.weighting import shapes
-from dp2erm_cvx.weighting.form import ImbalancePenalty, LogSumExpPenalty, Penalty
-from dp2erm_cvx.weighting.shapes import _OfNorm, shape_of
+from dp2erm_cvx.weighting.forms import shapes
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, LogSumExpPenalty, Penalty
+from dp2erm_cvx.weighting.forms.shapes import _OfNorm, shape_of
 from tests.weighting.declared_prices import declared_price
 from tests.weighting.exact_slopes import exact_slope
 

@@ -7,15 +7,15 @@ import pytest
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion, DispersionPart
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program.kernels import Energy, Gaussian, Kernel
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.weighting.dual import DualProblem
-from dp2erm_cvx.weighting.features import ConstantSet, Features
-from dp2erm_cvx.weighting.form import Imbalance, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.forms.features import ConstantSet, Features
+from dp2erm_cvx.weighting.forms.form import Imbalance, ImbalancePenalty, SumKind, WeightingForm, WeightSums
+from dp2erm_cvx.weighting.solving.dual import DualProblem
 from tests.weighting.examples import (
     ALL,
     BOTH,

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_density
 from dp2erm_cvx.audit.laws import ShiftLaw
 from dp2erm_cvx.audit.release_laws import audited_laws
-from dp2erm_cvx.program import Box, L2Ball
+from dp2erm_cvx.program import Box, L2Ball, registry
 
 DOMAIN = Domain(1.0, 1.0)
 

@@ -7,7 +7,7 @@ import public
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, Declared, SearchPlan, search_runs
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 
 UNIVERSE = Universe(Domain(1.0, 1.0, arm_floor=40), 200, 2)
 EVENTS = ("values", "tails", "learned")

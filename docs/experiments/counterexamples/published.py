@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.audit import Noised, Split
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.data.records import Records
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dp2erm_cvx import Budget, Codebook, PrivateEffect, PrivateRule
-from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.data.counts import SamplingWeights
 from tests.audit.bugs import DOMAIN
 from tests.audit.pairs import changed_record
 

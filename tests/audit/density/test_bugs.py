@@ -12,7 +12,8 @@ from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.domain import cleaned
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.records import cleaned
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.inverse_probability_tilting import tilting_private
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
@@ -22,7 +23,6 @@ from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import ClosedFormWeights, PrivateFirstStage, SecondStage, second_stage
 from dp2erm_cvx.program.separable import PrivateBalancedProgram
 from dp2erm_cvx.program.stage import DeclaredProgram
-from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps.record_map import RuleRows
 from dp2erm_cvx.steps.score import AverageScore
 from tests.audit.bugs import MEAN, loss_at_zero, release, weaker

@@ -10,8 +10,8 @@ from dp2erm_cvx import Budget, PrivateEffect
 from dp2erm_cvx.audit import SearchPlan, search_density
 from dp2erm_cvx.audit.density import log_density_ratio
 from dp2erm_cvx.audit.release_laws import audited_laws
+from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.sampling import Unit
 from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import loss_at_zero, whole
 from tests.audit.density.released import SAMPLED, N, effect, rule, weights

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, StabilityAudit, audit_stability
-from dp2erm_cvx.domain import Domain, Universe
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.program.kernels import Kernel
 from tests.helpers import logistic_propensity, planted_diameters, with_kernel
 

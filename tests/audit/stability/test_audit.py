@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, replay, surrogates
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from tests.audit.stability import reference

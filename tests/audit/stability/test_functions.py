@@ -8,12 +8,12 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, audit_weights, replay
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.neighbors import Replacements
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve.batch import Replacements
+from dp2erm_cvx.program.registry import programs
 from tests.helpers import make_records
 
 N = 40

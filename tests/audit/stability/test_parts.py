@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
+from dp2erm_cvx import neighbors as batch
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import NeighborPair
@@ -17,12 +18,11 @@ from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
 from dp2erm_cvx.audit.rounds import STRATEGIES, Base
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
-from dp2erm_cvx.domain import Universe
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernels import Linear, PublicSample
-from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve import batch
+from dp2erm_cvx.program.registry import programs
 from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
 from tests.plugins.literature import penalized_balance
@@ -213,7 +213,7 @@ def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
     universe = Universe(FLOOR, 23, 2)
     quickly = surrogates.Surrogate.of(ProgramWeights(entropic().resolve(FLOOR)), universe)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
-    monkeypatch.setattr("dp2erm_cvx.weighting.kind_weights._MOST_STEPS", 1)
+    monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.kind_weights._MOST_STEPS", 1)
     assert np.isnan(quickly.movements(pairs)[Quantity.V]).all()
 
 

@@ -1,0 +1,325 @@
+"""Datasets larger than memory: blocks of Parquet and CSV files or of Dask collections."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter, methodcaller
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.data import pieces as pieces_of
+from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.dataset import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.files import PLAIN, CsvLayout
+from dp2erm_cvx.data.pieces import DaskBlocks, Pieces, array_pieces, file_pieces, frame_pieces
+from dp2erm_cvx.data.records import Make, NumbersOf, Records
+from dp2erm_cvx.data.tables import Table
+from dp2erm_cvx.data.universe import Curves
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def _rows_of(block: Any, *, names: Sequence[str], part: int, parts: int) -> list[NDArray[Any]]:
+    """The columns of the rows of a block that count, of every ``parts``-th person, the last of them."""
+    *_, counts, person = columns = [getattr(block, name) for name in names]
+    counted = (counts if counts.ndim == 1 else np.sum(counts, axis=1)) > 0.0
+    rows = np.flatnonzero((person >= 0) & (person % parts == part) & counted)
+    return [column[rows] for column in columns]
+
+
+def _of_persons(blocks: Blocks[Any], make: Callable[..., Any], width: int, *names: str) -> Iterator[Any]:
+    """Results of ``make`` on columns ``names``, all rows of a person together, for as many as memory holds.
+
+    Each part takes a pass, and leaves rows in their order: sums of persons are those in memory, to the bit.
+    """
+    parts = max(-(-8 * blocks.n_samples * width // pieces_of.KEEP), 1)
+    for part in range(parts):
+        rows = blocks.map(partial(_rows_of, names=names, part=part, parts=parts))
+        columns = (np.concatenate(column) for column in zip(*rows, strict=True))
+        yield make(**dict(zip(names, columns, strict=True)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockedDataset:
+    """Raw records in blocks, read again in every pass: never are all of them in memory.
+
+    Made by :meth:`read`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator in place of
+    X, a and y::
+
+        data = BlockedDataset.read("records/", treatment="a", outcome="y")
+        PrivateEffect(domain, Budget(1.0)).fit(data)
+
+    What is released is what a fit in memory releases, whatever the blocks and the workers: each record
+    depends on itself alone, and sums over blocks are added in one order. The number of records is public.
+
+    Attributes
+    ----------
+    pieces : the raw table
+    tables : its blocks, with the columns that are used
+    blocks : the :class:`~dp2erm_cvx.data.dataset.Dataset` of every block
+    columns : names of the covariates
+    treatment, outcome : names of the columns
+    coded_by : the declaration whose codebook has made the records, if one has
+    """
+
+    pieces: Pieces
+    tables: DaskBlocks[Table]
+    blocks: DaskBlocks[Dataset]
+    columns: tuple[str, ...]
+    treatment: str
+    outcome: str
+    coded_by: Public | None = None
+
+    def __repr__(self) -> str:
+        return f"BlockedDataset(n_samples={self.n_samples}, columns={self.columns})"
+
+    @property
+    def persons(self) -> int | None:
+        """Public number of persons, where these are units."""
+        book = None if self.coded_by is None else self.coded_by.codebook
+        return None if book is None or book.unit is None else book.unit.number
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records, or of persons where they are units."""
+        return self.persons or sum(self.pieces.rows)
+
+    def by_units(self, function: Callable[[Dataset], R]) -> list[R]:
+        """``function`` of every block; of persons of the rows that count, all those of one together."""
+        if self.persons is None:
+            return self.blocks.map(function)
+        book = None if self.coded_by is None else self.coded_by.codebook
+        how: Any = {name: getattr(self, name) for name in ("columns", "treatment", "outcome", "persons")}
+        make = partial(DatasetBlock, n_arms=2 if book is None else len(book.treatment.labels), **how)
+        names = ("X", "a", "y", "sampling", "person")
+        return list(map(function, _of_persons(self.blocks, make, len(self.columns) + 4, *names)))
+
+    @property
+    def weighted(self) -> bool:
+        """True if records come with what they count: where a codebook has made them."""
+        return self.coded_by is not None
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None = None,
+        layout: CsvLayout = PLAIN,
+    ) -> BlockedDataset:
+        """Blocks of a CSV or Parquet file, or of all Parquet files in a folder or of ``folder/*.parquet``.
+
+        Parameters
+        ----------
+        path
+            Files follow each other by their names, by which workers of a cluster have to reach them. A row
+            group has to fit into the memory of a worker. Every pass parses CSV anew: Parquet is faster.
+        treatment, outcome
+            Names of their columns.
+        covariates
+            Names of the others; None for all of them.
+        layout
+            How a CSV file is written. Each line is one record, and one that is none has empty cells.
+
+        Raises DataError where a file cannot be read, DeclarationError where pyarrow or dask is not installed,
+        and for CSV that is packed or in UTF-16, or whose cells go on in the next line.
+        """
+        return cls._of(file_pieces(path, layout), treatment, outcome, covariates)
+
+    @classmethod
+    def from_dask(
+        cls, frame: Any, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
+    ) -> BlockedDataset:
+        """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
+
+        Arguments are those of :meth:`read`. Raises DeclarationError for what is no Dask data frame.
+        """
+        return cls._of(frame_pieces(frame), treatment, outcome, covariates)
+
+    @classmethod
+    def from_dask_arrays(cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None) -> BlockedDataset:
+        """Blocks of Dask arrays, whose chunks are made anew in every pass; as :meth:`from_dask`.
+
+        Parameters
+        ----------
+        X
+            (n, p) covariates. A chunk of rows has to fit into the memory of a worker, with all columns.
+        a, y
+            (n,) treatments and outcomes. Their chunks may be others than those of X.
+        columns
+            Names of the columns of X, by which a codebook finds them; None: x1, ..., xp.
+
+        Chunks of unknown length are counted first. Raises DataError for other shapes or names,
+        DeclarationError for what is no Dask array.
+        """
+        pieces = array_pieces(X, a, y, lambda width: all_names(width, columns))
+        treatment, outcome = pieces.names[-2:]
+        return cls._of(pieces, treatment, outcome, None)
+
+    @classmethod
+    def _of(
+        cls, pieces: Pieces, treatment: str, outcome: str, covariates: Sequence[str] | None
+    ) -> BlockedDataset:
+        chosen = Dataset.chosen(pieces.source, pieces.names, treatment, outcome, covariates)
+        tables = pieces.tables((treatment, outcome, *chosen))
+        made = partial(DatasetBlock.read, treatment=treatment, outcome=outcome, covariates=chosen)
+        return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
+
+    def coded(self, public: Public) -> BlockedDataset:
+        """A dataset coded by the codebook of a domain, as :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` makes it.
+
+        Treatments and outcomes stay the columns that they are here, whatever the codebook calls them.
+        Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
+        not declared.
+        """
+        book = public.codebook
+        assert book is not None
+        if public.columns is None and book.renames:
+            raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
+        names = public.columns or tuple(column for column in self.columns if column not in book.no_covariates)
+        arm, outcome, unit = self.treatment, self.outcome, book.unit
+        raw = (arm, outcome, *book.columns(names), *book.beside)
+        tables = self.pieces.tables(raw, None if unit is None else unit.column)
+        persons: Any = ()
+        if unit is not None:
+            persons = (unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column)))),)
+
+        def made(table: Table, *person: NDArray[np.int64]) -> Dataset:
+            return DatasetBlock.coded(public, table, table.cells(arm), table.cells(outcome), names, *person)
+
+        blocks = tables.then(made, *persons)
+        return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
+
+    def declared(self, public: Public) -> BlockedDataset:
+        """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
+
+        It raises the same. Where no codebook is declared, what is no record is found by a pass over all.
+        """
+        coded = public.codebook is not None
+        data = self.coded(public) if coded and self.coded_by != public else self
+        if data.n_samples < 2:
+            raise DataError(f"{data.n_samples} record(s): at least 2 are needed")
+        # a pass, before anything is spent; a codebook makes records of whatever cells hold
+        judged = not coded or getattr(public, "arm_floor", None) is not None
+        arms = (lambda: np.sum(data.blocks.map(Dataset.arm_sizes), axis=0)) if judged else tuple
+        refuse_undeclared(public, data, arms)
+        return data
+
+    def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
+        """A dataset of these covariates alone, by number and in this order; then their ``curves``."""
+        names = tuple(self.columns[index] for index in columns)
+        blocks = self.blocks.then(methodcaller("restricted", list(columns), curves))
+        return replace(self, blocks=blocks, columns=names + (() if curves is None else curves.names(names)))
+
+    def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
+        """The records in ``domain`` that ``make`` makes of every block, kept as far as there is memory."""
+        n_columns = len(self.columns) + (1 if domain.intercept else 0)
+        width = n_columns + 2 + (domain.units is not None) + self.weighted * max(len(domain.groups), 1)
+        blocks, book = self.blocks, domain.codebook
+        if book is not None and book.unit is not None:
+            counts = blocks.map(lambda block: (domain.factors(block.sampling, len(block.a)), block.person))
+            repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
+            blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
+        held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
+        records = held.then(partial(_aligned, domain))
+
+        def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
+            # the views of records in memory, so that sums have one order
+            rows = records.map(lambda block, *own: block.blocks.map(function, *own), *beside)
+            return list(itertools.chain.from_iterable(rows))
+
+        return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain, n_columns)
+
+
+def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+    """The records of a block: products of arrays that came back misaligned from a disk round differently."""
+    return Records.of(domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
+
+
+_HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
+
+
+class RecordBlocks(Records):
+    """Records inside a domain, in blocks that are not in memory together.
+
+    Whoever asks for all covariates, treatments or outcomes at once is refused by a ProgramError.
+    """
+
+    _blocks: Blocks[Records]
+    n_columns: int
+
+    def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
+        self.__dict__.update(_blocks=blocks, domain=domain, n_columns=n_columns)
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """The records of every block."""
+        return self._blocks
+
+    def by_units(self, function: Callable[[Records], T]) -> list[T]:
+        """As records in memory do; of persons without the rows that do not count."""
+        if self.domain.units is None:
+            return self.blocks.map(function)
+        make, names = partial(Records, domain=self.domain), ("X", "a", "y", "sampling", "unit")
+        return list(map(function, _of_persons(self.blocks, make, self.n_columns + 4, *names)))
+
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        return self.n_columns - (1 if self.domain.intercept else 0)
+
+    @property
+    def counts(self) -> Array:
+        """Counts of the records (n,): one number of each is held in memory."""
+        return self.each(attrgetter("counts"))
+
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
+        """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
+        made = self.blocks.then(lambda block, y: make(replace(block, y=y)), self.each(outcomes))
+        return RecordBlocks(made, domain, n_columns)
+
+    def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> RecordBlocks:
+        """The neighbor in which one record is another one, replaced in every pass."""
+        self._refuse_units()
+        made = self.blocks.then(lambda block, own: block.replaced(index, X, a, own), range(self.n_samples))
+        return RecordBlocks(made, self.domain, self.n_columns)
+
+    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
+        """Rows that ``function`` makes of every record by itself, in every pass."""
+        return self.blocks.then(function)
+
+    @property
+    def sampling(self) -> Array | None:
+        """None where all records count alike; what they count is not in memory together."""
+        return self._refuse("weights") if self.domain.weighted else None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Arrays of all records are refused: see the class."""
+        if name not in _HELD:
+            raise AttributeError(name)
+        self._refuse(_HELD[name])
+
+    def _refuse(self, what: str) -> NoReturn:
+        size = size_text(8 * self.n_samples * (self.n_columns + 2))
+        raise ProgramError(
+            f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
+            f"program of sums over records, or read the {size} of {self.n_samples:,} records "
+            "into memory"
+        )
+
+
+def size_text(number: float) -> str:
+    """A number of bytes in words."""
+    return f"{number / 1e6:.3g} MB" if number < 1e9 else f"{number / 1e9:.3g} GB"

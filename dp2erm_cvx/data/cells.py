@@ -1,0 +1,370 @@
+"""Public rules of cells: how they are read, which records a study is about, the arms of a treatment."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.checks import (
+    Named,
+    by_name,
+    check_settings,
+    json_types,
+    list_of,
+    one_line,
+    public_number,
+    public_size,
+    setting,
+    true_or_false,
+)
+from dp2erm_cvx.data.tables import by_label, label_of, numbers_or_nan, repeated
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
+
+#: The cells (n,) of a raw column, by its name.
+Column = Callable[[str], Any]
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+#: The same comparison where the number stands on the left.
+_TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+_SIGNS = ("<=", ">=", "<", ">")
+
+
+def _spellings(name: str, declared: object) -> tuple[str, ...]:
+    return list_of(name, declared, lambda _, text: label_of(text), '["f", "Frau"]')
+
+
+def _date(name: str, value: object) -> str:
+    """A declared date, as TOML reads one or as ISO text."""
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    try:
+        return datetime.date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise DeclarationError(f"{name} = {brief(value)}: must be a date, such as 2020-01-31") from None
+
+
+@dataclass(frozen=True)
+class CellRule:
+    """How the cells of one raw column are read, each record by itself. All of it is public.
+
+    Parameters
+    ----------
+    synonyms
+        For each label how else it may be written; case and blanks do not count. Other cells stay as they are.
+    units
+        What a number is multiplied by, for each label of ``unit_column``. With another label, or none that is
+        declared, it is missing.
+    unit_column
+        The column that holds the unit of every record.
+    since
+        A date: cells are dates, in ISO format or in ``date_format``, and count as days since this one.
+    date_format
+        In the directives of ``strptime``, such as ``"%d.%m.%Y"``.
+    censored
+        Whether ``>89``, ``<0.1`` and ``90+`` count as the number that they name.
+
+    Raises DeclarationError naming the entry.
+    """
+
+    synonyms: Mapping[str, Sequence[str]] = setting(Named({}), by_name, entry=_spellings, key=label_of)
+    units: Mapping[str, float] = setting(Named({}), by_name, entry=public_size, key=label_of)
+    unit_column: str | None = setting(None, one_line)
+    since: str | None = setting(None, _date)
+    date_format: str | None = setting(None, one_line)
+    censored: bool = setting(False, true_or_false)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if (self.unit_column is None) == bool(self.units):
+            raise DeclarationError("units and unit_column: declare both, or neither")
+        if self.date_format is not None and (self.since is None or "%" not in self.date_format):
+            raise DeclarationError('date_format: needs since beside it, and directives such as "%d.%m.%Y"')
+        kinds = [name for name in ("synonyms", "units", "since", "censored") if getattr(self, name)]
+        if len(kinds) != 1 and kinds != ["units", "censored"]:
+            raise DeclarationError(
+                f"{' and '.join(kinds) or 'nothing'} declared: synonyms, or since, or units and censored"
+            )
+        self._known()
+
+    def _known(self) -> dict[str, str]:
+        """The label of every spelling. Raises DeclarationError where one stands for two labels."""
+        known: dict[str, str] = {}
+        for level, texts in self.synonyms.items():
+            for text in (level, *texts):
+                if known.setdefault(folded(text), level) != level:
+                    raise DeclarationError(f"synonyms: {brief(text)} stands for two labels")
+        return known
+
+    def read(self, values: Any, name: str, column: Column) -> Any:
+        """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the units."""
+        if self.synonyms:
+            known = self._known()
+            return by_label(values, name, lambda text: known.get(folded(text), text), object)
+        plain = self.since is None and not self.censored
+        numbers = numbers_or_nan(values, name) if plain else by_label(values, name, self._number, np.float64)
+        if (units := self.unit_column) is not None:
+            numbers *= by_label(column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64)
+        return numbers
+
+    def _number(self, label: str) -> float:
+        if self.since is None:
+            bare = label.removesuffix("+")
+            sign = next((char for char in _SIGNS if bare.startswith(char)), "")
+            return float(numbers_or_nan([bare.removeprefix(sign)], "")[0])
+        form, time = self.date_format, datetime.datetime
+        try:
+            date = time.fromisoformat(label) if form is None else time.strptime(label, form)
+        except ValueError:
+            return math.nan
+        return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(days=1)
+
+    def describe(self, name: str) -> str:
+        """The public rule in words."""
+        if self.synonyms:
+            known = ((level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own)
+            texts = "".join(f", {level} is also {own}" for level, own in known)
+            return f"{name}: case and blanks do not count{texts}"
+        parts = [f"days since {self.since}"] if self.since is not None else []
+        parts += ["above or below a limit counts as the limit"] if self.censored else []
+        units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
+        parts += [f"by {self.unit_column}: {', '.join(units)}"] if self.units else []
+        return f"{name}: {'; '.join(parts)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration as plain JSON types."""
+        declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
+        return {name: value for name, value in declared.items() if value}
+
+
+@dataclass(frozen=True)
+class Eligible:
+    """Conditions that a record has to fulfil to count, such as ``18 <= age < 65 and ward != Hospice``.
+
+    A column stands on the left, or after a number; a name with blanks stands in quotation marks. A number is
+    compared with a number, a label by ``==``, ``!=``, or ``in [ICU, Surgery]``. Comparisons are joined by
+    ``and`` and ``or``. A missing cell fulfils none of them, but ``== ""``.
+
+    Raises DeclarationError where the text is anything else.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        one_line("eligible", self.text)
+        self.of(lambda name: ())  # every part of it is read, of no records
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns that are compared."""
+        names: list[str] = []
+
+        def cells(name: str) -> tuple[()]:
+            names.append(name)
+            return ()
+
+        self.of(cells)
+        return tuple(names)
+
+    def of(self, column: Column) -> NDArray[np.bool_]:
+        """Mask (n,) of the records that fulfil it, each by its own cells."""
+        try:
+            tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._refused("no comparison") from None
+        return self._fulfilled(tree, column)
+
+    def _fulfilled(self, node: ast.expr, column: Column) -> NDArray[np.bool_]:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._fulfilled(part, column) for part in node.values]
+            return reduce(operator.and_ if isinstance(node.op, ast.And) else operator.or_, parts)
+        if not isinstance(node, ast.Compare):
+            raise self._refused("no comparison")
+        values = [self._value(side) for side in (node.left, *node.comparators)]
+        name, place = values[0], 0
+        if isinstance(name, float):
+            name, place = values[1], 1
+        if not isinstance(name, str) or len(values) > 2 + place:
+            raise self._refused("one column, and what it is compared with")
+        cells = column(name)
+        signs = [type(sign) for sign in node.ops]
+        parts = [
+            self._compared(cells, name, sign, value)
+            for sign, value in zip(signs[place:], values[place + 1 :], strict=True)
+        ]
+        if place:
+            parts.append(self._compared(cells, name, _TURNED.get(signs[0], signs[0]), values[0]))
+        return reduce(operator.and_, parts)
+
+    def _compared(self, cells: Any, name: str, sign: type[ast.cmpop], value: Any) -> NDArray[np.bool_]:
+        if isinstance(value, list) == (sign is ast.In) and value != []:
+            if sign is ast.In:
+                return reduce(operator.or_, [self._compared(cells, name, ast.Eq, text) for text in value])
+            compare = _COMPARISONS.get(sign)
+            if compare is not None and isinstance(value, float):
+                numbers = numbers_or_nan(cells, name)
+                return np.asarray(compare(numbers, value) & ~np.isnan(numbers), dtype=np.bool_)
+            if sign in (ast.Eq, ast.NotEq):
+                fulfil = value.__eq__ if sign is ast.Eq else lambda text: text not in ("", value)
+                return by_label(cells, name, fulfil, np.bool_)
+        raise self._refused(f"{brief(value)} cannot be compared so")
+
+    def _value(self, node: ast.expr) -> float | str | list[Any]:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.List):
+            return [self._value(part) for part in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            number = self._value(node.operand)
+            if isinstance(number, float):
+                return -number
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str):
+            return label_of(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100:
+            return float(value)
+        raise self._refused("neither a name nor a number")
+
+    def _refused(self, what: str) -> DeclarationError:
+        return DeclarationError(
+            f'eligible = {brief(self.text)}: {what}; must look like "age >= 18", "ward != Hospice", '
+            '"18 <= age < 65" or "ward in [ICU, Surgery]", joined by and, or'
+        )
+
+
+def folded(text: str) -> str:
+    """A label without what does not count in it: case and blanks."""
+    return "".join(text.split()).casefold()
+
+
+#: Arms that a treatment may have.
+MOST_ARMS = 20
+
+
+def declared_label(name: str, value: object) -> str:
+    """The label that is declared. Raises DeclarationError where it is neither a text nor a number."""
+    if not isinstance(value, str | bool | int | float):
+        raise DeclarationError(f"{name} = {brief(value)}: must be a text or a number")
+    return one_line(name, label_of(value), empty=True)
+
+
+def declared_levels(name: str, declared: Any) -> tuple[str, ...]:
+    """The labels that a list declares. Raises DeclarationError where it is none, or names one twice."""
+    labels = list_of(name, declared, declared_label, '["N", "S"]')
+    if not labels:
+        raise DeclarationError(f'{name}: must list levels, such as ["N", "S"]')
+    if (twice := repeated(labels)) is not None:
+        raise DeclarationError(f"{name}: level {brief(twice)} stands there twice")
+    return labels
+
+
+def _arm(name: str, value: object) -> str:
+    if not (label := declared_label(name, value)):
+        raise DeclarationError(f"{name} is empty: an empty cell counts as missing")
+    return label
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """The column of the treatment and the labels of its arms; any other cell counts as missing.
+
+    Labels are texts or numbers; 1, 1.0, "1" and "true" are the same. Raises DeclarationError.
+
+    Parameters
+    ----------
+    column
+        Column of the treatment.
+    treated, control
+        Labels of the two arms; any other cell counts as missing.
+    levels
+        Labels of K >= 3 arms, in place of these two. Of two levels the one that is not the reference is the
+        treated.
+    reference
+        The level that effects are measured from; default: the first.
+    contrasts
+        "reference": the effect of every level against it; "pairs": those of all pairs of levels.
+    rates
+        The public probabilities of K arms, in the order of the levels, as in a randomized trial.
+    """
+
+    column: str | None = setting(None, one_line, title="treatment: ")
+    treated: str | float = setting("1", _arm, title="treatment: ")
+    control: str | float = setting("0", _arm, title="treatment: ")
+    levels: Sequence[str | float] = ()
+    reference: str | float | None = None
+    contrasts: str = "reference"
+    rates: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.levels or self.reference is not None or self.rates or self.contrasts != "reference":
+            self._check_levels()
+        if self.treated == self.control:
+            raise DeclarationError(f"treatment: treated and control are both {brief(self.control)}")
+
+    def _check_levels(self) -> None:
+        levels = declared_levels("treatment: levels", self.levels)
+        if not 2 <= len(levels) <= MOST_ARMS or "" in levels:
+            raise DeclarationError(f"treatment: levels: must be 2 to {MOST_ARMS} labels, none of them empty")
+        own = self.reference
+        first = levels[0] if own is None else declared_label("treatment: reference", own)
+        if first not in levels:
+            raise DeclarationError(f"treatment: reference = {brief(first)}: {known_names(first, levels)}")
+        if self.contrasts not in ("reference", "pairs"):
+            text = f"contrasts = {brief(self.contrasts)}: must be reference or pairs"
+            raise DeclarationError(f"treatment: {text}")
+        if (self.treated, self.control) != (type(self).treated, type(self).control):
+            raise DeclarationError("treatment: levels take the place of treated and control: leave those out")
+        rates = list_of("treatment: rates", self.rates, partial(public_number, above=0.0), "[0.3, 0.3, 0.4]")
+        if rates and (len(rates) != len(levels) or abs(sum(rates) - 1.0) > 1e-9):
+            raise DeclarationError(f"treatment: rates: must be {len(levels)} probabilities that add up to 1")
+        if len(levels) == 2 and rates:
+            raise DeclarationError("treatment: rates: of two levels declare the propensity of the effect")
+        fields: dict[str, Any] = {"levels": levels, "reference": first, "rates": rates}
+        if len(levels) == 2:  # which is a treatment as any other
+            other = levels[1] if first == levels[0] else levels[0]
+            fields = {"levels": (), "reference": None, "contrasts": "reference"}
+            fields |= {"treated": other, "control": first}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declaration as plain JSON types: levels, or two arms as in files of before there were any."""
+        several = ("levels", "reference", "contrasts", "rates")
+        names = ("column", *(several if self.levels else ("treated", "control")))
+        return {name: json_types(getattr(self, name)) for name in names}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of all arms, in the order of their numbers: of two arms the control first."""
+        return tuple(map(str, self.levels or (self.control, self.treated)))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Numbers of the arms whose means are subtracted from each other, the treated first."""
+        first = self.labels.index(str(self.reference)) if self.levels else 0
+        rest = [number for number in range(len(self.labels)) if number != first]
+        pairs = [(number, first) for number in rest]
+        if self.contrasts == "pairs":
+            pairs += [(later, earlier) for place, earlier in enumerate(rest) for later in rest[place + 1 :]]
+        return tuple(pairs)
+
+    def arms(self, cells: Any) -> NDArray[np.int64]:
+        """The number of the arm of every cell (n,), or -1 where it is no label."""
+        known = {label: number for number, label in enumerate(self.labels)}
+        return by_label(cells, "treatment", lambda text: known.get(text, -1), np.int64)

@@ -1,0 +1,437 @@
+"""The universe of records, and the fixed rule that maps a record into it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import (
+    check_settings,
+    declared_by_name,
+    json_types,
+    one_line,
+    one_of,
+    per_covariate,
+    picked,
+    public_number,
+    public_size,
+    setting,
+    table_of,
+    true_or_false,
+    whole_number,
+)
+from dp2erm_cvx.data.blocks import VIEW
+from dp2erm_cvx.data.codebook import Codebook, checked_codebook, norm_within
+from dp2erm_cvx.data.counts import SamplingWeights
+from dp2erm_cvx.data.records import LARGEST, Records, clip_norm
+from dp2erm_cvx.display import Shown
+from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.privacy import Neighboring
+
+
+def _pair(name: str, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise DeclarationError(f"{name} = {brief(pair)}: must be a pair (low, high)") from None
+    first, last = public_number(f"{name} low", low), public_number(f"{name} high", high)
+    if not last / 4 - first / 4 > 0:
+        raise DeclarationError(f"{name} = ({brief(low)}, {brief(high)}): low must be below high")
+    return first, last
+
+
+def _widths(name: str, declared: Any) -> float | tuple[float, ...]:
+    several = isinstance(declared, list | tuple | np.ndarray) and np.ndim(declared) > 0
+    widths = tuple(public_size(name, width, most=LARGEST) for width in (declared if several else [declared]))
+    if not widths:
+        raise DeclarationError(f"{name}: must be one number, or one per covariate")
+    return widths if several else widths[0]
+
+
+@dataclass(frozen=True)
+class ReleasedRanges:
+    """Where the ranges of a domain come from that were released from the same records, and not declared.
+
+    Parameters
+    ----------
+    digest
+        SHA-256 of their release.
+    epsilon
+        What that guarantees: with whatever follows it adds up.
+    private
+        Whether it does: the noise of a seeded one anybody can draw again.
+    outcome
+        Whether the range of the outcome is one of them: it then reaches to about three standard deviations.
+    """
+
+    digest: str = setting(check=one_line)
+    epsilon: float = setting(above=0.0)
+    private: bool = setting(True, true_or_false)
+    outcome: bool = setting(False, true_or_false)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class Domain(Shown):
+    """The public universe of records; everything here is declared before the data are seen.
+
+    Parameters
+    ----------
+    covariate_bound
+        ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
+    outcome_bound
+        ``M'``: how far the net outcome may lie from ``outcome_center``, in its units; clipped beyond.
+    outcome_center
+        The expected outcome, in its units: a public center ``c``, which is subtracted.
+    treatment_cost
+        Public cost of treatment, in units of the outcome, which is subtracted where a is 1.
+    ranges
+        The least and the largest value of each covariate, public: mapped to [-1, 1], clipped beyond. A
+        mapping also names the columns. Without ranges the covariates are taken as they are.
+    intercept
+        Value of a constant column put in front of the covariates; 0 means none. It counts in M.
+    arm_floor
+        Public lower bound on both arm sizes, if the universe is restricted to such datasets.
+    relation
+        The neighboring relation that the guarantee is stated for.
+    codebook
+        What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
+        the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
+    coordinate_bound
+        Bound on the size of every scaled covariate, one number or one per covariate, which box noise needs
+        (Theorem 17). None: that of the ranges, where there are any.
+    center
+        Typical values of covariates: one each, or a mapping of those known. They scale to 0 in place of the
+        middle of a range, and stand for missing numbers; of a 0/1 column the expected share. Needs ranges.
+    binary_outcome
+        Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
+        a missing one as the middle. Needs a treatment cost of 0.
+    released
+        Where some of the ranges were not declared but released: from what. See
+        :class:`~dp2erm_cvx.estimators.PrivateRanges`, which fills it in.
+
+    Both bounds lie between 1e-30 and 1e30. Raises DeclarationError naming the field. :meth:`records` clips
+    each covariate to its range and bound, then all radially; and the net outcome to its interval.
+    """
+
+    covariate_bound: float = setting(check=public_size, most=LARGEST)
+    outcome_bound: float = setting(check=public_size, most=LARGEST)
+    outcome_center: float = setting(0.0, within=LARGEST)
+    treatment_cost: float = setting(0.0, within=LARGEST)
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None = setting(
+        None, per_covariate, entry=_pair
+    )
+    intercept: float = setting(0.0, at_least=0.0)
+    arm_floor: int | None = setting(None, whole_number, at_least=1)
+    relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
+    codebook: Codebook | None = None
+    coordinate_bound: float | Sequence[float] | None = setting(None, _widths)
+    center: Mapping[str, float] | Sequence[float] | None = setting(None, per_covariate, entry=public_number)
+    binary_outcome: bool = setting(False, true_or_false)
+    released: ReleasedRanges | None = setting(None, table_of, kind=ReleasedRanges)
+
+    def __post_init__(self) -> None:
+        intercept = self.intercept
+        check_settings(self)
+        if self.intercept >= self.covariate_bound:
+            text = f"intercept = {brief(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
+            raise DeclarationError(f"{text}, which counts it")
+        if self.binary_outcome and self.treatment_cost:
+            raise DeclarationError("binary_outcome: must be true only where there is no treatment_cost")
+        object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        keeps = self.relation is not Neighboring.REPLACE_ONE
+        if self.units is not None and (keeps or self.arm_floor):
+            raise DeclarationError("unit: a neighbor replaces all records: no other relation, no arm_floor")
+        if keeps and self.codebook is not None and self.codebook.may_move_arms:
+            raise DeclarationError(
+                f"relation = {self.relation}: where other cells decide who counts or what the treatment is, "
+                "its arm may change: declare replace-one"
+            )
+        if self.ranges is not None:
+            self.widths(len(self.ranges))  # as many as there are ranges
+        if self.center is not None:
+            self._refuse_center(self.center)
+
+    def _refuse_center(self, center: Mapping[str, float] | Sequence[float]) -> None:
+        """Raise DeclarationError unless each typical value is in the range of its covariate."""
+        if self.ranges is None:
+            raise DeclarationError("center: needs ranges, which typical values lie in")
+        if not isinstance(center, Mapping):
+            _as_many("center", center, len(self.ranges))
+            center = {str(place): value for place, value in enumerate(center)}
+            ranges: Any = {str(place): pair for place, pair in enumerate(self.range_pairs)}
+        elif isinstance(ranges := self.ranges, Mapping):
+            for name in center:
+                if name not in ranges:
+                    raise DeclarationError(f"center: {known_names(name, ranges)}")
+        else:
+            raise DeclarationError("center: has names, and the ranges have none")
+        for name, value in center.items():
+            public_number(f"center[{name}]", value, at_least=ranges[name][0], at_most=ranges[name][1])
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Covariate names, where the ranges name them."""
+        return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
+
+    @property
+    def range_pairs(self) -> tuple[tuple[float, float], ...]:
+        """The ranges (low, high) of the covariates, in their order; empty where none are declared."""
+        return tuple(self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ())
+
+    def _ranges_of(self, n_features: int) -> tuple[tuple[float, float], ...]:
+        _as_many("ranges", self.range_pairs, n_features)
+        return self.range_pairs
+
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """Raw values that scale to 0: the declared center, else the middle of a range; 0 without ranges.
+
+        Raises DeclarationError where another number is declared.
+        """
+        if self.ranges is None:
+            return (0.0,) * n_features
+        middles = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
+        if isinstance(self.center, Mapping):
+            return tuple(map(self.center.get, self.columns or (), middles))
+        return tuple(middles if self.center is None else self.center)
+
+    @property
+    def outcome_middle(self) -> float:
+        """The outcome of a control whose net outcome is 0."""
+        return self.outcome_center
+
+    @property
+    def sampling(self) -> SamplingWeights | None:
+        """The sampling weights that the codebook declares, if any."""
+        return None if self.codebook is None else self.codebook.sampling_weights
+
+    @property
+    def units(self) -> int | None:
+        """N, the public number of persons, where they are what is protected; None where records are."""
+        return None if self.codebook is None or self.codebook.unit is None else self.codebook.unit.number
+
+    @property
+    def protected(self) -> str:
+        """Who is, as a ledger says it: records, or persons by their column."""
+        return "records" if self.codebook is None else self.codebook.protected
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Labels of the arms of the treatment, in the order of their numbers."""
+        return ("0", "1") if self.codebook is None else self.codebook.treatment.labels
+
+    @property
+    def of_records(self) -> Domain:
+        """Universe of public records that are made up, one of every person, counting what persons may."""
+        if (book := self.codebook) is None or book.unit is None:
+            return self
+        weights = book.sampling_weights
+        if book.unit.count > 1:
+            weights = weights or SamplingWeights(book.unit.column, 1.0)
+            weights = replace(weights, mean=weights.mean * book.unit.mass)
+        return replace(self, codebook=replace(book, unit=None, sampling_weights=weights))
+
+    @property
+    def uneven(self) -> bool:
+        """True if records, or persons with all of theirs, count by more than 0 or 1 of the largest count."""
+        unit = None if self.codebook is None else self.codebook.unit
+        return self.sampling is not None or (unit is not None and unit.count > 1)
+
+    @property
+    def weighted(self) -> bool:
+        """True if a record may count less than 1: cells of a table with a codebook may be missing."""
+        return self.codebook is not None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of records in each of which an effect is estimated; empty where none are declared."""
+        return () if self.codebook is None else self.codebook.groups
+
+    @property
+    def mass(self) -> float:
+        """A public guess of what records count on average: by sampling weights, eligibility and ``where``.
+
+        Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
+        """
+        if (book := self.codebook) is None:
+            return 1.0
+        mass = math.prod(part.mass for part in (book.sampling_weights, book.unit) if part is not None)
+        mass *= book.eligible_share if book.eligible else 1.0
+        declared = self.center if isinstance(self.center, Mapping) else {}
+        for column, level in book.where.items():
+            even = 1.0 / len(book.level_sets[column])
+            mass *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
+        return mass
+
+    @property
+    def features_bound(self) -> float:
+        """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
+        return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
+
+    def ends(self, n_features: int) -> tuple[Array, Array] | None:
+        """The least and the largest value of every scaled covariate (k,); None where there is no bound.
+
+        Raises DeclarationError where another number of them is declared.
+        """
+        declared = self.coordinate_bound
+        if declared is None and self.ranges is None:
+            return None
+        if not isinstance(declared, Sequence):
+            declared = (math.inf if declared is None else declared,) * n_features
+        _as_many("coordinate_bound", declared, n_features)
+        high = np.array(declared)
+        if self.ranges is None:
+            return -high, high
+        left, right = self.range_ends(n_features)
+        return np.maximum(-high, left), np.minimum(high, right)
+
+    def range_ends(self, n_features: int) -> tuple[Array, Array]:
+        """Scaled values of both ends of every range (k,): -1 and 1, unless a center is declared."""
+        if self.center is None:
+            return -np.ones(n_features), np.ones(n_features)
+        middle, half = self.scale(n_features)
+        left, right = (np.array(self._ranges_of(n_features)).T / 2 - middle) / half
+        return left, right
+
+    def widths(self, n_features: int) -> tuple[float, ...] | None:
+        """The bound on the size of every scaled covariate (k,), without the intercept; None without any.
+
+        Raises DeclarationError where another number of them is declared.
+        """
+        ends = self.ends(n_features)
+        return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
+
+    def features(self, X: ArrayLike) -> Array:
+        """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing changes."""
+        raw = np.atleast_2d(np.asarray(X))
+        n, k = raw.shape
+        constant = 1 if self.intercept else 0
+        scale = None if self.ranges is None else self.scale(k)
+        plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
+        view = plain and scale is None and not constant
+        # sums along a row round by the layout, which may not depend on other records
+        features = raw.view() if view else np.empty((n, k + constant))
+        for begin in range(0, n, VIEW):
+            rows = part = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
+            if scale is not None:
+                with np.errstate(over="ignore"):  # an infinity is cut off below
+                    rows = (rows / 2 - scale[0]) / scale[1]
+            if np.any(out := ~self._surely_inside(rows)):
+                rows = np.array(rows)
+                rows[out] = self.inside(rows[out])
+                if view and rows.tobytes() != part.tobytes():
+                    view, features = False, np.array(raw)
+            if not view:
+                features[begin : begin + VIEW, :constant] = self.intercept
+                features[begin : begin + VIEW, constant:] = rows
+        features.flags.writeable = not view
+        return features
+
+    def scale(self, n_features: int) -> tuple[Array, Array]:
+        """Centers and half widths (k,) of ranges, all halved: an end less another may overflow."""
+        low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
+        middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
+        return middle, high / 4 - low / 4
+
+    def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
+        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to tell."""
+        ends, bound = self.ends(rows.shape[1]), self.features_bound
+        # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
+        with np.errstate(all="ignore"):
+            inside: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
+        if ends is not None:
+            inside &= np.all((ends[0] <= rows) & (rows <= ends[1]), axis=1)
+        return inside
+
+    def inside(self, points: Array) -> Array:
+        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
+        low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
+        # shrinking a row leaves it in its box, which holds 0
+        return clip_norm(np.clip(points, low, high), self.features_bound)
+
+    def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
+        """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
+        with np.errstate(over="ignore"):  # an infinity is clipped like any other large value
+            net = np.asarray(y, dtype=np.float64) - self.treatment_cost * np.asarray(a)
+            net -= self.outcome_center
+        if self.binary_outcome:
+            net = self.outcome_bound * np.sign(net)
+        return np.clip(net, -self.outcome_bound, self.outcome_bound)
+
+    def records(
+        self,
+        X: ArrayLike,
+        a: ArrayLike,
+        y: ArrayLike,
+        sampling: ArrayLike | None = None,
+        person: ArrayLike | None = None,
+        repeats: ArrayLike | None = None,
+    ) -> Records:
+        """Map finite raw data into the universe by the fixed clipping rule.
+
+        ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all the largest.
+        With a codebook without them a record counts fully where its weight is positive, else not at all.
+        Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
+        Where it declares units, ``person`` (n,) is needed, from 0 to N - 1 or negative for none: the k
+        records of a person that count then do so by 1/max(k, m) of that. These k (n,) are ``repeats`` where
+        these are not all rows. Raises DeclarationError for another shape.
+        """
+        arm, unit = np.asarray(a, dtype=np.int64), None
+        factors = self.factors(sampling, len(arm))
+        if self.codebook is not None and self.codebook.unit is not None:
+            factors = np.ones(len(arm)) if factors is None else factors
+            factors, unit = self.codebook.unit.shared(factors, person, repeats)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
+
+    def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
+        """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are equal."""
+        declared, factors = self.sampling, None
+        if sampling is not None and self.weighted:
+            present = np.asarray(sampling, dtype=np.float64) > 0.0
+            factors = present.astype(np.float64) if declared is None else declared.factors(sampling)
+        if self.groups:
+            if factors is None or factors.shape != (n_rows, len(self.groups)):
+                raise DeclarationError(f"sampling: must say what records count in {len(self.groups)} groups")
+            # a record is in one group, whatever is handed in
+            factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
+        return factors
+
+    def restricted(self, columns: Sequence[int]) -> Domain:
+        """The universe with these covariates alone, by number and in this order."""
+        ranges, bound = picked(self.ranges, columns), self.features_bound
+        if ranges is not None:
+            bound = min(bound, norm_within(ranges, self.codebook))
+        bound, center = math.hypot(self.intercept, bound), self.center
+        if isinstance(center, Mapping):
+            center = {name: value for name, value in center.items() if name in ranges} or None
+        else:
+            center = picked(center, columns)
+        widths = picked(self.coordinate_bound, columns)
+        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declared constants as plain JSON types."""
+        declared = {field.name: json_types(getattr(self, field.name)) for field in fields(self)}
+        for name in ("coordinate_bound", "center", "codebook", "binary_outcome", "released"):
+            if not declared[name]:  # files of before there were any stay as they are
+                del declared[name]
+        return declared
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
+        """Build a domain from plain values; raises DeclarationError on an unknown or missing name."""
+        return declared_by_name(cls, "domain", declared)
+
+
+def _as_many(name: str, declared: Sized, n_features: int) -> None:
+    """Raise DeclarationError where another number is declared than there are covariates."""
+    if len(declared) != n_features:
+        raise DeclarationError(f"{name}: {len(declared)} are declared for {n_features} covariates")

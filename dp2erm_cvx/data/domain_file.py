@@ -1,0 +1,291 @@
+"""A public domain written down in a TOML file, and the domain that plain values declare."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx.checks import declared_by_name, list_of, one_line, public_number
+from dp2erm_cvx.data.codebook import Codebook, norm_within
+from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.files import CsvLayout
+from dp2erm_cvx.data.private_ranges import Known, OpenDomain
+from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
+from dp2erm_cvx.privacy import Neighboring
+
+#: What a domain file declares of the columns of a table, and the field of the codebook that it is.
+CODEBOOK = {
+    "outcome_column" if field.name == "outcome" else field.name: field.name
+    for field in fields(Codebook)
+    # a question asks for the first two, and the last stands within [bins]
+    if field.name not in ("where", "group", "crossed")
+}
+
+
+def domain_of(declared: Mapping[str, Any]) -> Domain:
+    """The domain that the names of a file declare. Raises DeclarationError."""
+    check_names(declared)
+    refuse_open(declared)
+    book, rest = split_codebook(of_covariates(declared))
+    ranges = rest.get("ranges")
+    if isinstance(ranges, Mapping) or (book and book.renames):
+        if not isinstance(ranges, Mapping | None):
+            raise DeclarationError("ranges: need names beside levels or missing")
+        named = ranges or {}
+        rest["ranges"] = ranges = named if book is None else book.ranges(named)
+    if book is not None and isinstance(rest.get("center"), Mapping):
+        rest["center"] = _centers(book, rest["center"])
+    if "covariate_bound" not in rest and ranges and isinstance(ranges, Mapping | list):
+        inside = Domain.from_dict({**rest, "covariate_bound": 1e30, "outcome_bound": 1.0, "codebook": book})
+        norm = norm_within(inside.ranges or (), book)
+        rest["covariate_bound"] = math.hypot(public_number("intercept", rest.get("intercept", 0.0)), norm)
+    return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
+
+
+def covariates_of(declared: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The columns that ``covariates`` names, None where it is left out. Raises DeclarationError."""
+    chosen = declared.get("covariates")
+    if chosen is None:
+        return None
+    names = list_of("covariates", chosen, one_line, "['age', 'severity']")
+    if not names:
+        raise DeclarationError("covariates = []: name at least one column")
+    for name in names:
+        if names.count(name) > 1:
+            raise DeclarationError(f"covariates: {brief(name)} stands there twice: name it once")
+    return names
+
+
+def of_covariates(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declaration of the columns that ``covariates`` names alone, in their order.
+
+    Ranges, levels, logarithms, centers and missing values of all others are left out; missing values of what
+    is no covariate, such as the outcome, stay. Raises DeclarationError where a chosen column has neither
+    range nor levels, though others have.
+    """
+    chosen = covariates_of(declared)
+    picked = {name: value for name, value in declared.items() if name != "covariates"}
+    ranges = declared.get("ranges") or {}
+    levels = declared.get("levels") or {}
+    if chosen is None or not isinstance(ranges, Mapping) or not isinstance(levels, Mapping):
+        return picked
+    if not ranges and not levels:
+        return picked
+    for name in chosen:
+        if name not in ranges and name not in levels:
+            raise DeclarationError(f"covariates: {name!r} has no public range: declare it in [ranges]")
+    left_out = (set(ranges) | set(levels)) - set(chosen)
+    if isinstance(bins := declared.get("bins"), Mapping):
+        picked["bins"] = _bins_of(bins, chosen)
+    picked["ranges"] = {name: ranges[name] for name in chosen if name in ranges}
+    for title in ("levels", "center"):
+        if isinstance(table := declared.get(title), Mapping):
+            picked[title] = {name: table[name] for name in chosen if name in table}
+    if isinstance(missing := declared.get("missing"), Mapping):
+        picked["missing"] = {name: value for name, value in missing.items() if name not in left_out}
+    if isinstance(logs := declared.get("log"), list):
+        picked["log"] = [name for name in logs if name in chosen]
+    return picked
+
+
+def _bins_of(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """The table ``[bins]`` of the chosen columns; a cross stays where both of its columns are chosen."""
+    bins = {name: cuts for name, cuts in declared.items() if name in chosen}
+    if "cross" in declared:
+        crossed = _crossed(declared["cross"])
+        bins["cross"] = [{"columns": pair} for pair in crossed if all(name in chosen for name in pair)]
+    return bins
+
+
+def _crossed(declared: object) -> list[Any]:
+    """The columns of every table ``[[bins.cross]]``. Raises DeclarationError for another form."""
+    if not isinstance(declared, list) or not all(isinstance(table, Mapping) for table in declared):
+        raise DeclarationError(f"bins: cross = {brief(declared)}: must be tables [[bins.cross]]")
+    for table in declared:
+        if list(table) != ["columns"] or not isinstance(table["columns"], list):
+            text = 'must have the two columns alone, such as columns = ["age", "stage"]'
+            raise DeclarationError(f"bins: cross: {brief(dict(table))}: {text}")
+    return [table["columns"] for table in declared]
+
+
+def asks_ranges(declared: Mapping[str, Any]) -> bool:
+    """True if a file has a table ``[[ranges]]``: it releases ranges, and declares them in there."""
+    tables = declared.get("ranges")
+    return isinstance(tables, list) and bool(tables) and all(isinstance(one, Mapping) for one in tables)
+
+
+def refuse_open(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where ranges are not declared but released by a question."""
+    if asks_ranges(declared):
+        text = (
+            "this needs declared ranges: give a file with [ranges] and outcome_bound, once they are released"
+        )
+        raise DeclarationError(f"[[ranges]] leaves ranges to be released: {text}")
+
+
+def open_domain_of(
+    declared: Mapping[str, Any], outcome: Known, others: Mapping[str, Known] | None = None
+) -> OpenDomain:
+    """What the names of a file declare of records whose ranges are to be released. Raises DeclarationError.
+
+    Parameters
+    ----------
+    declared
+        As of :func:`domain_of`; its ranges are what is known of every column of numbers.
+    outcome, others
+        What is known of the range of the outcome, and of further columns by name.
+    """
+    book, rest = split_codebook(of_covariates(declared))
+    known = dict(rest["ranges"])
+    relation = rest.get("relation", Neighboring.REPLACE_ONE)
+    return OpenDomain(known if book is None else book.ranges(known), outcome, others or {}, relation, book)
+
+
+def _centers(book: Codebook, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Typical values by covariate: of a column with levels the share of each, or of the only one."""
+    centers: dict[str, Any] = {}
+    for name, value in declared.items():
+        levels = book.covariate_levels.get(name)
+        if levels is None:
+            name = str(name)
+            if name in book.level_sets:
+                raise DeclarationError(f"center: {name} is crossed: declare the shares of its cross")
+            centers[next(iter(book.covariates_of(name)))] = book.scaled(name, value)
+            continue
+        if not isinstance(value, Mapping):
+            if len(levels) > 1:
+                raise DeclarationError(f"center: {name} has levels: declare {name} = {{ {levels[0]} = 0.2 }}")
+            value = {levels[0]: value}
+        for level, share in value.items():
+            if level not in levels:
+                raise DeclarationError(f"center: {name}: {known_names(level, map(str, levels))}")
+            centers[f"{name}={level or 'missing'}"] = share
+    return centers
+
+
+def check_names(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where a name is none that a file may declare."""
+    for name in declared:
+        if name not in RECORDS:
+            hint = known_names(name, sorted({*RECORDS, "csv"}))
+            raise DeclarationError(f"domain: unknown name {brief(name)}; {hint}")
+
+
+def of_event(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declaration with the center and the bound of an event of 0 or 1 where it has neither."""
+    event = declared.get("binary_outcome") is True and not {"outcome_center", "outcome_bound"} & set(declared)
+    return {**declared, "outcome_center": 0.5, "outcome_bound": 0.5} if event else dict(declared)
+
+
+def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:
+    """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
+    book = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
+    rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
+    if isinstance(treatment := book.get("treatment"), str):
+        book["treatment"] = {"column": treatment}
+    if isinstance(bins := book.get("bins"), Mapping) and "cross" in bins:
+        book["crossed"] = _crossed(bins["cross"])
+        book["bins"] = {name: cuts for name, cuts in bins.items() if name != "cross"}
+    return (Codebook.from_dict(book) if book else None), rest
+
+
+#: What stands in a drafted file where something has to be declared.
+EDIT = "EDIT"
+#: Tables of a study beside its domain, see :mod:`dp2erm_cvx.study`.
+STUDY = ("budget", "ledger", "effect", "rule", "two_stage")
+#: Everything that a file may declare of the records: fields of the domain and of its codebook.
+RECORDS = ({one.name for one in fields(Domain)} - {"codebook", "released"}) | set(CODEBOOK) | {"covariates"}
+
+
+def load_domain(path: str | Path) -> Domain:
+    """Read a :class:`~dp2erm_cvx.data.domain.Domain` from a TOML file.
+
+    The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
+    may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
+    ``[treatment]``, ``[levels]``, ``[bins]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]``
+    and ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.data.codebook.Codebook`. Where
+    ranges or levels are declared, ``covariate_bound`` may be left out: it is then the norm that no record
+    inside them exceeds. Where ``binary_outcome`` is declared without center and bound, both are 0.5.
+    A table ``[csv]`` says how the data file is written.
+
+    Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
+    """
+    with placed(path):
+        return domain_of(read_declared(path))
+
+
+def read_declared(path: str | Path) -> dict[str, Any]:
+    """Declarations of the file about records, by name; the values are not judged yet.
+
+    Raises DeclarationError for a file that cannot be read, or whose table ``[csv]`` is wrong.
+    """
+    declared = read_tables(path)
+    declared_layout(path)
+    return {name: value for name, value in declared.items() if name not in ("csv", *STUDY)}
+
+
+def declared_layout(path: str | Path) -> CsvLayout:
+    """Layout that the table ``[csv]`` of a domain file declares. Raises DeclarationError."""
+    with placed(path):
+        return declared_by_name(CsvLayout, "csv", read_tables(path).get("csv", {}))
+
+
+def read_tables(path: str | Path) -> dict[str, Any]:
+    """All that the file says, by name. Raises DeclarationError for one that cannot be read or is a draft."""
+    declared = tables_of_file(path)
+    with placed(path):
+        refuse_gaps(declared)
+    return of_event(declared)
+
+
+def tables_of_file(path: str | Path) -> dict[str, Any]:
+    """All that the file says, by name, gaps of a draft included, the table ``[domain]`` beside all others.
+
+    Raises DeclarationError for a file that cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            declared = tomllib.load(file)
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise DeclarationError(f"{path}: is not UTF-8 text, so not a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DeclarationError(f"{path}: is not a TOML file: {str(error).splitlines()[0]}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets within brackets
+        raise DeclarationError(f"{str(path)!r}: is not a TOML file that this reader can hold") from None
+    if "domain" in declared:
+        beside = [name for name in declared if name not in ("domain", *STUDY)]
+        if beside:
+            raise DeclarationError(f"{path}: {beside[0]!r} stands outside the table [domain]: move it inside")
+        inside = declared.pop("domain")
+        if not isinstance(inside, dict):
+            raise DeclarationError(f"{path}: domain = {inside!r}: must be a table [domain]")
+        declared |= inside
+    return declared
+
+
+def refuse_gaps(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where a draft is not filled in."""
+    name = _placeholder(declared)
+    if name is not None:
+        raise DeclarationError(
+            f'{name} still says "{EDIT}": type in what is known without the data, or delete the line'
+        )
+
+
+def _placeholder(declared: Mapping[str, Any]) -> str | None:
+    """The first name that a draft left open."""
+    for name, value in declared.items():
+        tables = value if isinstance(value, list) else [value]
+        for table in tables:
+            inside = _placeholder(table) if isinstance(table, Mapping) else None
+            if inside is not None:
+                return f"{name}: {inside}"
+        if value == EDIT or (isinstance(value, list) and EDIT in value):
+            return str(name)
+    return None

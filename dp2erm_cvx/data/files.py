@@ -1,0 +1,449 @@
+"""Tables out of files: CSV by its lines, Parquet, a sheet of a workbook, Stata and SAS."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import glob
+import gzip
+import importlib
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.checks import check_settings, setting, true_or_false
+from dp2erm_cvx.data.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
+from dp2erm_cvx.errors import DataError, DeclarationError
+
+#: What pandas makes of a zero of SAS transport files: the least number of IBM's format.
+_XPORT_ZERO = 16.0**-65
+#: Endings of the files that are no text.
+BINARY = (".parquet", ".pq", ".xlsx", ".dta", ".sas7bdat", ".xpt")
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """How a CSV file is written: a record is one line, which ends at a line feed and nowhere else.
+
+    Parameters
+    ----------
+    separator
+        What stands between the cells of a CSV file.
+    encoding
+        Encoding of a CSV file, such as utf-8 or latin-1.
+    decimal
+        Decimal sign of a CSV file: a point or a comma.
+    line_breaks
+        Whether quoted cells may go on in the next line; every quote is then closed.
+
+    Raises DeclarationError naming what no file can have.
+    """
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+    line_breaks: bool = setting(False, true_or_false, title="csv: ")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not isinstance(self.separator, str) or len(self.separator) != 1 or self.separator in '"\r\n':
+            raise DeclarationError(f"csv: separator = {self.separator!r}: must be one character")
+        try:
+            name = codecs.lookup(self.encoding).name  # raises, or encodes no text, or one line by another
+            "a".encode("none" if name == "punycode" else name)
+        except (LookupError, TypeError, ValueError):
+            text = f"csv: encoding = {self.encoding!r}: is not known; such as utf-8 or latin-1"
+            raise DeclarationError(text) from None
+        if self.decimal not in (".", ",") or self.decimal == self.separator:
+            raise DeclarationError(f"csv: decimal = {self.decimal!r}: must be . or , and not the separator")
+
+    def lines(self, raw: bytes, *, ragged: bool, first: bool = True) -> list[str]:
+        """The lines of the ``first`` part of a file or of another, each decoded by itself, without ends.
+
+        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by UnicodeError
+        otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded as a whole.
+        """
+        encoding = self.encoding
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):  # a mark elsewhere is part of a cell
+            raw, encoding = raw.removeprefix(codecs.BOM_UTF8 if first else b""), "utf-8"
+        if "\n".encode(encoding) != b"\n":
+            whole = raw.decode(encoding, "replace" if ragged else "strict")
+            return [line.rstrip("\r") for line in whole.split("\n")]
+        return [_decoded(line.rstrip(b"\r"), encoding, ragged) for line in raw.split(b"\n")]
+
+
+#: Commas, UTF-8 and decimal points.
+PLAIN = CsvLayout()
+#: Bytes of a file by which its layout is guessed, and what packed ones begin with.
+_GUESSED, _GZIP = 2**24, b"\x1f\x8b"
+
+
+def is_text(path: str) -> bool:
+    """True if a name is that of a CSV file which is not packed."""
+    pattern = glob.has_magic(path) and not os.path.exists(path)
+    return not (path.lower().endswith((*BINARY, ".gz")) or os.path.isdir(path) or pattern)
+
+
+@contextlib.contextmanager
+def _opened(source: str) -> Iterator[None]:
+    """Refuse a file that cannot be opened."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise DataError(f"{source!r}: is no name of a file") from None
+
+
+def guessed_layout(path: str) -> CsvLayout:
+    """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
+    if path.lower().endswith(BINARY):
+        return CsvLayout()
+    with _opened(path), open(path, "rb") as file:
+        raw = file.read(_GUESSED)
+        if raw.startswith(_GZIP):
+            raw += file.read()
+        elif len(raw) == _GUESSED:
+            raw = raw[: raw.rfind(b"\n") + 1]
+    raw = _unpacked(path, raw)
+    try:
+        text, encoding = raw.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = raw.decode("latin-1"), "latin-1"
+    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    cell = rf"(?<![^{re.escape(separator)}\n])-?\d+{{}}\d+(?![^{re.escape(separator)}\r\n])"
+    commas, points = (len(re.findall(cell.format(sign), text)) for sign in (",", r"\."))
+    decimal = "," if separator != "," and commas > points else "."
+    return CsvLayout(separator, encoding, decimal, _breaks(text, separator))
+
+
+def _breaks(text: str, separator: str) -> bool:
+    """True if cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    if all(cells for _, cells in _rows("", lines, separator, False)):
+        return False
+    try:
+        rows = [cells for _, cells in _rows("", lines, separator, True)]
+    except DataError:
+        return False
+    return [] not in rows and len({len(cells) for cells in rows}) == 1
+
+
+def _unpacked(source: str, raw: bytes) -> bytes:
+    """The bytes of a file that gzip packed, as its first two say; of any other the same."""
+    try:
+        return gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+    except (OSError, EOFError, zlib.error):
+        raise DataError(f"{source}: is damaged: gzip cannot unpack it") from None
+
+
+def _records(source: str, lines: list[str], layout: CsvLayout, ragged: bool) -> list[tuple[int, list[str]]]:
+    """Cells of the header and of every record, with the number of the first line of each.
+
+    No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
+    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not.
+    """
+    header = next(filter(None, lines), "")
+    if "\r" in header:
+        raise DataError(
+            f"{source}: the header holds a carriage return: records end at line feeds, so write the file "
+            "anew with line feeds"
+        )
+    if ragged and "\ufffd" in header:
+        raise DataError(f"{source}: the header {_no_text(layout)}")
+    rows = list(_rows(source, lines, layout.separator, layout.line_breaks or not ragged))
+    if not rows:
+        raise DataError(f"{source}: is empty: a header line is needed")
+    torn = next((number for number, cells in rows if not cells), None)
+    if torn == rows[0][0]:
+        raise DataError(f"{source}: line {torn} is no header: its quotes do not match")
+    if torn and not ragged:
+        raise DataError(f"{source}: is not a CSV file: line {torn}: its quotes do not match")
+    return rows
+
+
+def _no_text(layout: CsvLayout) -> str:
+    return f"is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
+
+
+def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
+    """A line as text, never empty where it holds anything: it would count as blank."""
+    try:
+        text = line.decode(encoding, "replace" if ragged else "strict")
+    except UnicodeError:
+        if not ragged:
+            raise
+        text = line.decode("ascii", "replace")  # of a codec that marks nothing
+    return text or ("\ufffd" if line else "")
+
+
+def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterator[tuple[int, list[str]]]:
+    """The cells of every record and the number of its first line; none where its quotes do not match.
+
+    The module csv would end a record at a carriage return, and refuse all of them for a long cell of one.
+    """
+    cells: list[str] = []
+    cell: list[str] = []  # pieces of a quoted one that is not closed yet
+    first = quotes = 0
+    for number, line in enumerate(lines, 1):
+        if not cell:
+            if '"' not in line:
+                if line:
+                    yield number, line.split(separator)
+                continue
+            first = number
+        glue = "\n"
+        for piece in line.split(separator):
+            if cell:
+                cell += [glue, piece]
+                quotes += piece.count('"')
+            else:
+                cell, quotes = [piece], piece.count('"') if piece.startswith('"') else 0
+            if quotes % 2 == 0:
+                cells.append("".join(cell))
+                cell = []
+            glue = separator
+        if not (cell and breaks):
+            yield first, [] if cell else _unquoted(cells)
+            cells, cell = [], []
+    if cell:
+        raise DataError(f"{source}: is not a CSV file: line {first}: a quote is never closed")
+
+
+def _unquoted(cells: list[str]) -> list[str]:
+    """The texts of the cells of one record; none where a quote stands within a cell that is not doubled."""
+    texts = []
+    for cell in cells:
+        if cell.startswith('"'):
+            inner = cell[1:-1]
+            if not cell.endswith('"') or '"' in inner.replace('""', ""):
+                return []
+            cell = inner.replace('""', '"')
+        texts.append(cell)
+    return texts
+
+
+def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
+    """Read a file by the ending of its name: Parquet, one sheet of .xlsx, Stata, SAS, else CSV.
+
+    Codes of value labels, and dates of Stata in days since 1960, stay numbers. Raises DeclarationError where
+    the reader is not installed, DataError where the file is none of its kind.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in BINARY:
+        return read_csv(path, layout, ragged=ragged)
+    if ending in (".parquet", ".pq"):
+        return read_parquet(path)
+    try:
+        module: Any = importlib.import_module("openpyxl" if ending == ".xlsx" else "pandas")
+    except ImportError as error:
+        raise DeclarationError(f"{ending} needs {error.name}: pip install 'dp2erm-cvx[data]'") from None
+    try:
+        if ending == ".xlsx":
+            return _sheet(path, module.load_workbook(path, read_only=True, data_only=True))
+        if ending == ".dta":
+            frame = module.read_stata(path, convert_dates=False, convert_categoricals=False)
+        else:
+            with module.read_sas(path, iterator=True) as reader:
+                frame = _with_texts(reader.read(), layout.encoding, getattr(reader, "inferred_encoding", ""))
+        return replace(read_frame(frame), source=path)
+    except DataError:
+        raise
+    except Exception as error:  # whatever a reader of such files raises
+        why = getattr(error, "strerror", None) or f"is it a {ending} file?"
+        raise DataError(f"{path}: cannot be read: {why}") from None
+
+
+def _with_texts(frame: Any, encoding: str, own: str) -> Any:
+    """A frame of SAS, each text decoded by itself: by its ``own`` encoding if no other is declared."""
+    with contextlib.suppress(LookupError):  # many a file states none, or one without a name
+        encoding = codecs.lookup(own).name if encoding == PLAIN.encoding else encoding
+    texts = frame.select_dtypes(object).map(lambda x: str(x, encoding, "replace") if type(x) is bytes else x)
+    return frame.assign(**texts).replace(_XPORT_ZERO, 0.0)
+
+
+def _sheet(path: str, book: Any) -> Table:
+    """The only sheet of a workbook: a record is a row below the first, which names the columns."""
+    if len(book.sheetnames) != 1:
+        raise DataError(f"{path}: has the sheets {listed(book.sheetnames)}: save one of them by itself")
+    (sheet,) = book.worksheets
+    sheet.reset_dimensions()  # which some programs write, and not as they are
+    head, *rows = list(sheet.iter_rows(values_only=True)) or [()]
+    places = {str(name).strip(): place for place, name in enumerate(head) if name is not None}
+    if len(places) < sum(name is not None for name in head):
+        raise DataError(f"{path}: two columns have one name: rename one")
+
+    def column(name: str) -> NDArray[np.object_]:
+        place = places[name]
+        cells = (row[place] if place < len(row) else None for row in rows)
+        floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)  # and rounded
+        return np.array([*floats], dtype=object)
+
+    return Table(path, tuple(places), column)
+
+
+def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
+    """Rows of a CSV file with a header, kept as text; blank lines are skipped.
+
+    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a line feed;
+    what is no text of the encoding becomes a mark in its cell; a line that cannot be parsed, or has more or
+    fewer cells than the header, is a record of empty cells. Only where the layout declares ``line_breaks``
+    may a quoted cell go on in the next line. Raises DataError for what is no such file, and where ``ragged``
+    is false for a row that is none.
+    """
+    source = str(path)
+    with _opened(source):
+        raw = Path(path).read_bytes()
+    try:
+        lines = layout.lines(_unpacked(source, raw), ragged=ragged)
+    except UnicodeError:
+        raise DataError(f"{source}: {_no_text(layout)}") from None
+    (_, head), *records = _records(source, lines, layout, ragged)
+    for row, (line, cells) in enumerate(records):
+        if len(cells) != len(head) and not ragged:
+            raise DataError(
+                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(head)}"
+            )
+    made = _columns(source, _stripped(head), [cells for _, cells in records], lines, layout)
+    return replace(made, place=lambda row: f"row {row + 1} (line {records[row][0]})")
+
+
+def _stripped(head: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in head)
+
+
+def _columns(
+    source: str, names: tuple[str, ...], rows: Sequence[list[str]], lines: Sequence[str], layout: CsvLayout
+) -> Table:
+    """The columns of rows of texts; a row of another length is one of empty cells."""
+    places = {name: where for where, name in enumerate(names)}
+    advice = "if cells hold line breaks, declare [csv] line_breaks = true"
+    if layout.line_breaks:
+        advice = "a quote within a quoted cell has to be doubled"
+    encoding = f"Lines with bytes that are no {layout.encoding.upper()} text: {{:,}}; see [csv] encoding."
+    damage = {
+        encoding: sum("\ufffd" in line for line in lines),
+        f"Lines with quotes that do not match: {{:,}}; {advice}.": sum(not cells for cells in rows),
+        "Lines with another number of cells than the header: {:,}; each counts as an empty record.": sum(
+            len(cells) != len(names) for cells in rows
+        ),
+    }
+
+    def written(name: str) -> NDArray[Any]:
+        where = places[name]
+        return np.array([cells[where] if len(cells) == len(names) else "" for cells in rows], dtype=object)
+
+    def column(name: str) -> NDArray[Any]:
+        own = [cell_of(text, layout.decimal) for text in written(name)]
+        # numbers alone take an eighth of the room
+        return np.array(own, dtype=np.float64 if all(type(cell) is float for cell in own) else object)
+
+    return Table(source, names, column, damage=damage, written=written)
+
+
+#: Names of the columns of a file in parts, the records of every part, and what reads one.
+Parts = tuple[tuple[str, ...], list[int], list[Callable[[], Table]]]
+#: Bytes of a CSV file that are parsed together: their cells take about 20 times as many.
+PART = 2**20
+
+
+def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table]]:
+    """Readers of a table's parts: plain lines of CSV, row groups of Parquet; else of all of it at once."""
+    parts: list[Callable[[], Table]] = []
+    if path.lower().endswith((".parquet", ".pq")):
+        parts = parquet_parts(path)[2]
+    elif is_text(path) and os.path.exists(path):
+        with contextlib.suppress(DeclarationError):  # packed, or with cells that go on in the next line
+            _, lengths, readers = csv_parts(path, layout)
+            parts = [read for length, read in zip(lengths, readers, strict=True) if length]
+    return parts or [partial(read_table, path, layout, ragged=True)]
+
+
+def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
+    """Parts of about ``PART`` bytes: the lines that begin there, as :func:`read_csv` reads ragged ones.
+
+    A line feed ends a record wherever it stands. Raises DeclarationError where that is not so: cells with
+    line breaks, UTF-16, gzip.
+    """
+    source = str(path)
+    with _opened(source), open(path, "rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
+        head = next((line for line in file if any(layout.lines(line, ragged=True))), b"") if plain else b""
+        begin, end = file.tell(), file.seek(0, 2)
+    if not plain:
+        raise DeclarationError(
+            f"{source}: only plain lines are read in blocks: unpack it, write it in UTF-8 without "
+            "line breaks in cells, or read it into memory (--blocks never)"
+        )
+    names = _stripped(_records(source, layout.lines(head, ragged=True), layout, True)[0][1])
+    ends = [(first, min(first + PART, end)) for first in range(begin, end, PART)]
+    rows = [sum(bool(line.rstrip(b"\r")) for line in _lines(path, *own).split(b"\n")) for own in ends]
+    return names, rows, [partial(_part, path, *own, layout, names) for own in ends]
+
+
+def _part(path: str | Path, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
+    lines = layout.lines(_lines(path, begin, end), ragged=True, first=False)
+    rows = [cells for _, cells in _rows(str(path), lines, layout.separator, False)]
+    return _columns(str(path), names, rows, lines, layout)
+
+
+def _lines(path: str | Path, begin: int, end: int) -> bytes:
+    """The lines that begin at these bytes, of which none is the first."""
+    with open(path, "rb") as file:
+        file.seek(begin - 1)
+        file.readline()  # to the end of the line before, which may be at once
+        raw = file.read(max(end - file.tell(), 0))
+        return raw if not raw or raw.endswith(b"\n") else raw + file.readline()
+
+
+def parquet_parts(path: str | Path) -> Parts:
+    """The row groups of a Parquet file. Raises DataError where it is none, DeclarationError."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
+    source = str(path)
+    try:
+        known = parquet.read_metadata(source)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
+    except pa.ArrowException:
+        raise DataError(f"{source}: is not a Parquet file") from None
+    names, groups = tuple(known.schema.to_arrow_schema().names), range(known.num_row_groups)
+    rows = [int(known.row_group(group).num_rows) for group in groups]
+    return names, rows, [partial(_row_groups, source, names, [group]) for group in groups]
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Columns of a Parquet file, read when asked for. Raises as :func:`parquet_parts`."""
+    names, rows, _ = parquet_parts(path)
+    return _row_groups(str(path), names, range(len(rows)))
+
+
+def _row_groups(source: str, names: tuple[str, ...], groups: Sequence[int]) -> Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def column(name: str) -> Any:
+        try:
+            with parquet.ParquetFile(source) as file:
+                if is_nested(file.schema_arrow.field(name).type):
+                    rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+                    return np.full(rows, None, dtype=object)
+                return arrow_cells(file.read_row_groups(groups, [name], use_threads=False).column(name))
+        except (OSError, KeyError, pa.ArrowException) as error:
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None
+
+    return Table(source, names, column)

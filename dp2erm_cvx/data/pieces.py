@@ -1,0 +1,268 @@
+"""Tables of raw cells in blocks, which Dask reads, schedules, keeps and sends.
+
+A pass is computed by local threads, or by a cluster where a ``distributed.Client`` is in force.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.data import blocks
+from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.files import CsvLayout, csv_parts, is_text, parquet_parts
+from dp2erm_cvx.data.tables import Table, as_cells, boxed, listed, read_frame
+from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError, brief
+from dp2erm_cvx.parallel import one_thread
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Bytes of records that local threads keep from one pass to the next. A cluster keeps all of them.
+KEEP = 2**31
+
+#: The cells of some rows of every column.
+Cells = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskBlocks(Blocks[T]):
+    """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
+
+    passes: Any = None
+    here: bool = False
+    length: int = 0
+    tasks: Sequence[Any] = ()
+
+    def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
+        """Results of ``function`` on every block, and on its rows of arrays."""
+        delayed, tasks = _dask().delayed, []
+        for task, begin in zip(self.tasks, range(0, self.n_samples, self.length), strict=True):
+            rows = [own[begin : begin + self.length] for own in beside]
+            tasks.append(delayed(partial(_on_one_thread, function, rows))(task))
+        return replace(self, tasks=tasks)  # type: ignore[return-value]
+
+    def persisted(self, nbytes: int) -> DaskBlocks[T]:
+        """Blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
+
+        The others are made anew in every pass.
+        """
+        tasks = self.tasks
+        room = len(tasks) if _on_cluster() else len(tasks) * KEEP // max(nbytes, 1)
+        return replace(self, tasks=(*_run("persist", tasks[:room]), *tasks[room:]))
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
+        return list(_run("compute", self.then(function, *beside).tasks))
+
+
+def _on_one_thread(function: Callable[..., R], beside: Sequence[Beside], block: Any) -> R:
+    with one_thread():
+        return function(block, *beside)
+
+
+def _dask() -> Any:
+    """The module, with a message of one line where it is not installed."""
+    try:
+        return importlib.import_module("dask")
+    except ImportError:
+        raise DeclarationError("reading in blocks needs dask: pip install 'dp2erm-cvx[data]'") from None
+
+
+def _scheduler() -> str | None:
+    """Threads, unless something else is in force: Dask would import distributed to look for it."""
+    chosen = _dask().config.get("scheduler", None) is not None or "distributed" in sys.modules
+    return None if chosen else "threads"
+
+
+def _on_cluster() -> bool:
+    scheduler = _dask().base.get_scheduler(scheduler=_scheduler())
+    return hasattr(getattr(scheduler, "__self__", None), "scheduler_info")
+
+
+def _run(how: str, tasks: Sequence[Any]) -> tuple[Any, ...]:
+    dask = _dask()
+    # tasks carry arrays of their rows, which is no mistake of the caller's
+    quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
+    try:
+        with dask.config.set(quiet), one_thread():
+            results: tuple[Any, ...] = getattr(dask, how)(*tasks, scheduler=_scheduler())
+    except Exception as error:
+        if type(error).__name__ != "KilledWorker":  # of distributed, which is optional
+            raise
+        raise WorkerError(
+            "workers died again and again at the same records: they may need more memory"
+        ) from None
+    return results
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A table of raw cells in pieces, such as row groups, cut anew into blocks of one length.
+
+    Sums over blocks are then those of the same table in memory, however a file was written.
+
+    Attributes
+    ----------
+    source : what messages call it
+    names : of the columns
+    rows : of every piece
+    readers : of every piece what makes a table of the results of its Dask tasks, if it has any
+    tasks : collections that stand beside each other, of every piece one task
+    """
+
+    source: str
+    names: tuple[str, ...]
+    rows: Sequence[int]
+    readers: Sequence[Callable[..., Table]]
+    tasks: Sequence[Sequence[Any]] = ()
+
+    def tables(self, columns: Sequence[str], unit: str | None = None) -> DaskBlocks[Table]:
+        """The blocks of these columns, ``unit`` as it is written. Raises DataError where one is not there."""
+        head = Table(self.source, self.names, list)
+        wanted = tuple(dict.fromkeys(columns))
+        for name in wanted:
+            head.cells(name)
+        length, delayed = blocks.BLOCK, _dask().delayed
+        pieces = [
+            delayed(partial(_cells_of, self.source, read, rows, wanted, unit))(
+                *(own[k] for own in self.tasks)
+            )
+            for k, (read, rows) in enumerate(zip(self.readers, self.rows, strict=True))
+        ]
+        ends = np.cumsum(self.rows, dtype=np.int64)
+        n = int(ends[-1]) if len(ends) else 0
+        made = []
+        for begin in range(0, n, length):
+            end = min(begin + length, n)
+            first, last = np.searchsorted(ends, (begin, end - 1), side="right").tolist()
+            own = [k for k in range(first, last + 1) if self.rows[k]]
+            starts = [int(ends[k]) - self.rows[k] for k in own]
+            rows = [slice(max(begin - start, 0), end - start) for start in starts]
+            made.append(
+                delayed(partial(_joined, self.source, self.names, rows, begin))(*(pieces[k] for k in own))
+            )
+        if not n:  # two rows of nobody: no rows are a table of persons
+            nobody = {name: np.full(2, None, dtype=object) for name in wanted}
+            n, made = 2, [delayed(partial(_joined, self.source, self.names, [slice(2)], 0))(nobody)]
+        return DaskBlocks(n, length=length, tasks=made)
+
+
+def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:
+    """A block, of several types of cells as they are, none written as another one; ``row`` is its first."""
+    cells: Cells = {}
+    for name in pieces[0]:
+        parts = [piece[name][own] for piece, own in zip(pieces, rows, strict=True)]
+        if len({part.dtype for part in parts}) > 1:
+            parts = [boxed(part) for part in parts]
+        cells[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return Table(source, names, cells.__getitem__, partial(_place, row))
+
+
+def _place(first: int, row: int) -> str:
+    return f"row {first + row + 1}"
+
+
+def _cells_of(
+    source: str, read: Callable[..., Table], rows: int, columns: Sequence[str], unit: str | None, *parts: Any
+) -> Cells:
+    made = read(*parts)
+    cells = {name: made.cells(name, written=name == unit) for name in columns}
+    if any(len(column) != rows for column in cells.values()):
+        raise DataError(f"{source}: a partition has other rows than when it was counted")
+    return cells
+
+
+def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
+    """The lines of a CSV file, or the row groups of a Parquet file, or of all that the name stands for.
+
+    These are the files in a folder and below it, or those that a pattern matches; they follow each other by
+    their names. No records are read. Raises DataError where a file cannot be read, or has other columns than
+    the first; for CSV as :func:`~dp2erm_cvx.data.files.csv_parts`.
+    """
+    if is_text(str(path)):
+        return Pieces(str(path), *csv_parts(path, layout))
+    paths = _parquet_files(path)
+    names, rows, readers = parquet_parts(paths[0])
+    for file in paths[1:]:
+        own, lengths, more = parquet_parts(file)
+        if set(own) != set(names):
+            raise DataError(f"{file}: has other columns than {paths[0]}: {listed(own)}")
+        rows, readers = rows + lengths, readers + more
+    return Pieces(str(path), names, rows, readers)
+
+
+def _parquet_files(path: str | Path) -> list[str]:
+    """The Parquet files that a name stands for, sorted. Raises DataError where there are none."""
+    if os.path.isdir(path):  # which no name is too long for
+        files = sorted(str(f) for f in Path(path).rglob("*") if f.suffix.lower() in (".parquet", ".pq"))
+    elif glob.has_magic(str(path)) and not os.path.exists(path):
+        files = sorted(glob.glob(str(path), recursive=True))
+    else:
+        return [str(path)]
+    if not files:
+        raise DataError(f"{path}: holds no Parquet files")
+    return files
+
+
+def frame_pieces(frame: Any) -> Pieces:
+    """The partitions of a Dask data frame, which are counted first. Raises DeclarationError for others."""
+    if not (hasattr(frame, "to_delayed") and hasattr(frame, "map_partitions")):
+        raise DeclarationError(f"{brief(type(frame).__name__)} is not a Dask data frame")
+    rows = tuple(int(number) for number in frame.map_partitions(len).compute())
+    names = tuple(str(name) for name in frame.columns)
+    return Pieces("the Dask data frame", names, rows, [read_frame] * len(rows), [frame.to_delayed()])
+
+
+def array_pieces(X: Any, a: Any, y: Any, names: Callable[[int], Sequence[str]]) -> Pieces:
+    """The chunks of Dask arrays (n, p), (n,) and (n,); those of unknown length are counted first.
+
+    ``names`` of p are those of all p + 2 columns. Raises DeclarationError for what is no Dask array,
+    DataError for other shapes.
+    """
+    arrays = dict(zip("Xay", (X, a, y), strict=True))
+    for name, array in arrays.items():
+        if not (hasattr(array, "to_delayed") and hasattr(array, "map_blocks")):
+            raise DeclarationError(f"{name}: {brief(type(array).__name__)} is not a Dask array")
+        if array.ndim != (2 if name == "X" else 1):
+            wanted = "(n, p)" if name == "X" else "(n,)"
+            raise DataError(f"{name} has {array.ndim} dimension(s): must be {wanted}")
+    X, a, y = (_counted(array) for array in arrays.values())
+    for name, array in (("a", a), ("y", y)):
+        if len(array) != len(X):
+            raise DataError(f"{name} has {len(array)} values for the {len(X)} rows of X")
+    columns = tuple(names(X.shape[1]))
+    if len(columns) != X.shape[1] + 2:
+        raise DataError(f"columns: {len(columns) - 2} names for the {X.shape[1]} columns of X")
+    X = X.rechunk({1: -1})
+    rows = tuple(int(length) for length in X.chunks[0])
+    parts = [cells.to_delayed().ravel() for cells in (X, a.rechunk((rows,)), y.rechunk((rows,)))]
+    table = partial(_side_by_side, columns)
+    return Pieces("the Dask arrays", columns, rows, [table] * len(rows), parts)
+
+
+def _counted(array: Any) -> Any:
+    """An array with chunks of known lengths, which are computed where they are not."""
+    known = not any(math.isnan(length) for lengths in array.chunks for length in lengths)
+    # a copy: the array of the caller stays what it is
+    return array if known else array.copy().compute_chunk_sizes()
+
+
+def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
+    # what a mask hides is no cell
+    covariates, *rest = (as_cells(array, name) for array, name in zip((X, a, y), "Xay", strict=True))
+    if [array.shape[1:] for array in (covariates, *rest)] != [(len(names) - 2,), (), ()]:
+        raise DataError("the Dask arrays: a chunk has another shape than its array says")
+    columns = dict(zip(names, (*covariates.T, *rest), strict=True))
+    return Table("the Dask arrays", tuple(names), columns.__getitem__)

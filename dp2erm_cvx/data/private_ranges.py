@@ -1,0 +1,245 @@
+"""Domains with ranges that nobody declares: what is known of each, and the domain that released ones make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import (
+    Named,
+    by_name,
+    check_settings,
+    declared_by_name,
+    json_types,
+    one_of,
+    per_covariate,
+    setting,
+)
+from dp2erm_cvx.data.codebook import Codebook, checked_codebook, norm_within
+from dp2erm_cvx.data.domain import Domain, ReleasedRanges
+from dp2erm_cvx.data.records import LARGEST
+from dp2erm_cvx.errors import DeclarationError, brief, placed
+from dp2erm_cvx.privacy import Neighboring
+
+#: 0 and 24 numbers to a decade, from 0.001 to a million, of either sign.
+_SIZES = 10.0 ** (np.arange(-72, 145) / 24.0)
+_GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
+#: Equal steps that wide bounds add to it.
+_STEPS = 128
+#: Wide bounds are farther apart than this: every range between two of their candidates makes a domain.
+_NARROWEST = 1e-15
+#: How a file says that nothing is known of a range.
+RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class Within:
+    """Wide public bounds of a column whose range is released: it is looked for between them alone.
+
+    Raises DeclarationError unless low is below high by more than 1e-15, both at most 1e30 in size.
+    """
+
+    low: float = setting(within=LARGEST)
+    high: float = setting(within=LARGEST)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not self.low + _NARROWEST < self.high:
+            raise DeclarationError(f"({self.low:g}, {self.high:g}): low must be below high")
+
+
+#: A range.
+Pair = tuple[float, float]
+#: What is public about a column: its range, wide bounds of it, or nothing.
+Known = Pair | Within | None
+
+
+def checked_known(name: str, known: Any) -> Known:
+    """Declaration of a column. Raises DeclarationError naming it."""
+    if known is None or isinstance(known, Within):
+        return known
+    try:
+        low, high = known
+    except (TypeError, ValueError):
+        text = "must be a pair (low, high), Within(low, high) or None"
+        raise DeclarationError(f"{name} = {brief(known)}: {text}") from None
+    with placed(name):
+        ends = Within(low, high)
+    return ends.low, ends.high
+
+
+def known_of(name: str, entry: Any) -> Known:
+    """What a file says of a range: ``[low, high]``, ``{ within = [low, high] }`` or ``"release"``.
+
+    Raises DeclarationError for anything else, which names the column.
+    """
+    if entry == RELEASE:
+        return None
+    if isinstance(entry, Mapping) and list(entry) == ["within"]:
+        with placed(name):
+            return Within(*checked_known("within", _two_numbers("within", entry["within"])))  # type: ignore[misc]
+    return checked_known(name, _two_numbers(name, entry))
+
+
+def _two_numbers(name: str, entry: Any) -> Any:
+    """A list of two. Raises DeclarationError."""
+    if isinstance(entry, list | tuple) and len(entry) == 2:
+        return entry
+    wanted = f'must be [low, high], {{ within = [low, high] }} or "{RELEASE}"'
+    raise DeclarationError(f"{name} = {brief(entry)}: {wanted}")
+
+
+def written_known(known: Known) -> Any:
+    """What is known of a range, as a file says it."""
+    if known is None:
+        return RELEASE
+    return {"within": [known.low, known.high]} if isinstance(known, Within) else list(known)
+
+
+def assumed_range(known: Known) -> Pair:
+    """The range that is planned with: public or wide bounds, of length 1 where nothing is known."""
+    if known is None:
+        return -0.5, 0.5
+    return (known.low, known.high) if isinstance(known, Within) else known
+
+
+@dataclass(frozen=True)
+class OpenDomain:
+    """A domain some of whose ranges nobody declares: a release of them makes an ordinary one.
+
+    :class:`~dp2erm_cvx.estimators.PrivateRanges` takes it in place of a :class:`~dp2erm_cvx.data.domain.Domain`.
+
+    Parameters
+    ----------
+    ranges
+        For each covariate its public (low, high), which costs nothing; :class:`Within`, where wide bounds are
+        public; or None, where nothing is known. A mapping also names the columns.
+    outcome
+        The same for the outcome.
+    others
+        The same for further columns of numbers, by name: outcomes of other questions about the same records.
+    relation
+        The neighboring relation that the guarantee is stated for.
+    codebook
+        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.data.domain.Domain`; the ranges then name
+        the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
+
+    Raises DeclarationError naming the field.
+    """
+
+    ranges: Mapping[str, Known] | Sequence[Known] = setting(check=per_covariate, entry=checked_known)
+    outcome: Known = setting(None, checked_known)
+    others: Mapping[str, Known] = setting(Named({}), by_name, entry=checked_known)
+    relation: Neighboring = setting(Neighboring.REPLACE_ONE, one_of, kind=Neighboring)
+    codebook: Codebook | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        if self.others and not isinstance(self.ranges, Mapping):
+            raise DeclarationError("others: have names, and the ranges have none")
+        for name in self.others:
+            if name in self.ranges:
+                raise DeclarationError(f"others: {brief(name)} is a covariate as well: leave it out of one")
+        self.closed([assumed_range(known) for known in self.known])  # what makes no domain is refused here
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the columns that stand beside the outcome, where the ranges name them."""
+        return (*self.ranges, *self.others) if isinstance(self.ranges, Mapping) else None
+
+    @property
+    def known(self) -> tuple[Known, ...]:
+        """Public knowledge of every covariate, of the other columns, then of the outcome."""
+        covariates = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
+        return (*covariates, *self.others.values(), self.outcome)
+
+    @property
+    def declared_ends(self) -> tuple[Pair | None, ...]:
+        """Range or wide bounds of all that is ``known``; None where nothing is declared."""
+        return tuple(None if one is None else assumed_range(one) for one in self.known)
+
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """Values that stand for missing numbers: the middle of a public range or of wide bounds, or 0.
+
+        Raises DeclarationError unless there are as many columns.
+        """
+        *known, _ = self.known
+        if len(known) != n_features:
+            raise DeclarationError(f"ranges: {len(known)} are declared for {n_features} covariates")
+        return tuple(middle_and_half(assumed_range(one))[0] for one in known)
+
+    @property
+    def outcome_middle(self) -> float:
+        """Value of a missing outcome."""
+        return middle_and_half(assumed_range(self.outcome))[0]
+
+    def universe(self) -> Domain:
+        """A public domain of all columns, which says who is protected; no range of it is used."""
+        *pairs, outcome = (assumed_range(known) for known in self.known)
+        columns = self.columns
+        return self._domain(pairs if columns is None else dict(zip(columns, pairs, strict=True)), outcome)
+
+    def closed(self, ends: Sequence[Pair], released: ReleasedRanges | None = None) -> Domain:
+        """The domain of the covariates and of the outcome at these ranges.
+
+        Parameters
+        ----------
+        ends
+            (low, high) in the order of ``known``.
+        released
+            Where they come from.
+        """
+        pairs: Any = list(ends[: len(self.ranges)])
+        if isinstance(self.ranges, Mapping):
+            pairs = dict(zip(self.ranges, pairs, strict=True))
+        return self._domain(pairs, ends[-1], released)
+
+    def _domain(self, ranges: Any, outcome: Pair, released: ReleasedRanges | None = None) -> Domain:
+        center, half = middle_and_half(outcome)
+        same: Any = {"relation": self.relation, "codebook": self.codebook, "released": released}
+        return Domain(norm_within(ranges, self.codebook), half, center, ranges=ranges, **same)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declarations as plain JSON types, ranges as a file says them."""
+        plain = {one.name: json_types(getattr(self, one.name)) for one in fields(self)}
+        *covariates, _ = map(written_known, self.known)
+        plain["ranges"] = covariates
+        if isinstance(self.ranges, Mapping):
+            plain["ranges"] = dict(zip(self.ranges, covariates, strict=False))
+        plain["outcome"] = written_known(self.outcome)
+        plain["others"] = {name: written_known(known) for name, known in self.others.items()}
+        return plain
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> OpenDomain:
+        """Build it from plain values. Raises DeclarationError on an unknown or missing name."""
+        plain = dict(declared)
+        for name in ("ranges", "others"):
+            if isinstance(entries := plain.get(name), Mapping):
+                plain[name] = {str(column): known_of(str(column), one) for column, one in entries.items()}
+            elif isinstance(entries, list):
+                plain[name] = [known_of(name, one) for one in entries]
+        plain["outcome"] = known_of("outcome", plain.get("outcome", RELEASE))
+        return declared_by_name(cls, "ranges", plain)
+
+
+def middle_and_half(ends: Pair) -> tuple[float, float]:
+    """Middle and half length of a range; halves first, as the whole may overflow."""
+    low, high = ends
+    return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
+def candidates(known: Within | None) -> Array:
+    """The grid of a column, in increasing order."""
+    if known is None:
+        return _GRID
+    inside = _GRID[(_GRID > known.low) & (_GRID < known.high)]
+    grid = np.sort(np.concatenate([inside, np.linspace(known.low, known.high, _STEPS + 1)]))
+    # of two that differ by a rounding, one
+    apart = np.diff(grid, prepend=-np.inf) > 1e-9 * (known.high / _STEPS - known.low / _STEPS)
+    return grid[apart]

@@ -1,0 +1,346 @@
+"""Neighbors of a model that is a sum over rows: gradients and bounds of many points, steps, certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.arrays import UNIT, Array, dot_error
+from dp2erm_cvx.curves.curves import Curve
+from dp2erm_cvx.curves.log_weights import LogWeight
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sets import L2Ball, WholeSpace
+from dp2erm_cvx.neighbors.rows import (
+    CLIP,
+    LARGEST_SCORE,
+    Batch,
+    Claims,
+    Mask,
+    Part,
+    Reading,
+    Replacements,
+    SharedRows,
+    Terms,
+    dot,
+    norms,
+)
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.program.stage import RowNeighbors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Members(Batch):
+    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
+
+    ``target`` is (m, d); ``spread`` (m,) bounds the norms of all rows, ``reach`` (m,) those in the metric of
+    the base Hessian H; a neighbor's Hessian at the base solution is at least ``least`` (m,) times H.
+    """
+
+    old: Array
+    rows: Array
+    target: Array
+    spread: Array
+    least: Array
+    reach: Array
+
+
+class _Metric:
+    """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
+
+    def __init__(self, model: Composite, point: Array) -> None:
+        values, self.vectors = np.linalg.eigh(model.hessian(point))
+        error = 64 * model.dimension * UNIT * float(values[-1]) + model.hessian_rounding(point)
+        #: Lower bounds on the eigenvalues, (d,).
+        self.values: Array = values - error
+        self.inverse_root: Array = self.vectors / np.sqrt(np.maximum(self.values, 1e-300))
+        self.inverse: Array = self.inverse_root @ self.inverse_root.T
+
+    def lengths(self, rows: Array) -> Array:
+        """``(r' H^-1 r)^(1/2)``, not below the exact one, for rows (m, d): (m,)."""
+        return norms(rows @ self.inverse_root) * (1 + 1e-9)
+
+    def solve(self, right: Array, shift: Array) -> Array:
+        """``(H + shift_k I)^-1 right_k`` for right (m, d) and shift (m,)."""
+        if not np.any(shift):
+            return np.asarray(right @ self.inverse)
+        return np.asarray((right @ self.vectors / (self.values + shift[:, None])) @ self.vectors.T)
+
+
+class RowBatch:
+    """Neighbors of one model, each with one row replaced; ``point`` (d,) is the solution of the base model.
+
+    f_k(v) = sum_i phi(<z_i, v>) + <target_k, v> + ridge/2 ||v||^2.
+
+    Parameters
+    ----------
+    model
+        The base model, one that is known.
+    point
+        The solution (d,) of the base model.
+    rows
+        Rows and linear terms of neighbors.
+    """
+
+    def __init__(self, model: MarginModel, point: Array, rows: RowNeighbors) -> None:
+        assert isinstance(model.loss, Curve)
+        assert isinstance(model.weight, LogWeight)
+        self.rows = rows
+        self.loss = model.loss
+        self.point = point
+        self.ridge = model.ridge
+        self.n = model.n
+        self.dimension = model.dimension
+        self.terms = Terms(model.loss, model.weight)
+        self.shared = SharedRows(model.blocks, self.dimension, self.terms)
+        ball = model.penalty.set
+        self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
+        self.metric = _Metric(model, point)
+        #: Largest ``||z_i||`` in the metric and as it is, and sums of norms and squares.
+        self.reach, self.longest, self.first, self.second = self.shared.extent(self.metric.inverse_root)
+        with np.errstate(all="ignore"):  # what overflows is not usable
+            moment, _ = self.shared.sums(point[None, :], np.array([-1]))
+        self.base_moment = moment[0]
+
+    @staticmethod
+    def knows(model: MarginModel) -> bool:
+        """True for one loss of plain rows over a ball: no loss by arm, offset, factor, l1 norm or box."""
+        if not isinstance(model.loss, Curve) or not isinstance(model.weight, LogWeight):
+            return False
+        if (
+            model.arm_total is not None
+            or np.any(model.penalty.l1)
+            or not isinstance(model.penalty.set, L2Ball | WholeSpace)
+        ):
+            return False
+        return all(model.blocks.map(_plain))
+
+    @property
+    def usable(self) -> bool:
+        """True if the base solution offers a metric and scores that do not overflow."""
+        definite = bool(self.metric.values[0] > 0)
+        return definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
+
+    def members(self, part: Replacements) -> Members:
+        """The rows that leave and those that come."""
+        index, leaving = part.index, part.leaving
+        (old, _), (rows, moved) = self.rows(leaving, leaving), self.rows(leaving, part.records())
+        target = np.zeros_like(rows) if moved is None else moved
+        spread = np.maximum(norms(rows), self.longest)
+        reach = np.maximum(self.metric.lengths(rows), self.reach)
+        return Members(index, old, rows, target, spread, self.least(old), reach)
+
+    def first_gradient(self, members: Members) -> Array:
+        """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
+        old = self._pulls_at_base(members.old)
+        new = self._pulls_at_base(members.rows)
+        moment = self.base_moment - old[:, None] * members.old + new[:, None] * members.rows
+        return self._gradient(self.point, members, moment)
+
+    def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
+        """Gradients (m, d) and the sums that weights are divided by (m,)."""
+        moment, total = self.shared.sums(V, members.index)
+        pull, f = self.terms.own(V, members.rows)
+        return self._gradient(V, members, moment + members.rows * pull[:, None]), total + f
+
+    def _gradient(self, V: Array, members: Members, moment: Array) -> Array:
+        """Gradients at V from the sums over all rows, the replaced ones among them."""
+        return np.asarray(members.target - moment + self.ridge * V)
+
+    def _pulls_at_base(self, rows: Array) -> Array:
+        return self.terms.own(np.broadcast_to(self.point, rows.shape), rows)[0]
+
+    def weighed(self, V: Array, members: Members, total: Array) -> tuple[Array, Array]:
+        """Unnormalized weights of replaced rows at V (m, d), and the factor n / total of all, (m,) each."""
+        return self.terms.own(V, members.rows)[1], self.n / total
+
+    def rounding(self, V: Array, members: Members) -> Array:
+        """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
+        norm, length = norms(V), members.spread
+        reach = float(np.max(length * norm))
+        steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
+        first, second = self.first + length, self.second + length**2
+        # a loss without a form in exp(-s) takes its margin from there
+        margin = 1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
+        terms = margin + (8 * UNIT + self.shared.sum_error()) * slope * first
+        linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
+        return np.asarray(terms * (1 + 1e-9) + 8 * UNIT * linear)
+
+    def least(self, old: Array) -> Array:
+        """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive."""
+        curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
+        return np.asarray(1 - curvature * self.metric.lengths(old) ** 2 - 1e-9)
+
+    def updates(self, members: Members) -> list[tuple[Array, Array]]:
+        """Vectors (m, d) and coefficients (m,) that turn the base Hessian into a neighbor's, nearly."""
+        old = self._curvature(members.old)
+        new = self._curvature(members.rows)
+        return [(members.rows, new), (members.old, -old)]
+
+    def _curvature(self, rows: Array) -> Array:
+        """Curvature of the loss at the base solution."""
+        return self.loss.curvature(np.clip(rows @ self.point, -CLIP, CLIP))
+
+    def smoothness(self, members: Members) -> Array:
+        """Bound on the largest eigenvalue of every neighbor's Hessian, (m,), over the ball."""
+        steep = self.loss.largest_curvature(float(np.max(members.spread)) * self.radius * (1 + 1e-9))
+        return np.asarray(steep * (self.second + members.spread**2) + self.ridge)
+
+    def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
+        """Bound on the l1 error of weights by the tilt lemma: points err by ``radius``, scores by ``kappa``.
+
+        What f is divided by was added up in another pass, where each f was computed anew, to the same error.
+        """
+        steep = self.terms.weight.lipschitz
+        kappa = steep * np.minimum(kappa, members.spread * radius)
+        size = members.spread * norms(V)
+        error = steep * (dot_error(self.dimension) + UNIT) * size + 16 * UNIT * (1 + steep * size)
+        moved = 2 * self.n * np.tanh((kappa + error) / 2)
+        rounded = np.expm1(np.minimum(2 * error, 150.0)) + 2 * self.shared.total_error()
+        return np.asarray(moved + self.n * rounded)
+
+
+def _plain(rows: MarginRows) -> bool:
+    """True for rows without offsets and factors, of which weights are read at themselves."""
+    return rows.offset is None and rows.factor is None and rows.weight_rows is None and rows.arm is None
+
+
+_MAX_SWEEPS = 24
+
+
+def minimize_together(batch: RowBatch, replaced: Replacements, goal: float) -> Claims:
+    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
+
+    By Newton's method with the Hessians at the base solution; on the ball the multiplier is solved for along
+    with the point. Weights are made, and read, in one more pass over the records.
+    """
+    members, m = batch.members(replaced), len(replaced)
+    V: Array = np.tile(batch.point, (m, 1))
+    G = batch.first_gradient(members)
+    on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
+    multiplier = _multiplier(V, G, on_ball)
+    best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
+    live, stalled = np.arange(m), np.zeros(m, dtype=np.int64)
+    total = np.ones(m)
+    for sweep in range(_MAX_SWEEPS):
+        of: Part = slice(None) if len(live) == m else live
+        with np.errstate(all="ignore"):
+            # what overflows is left where it was, to be solved elsewhere
+            part = members if len(live) == m else members.take(live)
+            V_new, on_ball[of] = _step(batch, part, V[of], G[of], multiplier[of], on_ball[of])
+            far = ~(part.spread * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
+        V_new[far] = V[live][far]
+        G_new, f_total = batch.sweep(V_new, part)
+        nu = _multiplier(V_new, G_new, on_ball[live])
+        radius, at_floor = judge(batch, part, V_new, G_new, nu)
+        V[of], G[of], multiplier[of] = V_new, G_new, nu
+        sweeps[live] = sweep + 1
+        better, progress = radius < best_radius[live], radius < 0.5 * best_radius[live]
+        stalled[live] = np.where(progress, 0, stalled[live] + 1)
+        improved = live[better]
+        best[improved], best_radius[improved] = V_new[better], radius[better]
+        total[improved] = f_total[better]
+        live = live[(radius > goal) & ~at_floor & (stalled[live] < 3) & ~far]
+        if not len(live):
+            break
+
+    @np.errstate(all="ignore")  # of a point that nothing was proved about
+    def weights(of: slice) -> Array:
+        part = members.take(of)
+        own, scale = batch.weighed(best[of], part, total[of])
+        return batch.shared.weights(best[of], part.index, own, scale)
+
+    @np.errstate(all="ignore")
+    def read(reading: Reading) -> tuple[Array, Array, Array]:
+        own, scale = batch.weighed(best, members, total)
+        return *batch.shared.read(best, members.index, own, scale, reading), own * scale
+
+    return Claims(best, best_radius, sweeps, weights, read)
+
+
+def judge(
+    batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array
+) -> tuple[Array, Mask]:
+    """Bounds (m,) on the errors of the weights of points V (m, d), and whether rounding rules.
+
+    ``gradient + multiplier v`` is an element of the subdifferential. The error of v follows from the declared
+    ridge, or from the base Hessian H: a neighbor's is at least ``least * H`` at the base solution and falls
+    by ``exp(-c t)`` over a length t. Scores err by ``max ||z_i||`` times that, in the metric of H if less.
+    """
+    metric = batch.metric
+    residual: Array = gradient + multiplier[:, None] * V
+    rounding = batch.rounding(V, members)
+    step = np.zeros(len(V))
+    if np.isfinite(batch.radius):
+        # a point of the sphere is one only up to rounding: the bounds are about the exact one next to it
+        step = np.where(norms(V) >= batch.radius * (1 - 1e-9), 16 * UNIT * batch.radius, 0.0)
+        curvature = batch.smoothness(members) + multiplier
+        rounding = rounding + curvature * step + 8 * UNIT * multiplier * batch.radius
+    size = norms(residual) + rounding
+    with np.errstate(all="ignore"):
+        # self-concordance of the longest row
+        c = batch.loss.concordance * members.spread
+        share = members.least * np.exp(-c * norms(V - batch.point))
+        ratio = c * size / (share * metric.values[0]) * (1 + 1e-12)
+        radius = np.where((share > 0) & (ratio < 1), -np.log1p(-ratio) / c, np.inf)
+        if batch.ridge > 0:
+            radius = np.minimum(radius, size / batch.ridge)
+        along = share * np.exp(-c * radius)
+        energy = (metric.lengths(residual) + rounding / np.sqrt(metric.values[0])) / along
+        kappa = np.where(along > 0, members.reach * energy * (1 + 1e-9) + members.spread * step, np.inf)
+        output = batch.output_radius(V, members, (radius + step) * (1 + 1e-9), kappa)
+    sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
+    return np.where(sound, output, np.inf), norms(residual) <= rounding
+
+
+#: Update vectors u (m, d), the inverse Hessian times them, and Sherman and Morrison's factors (m,).
+_Updates = list[tuple[Array, Array, Array]]
+
+
+def _updated(batch: RowBatch, members: Members, shift: Array) -> _Updates:
+    """Updates from the inverse of the base Hessian plus ``shift`` (m,) I to those of the members, nearly.
+
+    By Sherman and Morrison's formula for the record that left and the one that came, one after the other.
+    """
+    updates: _Updates = []
+    for u, c in batch.updates(members):
+        solved = _applied(batch, updates, u, shift)
+        scale = 1 + c * dot(u, solved)
+        # an update that would leave no curvature is left out
+        updates.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
+    return updates
+
+
+def _applied(batch: RowBatch, updates: _Updates, right: Array, shift: Array) -> Array:
+    """The inverse Hessians of the members times right (m, d)."""
+    product = batch.metric.solve(right, shift)
+    for u, solved, factor in updates:
+        product -= solved * (factor * dot(u, product))[:, None]
+    return product
+
+
+def _step(
+    batch: RowBatch, members: Members, V: Array, G: Array, nu: Array, on_ball: Mask
+) -> tuple[Array, Mask]:
+    """The next points, and whether each of them lies on the ball."""
+    zero = np.zeros(len(V))
+    free = V - _applied(batch, unshifted := _updated(batch, members, zero), G, zero)
+    if np.isinf(batch.radius):
+        return free, on_ball
+    # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
+    inside = np.linalg.norm(free, axis=1) <= batch.radius
+    updates = _updated(batch, members, nu) if np.any(nu) else unshifted
+    away = _applied(batch, updates, G + nu[:, None] * V, nu)
+    normal = _applied(batch, updates, V, nu)
+    gap = 0.5 * (batch.radius**2 - dot(V, V))
+    change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
+    bound = V - away - change[:, None] * normal
+    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
+    return np.where(inside[:, None], free, bound), ~inside
+
+
+def _multiplier(V: Array, G: Array, on_ball: Mask) -> Array:
+    square = np.maximum(dot(V, V), 1e-300)
+    pressure: Array = np.maximum(-dot(G, V) / square, 0.0)
+    return np.where(on_ball, pressure, 0.0)

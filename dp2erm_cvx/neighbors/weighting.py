@@ -1,0 +1,42 @@
+"""Neighbors of a program whose variable is the weights, by the form that it was read as."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp2erm_cvx.arrays import UNIT
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.model.weights import WeightsModel
+from dp2erm_cvx.neighbors.rows import Claims, FastPath, Replacements
+from dp2erm_cvx.weighting.neighbors.many_datasets import release_factors
+from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
+
+
+def weighting_path(model: WeightsModel, records: Records) -> FastPath | None:
+    """Neighbors that are solved together in the dual; None where the form has to be solved one by one.
+
+    Parameters
+    ----------
+    model
+        The model of the base problem.
+    records
+        Its records.
+    """
+    if model.dual is None:
+        return None
+    form = model.form
+    neighbors = FormNeighbors(form, records)
+    if not neighbors.usable:
+        return None
+
+    def solved(part: Replacements, goal: float) -> Claims:
+        """Common steps, and the factor that released weights have."""
+        found = neighbors.together(part.index, part.records(), goal / form.n)
+        treated = np.sum(part.base.a) + part.a - part.base.a[part.index]
+        factor = release_factors(form, np.asarray(treated, dtype=np.float64))
+        weights = factor[:, None] * found.weights
+        rounding = 4.0 * UNIT * np.sum(weights, axis=1)
+        radius = np.where(np.isfinite(found.claims), factor * found.claims * (1.0 + 1e-12) + rounding, np.inf)
+        return Claims.held(weights, radius, found.steps, found.weights, part.index)
+
+    return solved

@@ -1,0 +1,444 @@
+"""The privacy noise. No other module draws it.
+
+:func:`draw` is in doubles, as if they were real numbers; :func:`draw_within` is within a proven distance of
+the ideal law, by ball arithmetic; noise on whole numbers and on a grid, and private choices, are exact.
+Discrete Laplace noise and choices are OpenDP's, whose privacy maps confirm epsilon. Exact arithmetic needs
+the extra ``secure``.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.calibration import Calibration, IntegerNoise, Noise
+from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, GridNoise
+from dp2erm_cvx.checks import public_number
+from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
+
+if TYPE_CHECKING:
+    from flint import arb
+
+Known = TypeVar("Known")
+#: Where random numbers come from.
+Source = random.Random
+
+#: Bits beyond the accuracy asked for: spares nearly every draw a second round.
+_SPARE_BITS = 64
+#: The working precision of FLINT belongs to the process and not to a thread.
+_PRECISION = threading.Lock()
+#: Import name to distribution name: ball arithmetic, and the discrete mechanism on a grid.
+_PACKAGES = {"flint": "python-flint", "opendp": "opendp"}
+
+
+def secure_available() -> bool:
+    """True if both packages of the extra ``secure`` are installed. Neither is imported."""
+    return all(find_spec(name) is not None for name in _PACKAGES)
+
+
+def _require(name: str) -> None:
+    """Raise DeclarationError unless the package of import name ``name`` is installed."""
+    if find_spec(name) is None:
+        raise DeclarationError(f"exact noise and choices need {_PACKAGES[name]}: install dp2erm-cvx[secure]")
+
+
+def random_source(seed: int | str | None = None) -> Source:
+    """The operating system's entropy, or with a seed a repeatable generator, for tests only."""
+    return random.SystemRandom() if seed is None else random.Random(seed)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Draw:
+    """A noise vector ``value`` (p,) and a proven bound ``distance`` to one of exactly the law.
+
+    Both are in the units of the calibration's scale, and secret: the repr holds neither.
+    """
+
+    value: NDArray[np.float64]
+    distance: float
+
+    def __repr__(self) -> str:
+        return f"Draw({self.value.size} coordinates; secret)"
+
+
+def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
+    """Draw the noise of one release within a public ``error`` > 0 of an exact draw, before rounding.
+
+    Uniform variables are endless bit strings, of which a prefix is read; the vector that they make, Gaussian
+    pairs by Box and Muller (1958), is enclosed by ball arithmetic, and bits are appended until ``error``
+    bounds the l2 distance from the center of the enclosure. The bound holds for every draw: no tail is
+    dropped. ``distance`` adds the rounding to doubles. Without ``seed`` the bits are the operating system's;
+    with one the caller must record the result as not private. The time taken depends on the bits. Raises
+    DeclarationError for an invalid ``error`` or where python-flint is not installed.
+    """
+    bound = public_number("error", error, above=0.0)
+    _require("flint")
+    source = random_source(seed)
+    uniforms = [LazyUniform(source) for _ in range(_uniforms_needed(calibration))]
+    return _evaluate(calibration, bound, uniforms)
+
+
+class LazyUniform:
+    """The number whose binary digits are the bits of ``source``, in ``[prefix, prefix + 1] / 2^length``.
+
+    Digits are never redrawn, so that the variable is uniform whatever decided when to stop reading.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.prefix = 0
+        self.length = 0
+
+    def extend_to(self, length: int) -> None:
+        """Read on until ``length`` digits are known."""
+        more = length - self.length
+        if more > 0:
+            self.prefix = (self.prefix << more) | self._source.getrandbits(more)
+            self.length = length
+
+    def ball(self) -> arb:
+        """Return the interval of what is known, without any rounding: its center and radius are dyadic."""
+        from flint import arb
+
+        exponent = -(self.length + 1)
+        return arb((2 * self.prefix + 1, exponent), (1, exponent))
+
+
+def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
+    """Normal variables, each rounded to the nearest integer: bits are read until no other is possible."""
+    from flint import arb
+
+    def nearest(balls: list[arb]) -> tuple[int, ...] | None:
+        # the floor of a ball is exact where all of the ball has the same
+        floors = [(arb(scale) * number + arb(0.5)).floor() for number in _gaussians(balls)]
+        whole = [number.unique_fmpz() for number in floors]
+        return tuple(int(str(number)) for number in whole) if None not in whole else None
+
+    return _read_on(uniforms, max(0, math.frexp(scale)[1]) + _SPARE_BITS, nearest)
+
+
+def _read_on(
+    uniforms: Sequence[LazyUniform], bits: int, result: Callable[[list[arb]], Known | None]
+) -> Known:
+    """The ``result`` of balls of the uniforms: ``bits`` and then more are read until there is one."""
+    from flint import ctx
+
+    while True:
+        for uniform in uniforms:
+            uniform.extend_to(bits)
+        with _PRECISION, ctx.workprec(bits + 32):
+            if (known := result([uniform.ball() for uniform in uniforms])) is not None:
+                return known
+        bits += bits // 2
+
+
+def _uniforms_needed(calibration: Calibration) -> int:
+    """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box noise."""
+    if calibration.blocks > 1:
+        return calibration.blocks * _uniforms_needed(calibration.of_block)
+    p = calibration.n_parameters
+    if calibration.noise is Noise.BOX:
+        return 2 * p + 1
+    return 2 * ((p + 1) // 2) + (p if calibration.noise is Noise.GAMMA else 0)
+
+
+def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUniform]) -> Draw:
+    """Read bits until the vector is known to ``error``; only the bits decide what it is."""
+    from flint import arb
+
+    def enclosed(balls: list[arb]) -> Draw | None:
+        enclosure = _enclose(calibration, balls)
+        narrow = _largest_norm([ball - ball.mid() for ball in enclosure]) <= arb(error)
+        # a ball that is not a number may have any radius
+        if not (narrow and all(ball.is_finite() for ball in enclosure)):
+            return None
+        value = [_nearest(ball.mid()) for ball in enclosure]
+        gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
+        return Draw(np.array(value), math.nextafter(_nearest(_largest_norm(gaps)), math.inf))
+
+    # exponents, because scale / error may overflow
+    ratio = math.frexp(calibration.unit)[1] - math.frexp(error)[1]
+    bits = max(0, ratio) + 2 * calibration.n_parameters.bit_length() + _SPARE_BITS
+    return _read_on(uniforms, bits, enclosed)
+
+
+def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
+    """The noise vector as a function of the uniforms, one ball per coordinate."""
+    from flint import arb
+
+    if calibration.blocks > 1:
+        own = len(uniforms) // calibration.blocks
+        parts = (uniforms[begin : begin + own] for begin in range(0, len(uniforms), own))
+        return [ball for part in parts for ball in _enclose(calibration.of_block, part)]
+    p, scale = calibration.n_parameters, arb(calibration.scale)
+    if calibration.box is not None:
+        length = -scale * math.prod(uniforms[p:], start=arb(1)).log()
+        widths = zip(calibration.box, uniforms[:p], strict=True)
+        return [length * (arb(width) * (2 * uniform - 1)) for width, uniform in widths]
+    pairs = 2 * ((p + 1) // 2)
+    gaussian = _gaussians(uniforms[:pairs])[:p]
+    if calibration.noise is Noise.GAUSSIAN:
+        return [scale * coordinate for coordinate in gaussian]
+    factor = -scale * math.prod(uniforms[pairs:], start=arb(1)).log() / _norm(gaussian)
+    return [factor * coordinate for coordinate in gaussian]
+
+
+def _gaussians(uniforms: Sequence[arb]) -> list[arb]:
+    """Independent standard normal variables, as many as there are uniforms, an even number."""
+    gaussian: list[arb] = []
+    for first, second in zip(uniforms[0::2], uniforms[1::2], strict=True):
+        length = (-2 * first.log()).sqrt()
+        sine, cosine = (2 * second).sin_cos_pi()
+        gaussian += [length * cosine, length * sine]
+    return gaussian
+
+
+def _norm(vector: Sequence[arb]) -> arb:
+    """l2 norm of a vector of balls; not a number where they cannot tell it from 0."""
+    from flint import arb
+
+    return sum((x * x for x in vector), start=arb(0)).sqrt()
+
+
+def _largest_norm(vector: Sequence[arb]) -> arb:
+    """Upper end of the l2 norms of all points in a vector of balls."""
+    return _norm([x.abs_upper() for x in vector]).upper()
+
+
+def _nearest(number: arb) -> float:
+    """An exact ball as a double; beyond the range of doubles the largest one."""
+    mantissa, exponent = (int(part) for part in number.man_exp())
+    try:
+        return float(mantissa << exponent) if exponent >= 0 else mantissa / (1 << -exponent)
+    except OverflowError:
+        return sys.float_info.max if mantissa > 0 else -sys.float_info.max
+
+
+def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
+    """Draw the noise vector ``b`` (p,) for one release, in floating point, as if it were exact.
+
+    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere. Box noise of half widths m:
+    ``rho m_j U_j``, rho Gamma(shape p + 1, scale), U_j uniform on [-1, 1]. Without ``seed`` the operating
+    system's entropy is used; with one anyone can repeat the draw, and the caller must record the result as
+    not private. :func:`~dp2erm_cvx.noise.draw_within` proves a distance to an exact draw.
+    """
+    source = random_source(seed)
+    return np.concatenate([_drawn(calibration.of_block, source) for _ in range(calibration.blocks)])
+
+
+def _drawn(calibration: Calibration, source: Source) -> NDArray[np.float64]:
+    """The noise of one block."""
+    p = calibration.n_parameters
+    if calibration.noise is Noise.GAUSSIAN:
+        return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])
+    if calibration.box is not None:
+        length = source.gammavariate(p + 1, calibration.scale)
+        return np.array([length * width * (2.0 * source.random() - 1.0) for width in calibration.box])
+    norm = 0.0
+    while norm == 0.0:
+        direction = [source.gauss(0.0, 1.0) for _ in range(p)]
+        norm = math.hypot(*direction)
+    radius = source.gammavariate(p, calibration.scale)
+    return np.array([radius * (coordinate / norm) for coordinate in direction])
+
+
+def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw ``size`` noise vectors (size, p) for figures and predictions, never for a release."""
+    if calibration.blocks > 1:
+        parts = [simulate_noise(calibration.of_block, size, rng) for _ in range(calibration.blocks)]
+        return np.concatenate(parts, axis=1)
+    shape = (size, calibration.n_parameters)
+    if calibration.noise is Noise.GAUSSIAN:
+        return rng.normal(scale=calibration.scale, size=shape)
+    if calibration.box is not None:
+        inside = np.array(calibration.box) * rng.uniform(-1.0, 1.0, shape)
+        return inside * rng.gamma(calibration.n_parameters + 1, calibration.scale, size=(size, 1))
+    direction = rng.standard_normal(shape)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    return direction * rng.gamma(calibration.n_parameters, calibration.scale, size=(size, 1))
+
+
+#: Draws one place among whole-number scores (k,).
+Choice = Callable[[Sequence[int]], int]
+_LAST, _LARGEST = 2**63 - 1, sys.float_info.max
+
+
+def perturb_integers(
+    values: Sequence[int], noise: IntegerNoise, *, exact: bool = True, seed: int | str | None = None
+) -> tuple[int, ...]:
+    """Add the noise to every integer; the result is integers again, nothing is rounded.
+
+    Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise is
+    OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest integer is certain.
+    With ``exact`` False the law is that of doubles: the caller must state that exact arithmetic is assumed.
+    With a seed it is repeatable as well: the caller must record the result as not private. Raises
+    DeclarationError where a package of the extra ``secure`` is missing, CalibrationError where OpenDP's map
+    does not confirm ``noise.epsilon``.
+    """
+    inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
+    if exact and seed is None and noise.noise is Noise.GAMMA:
+        added = _laplace({"T": "i64"}, inside, noise, noise.sensitivity)
+        return tuple(int(value) for value in added)
+    if exact and seed is None:
+        _require("flint")
+        uniforms = [LazyUniform(random_source()) for _ in range(2 * ((len(inside) + 1) // 2))]
+        drawn = _rounded(noise.scale, uniforms)[: len(inside)]
+    else:
+        source = random_source(seed)
+        gaussian = noise.noise is Noise.GAUSSIAN
+        drawn = tuple(
+            round(source.gauss(0.0, noise.scale)) if gaussian else _two_sided(1.0 / noise.scale, source)
+            for _ in inside
+        )
+    sums = (value + number for value, number in zip(inside, drawn, strict=True))
+    return tuple(min(max(value, -_LAST), _LAST) for value in sums)
+
+
+def perturb_on_grid(
+    values: ArrayLike, noise: GridNoise, *, seed: int | str | None = None
+) -> NDArray[np.float64]:
+    """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
+
+    The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and Steinke 2020),
+    in exact integers; the sum is rounded to finite doubles. With a seed the noise is repeatable, in floating
+    point and without OpenDP: the caller must record the result as not private. Raises DeclarationError where
+    the length is not p or OpenDP is missing, CalibrationError where its map does not confirm
+    ``noise.epsilon``, and CertificateError where a value is not finite, which no certified solution is.
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape != (noise.n_parameters,):
+        raise DeclarationError(f"values of shape {vector.shape}: the noise is for ({noise.n_parameters},)")
+    # OpenDP would take "not a number" for 0 and infinity for the largest double
+    if not np.all(np.isfinite(vector)):
+        raise CertificateError("a value to be perturbed is not finite")
+    point = [float(value) for value in vector]
+    if seed is None:
+        grid = {"size": noise.n_parameters, "k": noise.exponent}
+        result = _laplace({"T": float, "nan": False}, point, noise, noise.l1_sensitivity, **grid)
+    else:
+        result = _repeatable(point, noise, random.Random(seed))
+    return np.array([min(max(value, -_LARGEST), _LARGEST) for value in result])
+
+
+def selection_scale(sensitivity: int, epsilon: float) -> float:
+    """``2 s / epsilon``, rounded up: scores that differ by it are told apart by odds of e.
+
+    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError where the
+    scale is out of floating-point range.
+    """
+    scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
+    if not 0.0 < scale < math.inf:
+        raise CalibrationError(f"epsilon = {epsilon:g}: no scale of noise for it")
+    return scale
+
+
+def private_choice(sensitivity: int, epsilon: float, source: Source | None = None) -> Choice:
+    """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
+
+    Candidates in random order are accepted with probability ``exp(epsilon (q - q*) / 2s)``, ``q*`` the best
+    score and ``s`` their sensitivity (McKenna and Sheldon 2020). From a seeded ``source`` it has that law to
+    the accuracy of doubles, without OpenDP: not private. Raises DeclarationError where OpenDP is not
+    installed, CalibrationError where it does not certify epsilon.
+    """
+    scale = selection_scale(sensitivity, epsilon)
+    if source is not None:
+        return partial(_flip, scale, source)
+    _require("opendp")
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_noisy_max
+    from opendp.measures import max_divergence
+    from opendp.metrics import linf_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
+    measurement: Any = make_noisy_max(*space, max_divergence(), scale)
+    if not measurement.map(sensitivity) <= epsilon:
+        raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
+    return lambda scores: int(measurement(list(scores)))
+
+
+def quantile_places(
+    values: NDArray[np.float64], candidates: NDArray[np.float64], *, above: bool
+) -> NDArray[np.int64]:
+    """Place among the increasing ``candidates`` (m,) that every value (n,) stands for. Not private.
+
+    It is the next one above or below it, the outermost one where there is none.
+    """
+    if above:
+        place = np.searchsorted(candidates, values, side="left")
+    else:
+        place = np.searchsorted(candidates, values, side="right") - 1
+    return np.clip(place, 0, len(candidates) - 1)
+
+
+def quantile_scores(counts: NDArray[np.int64], rank: int) -> list[int]:
+    """Minus the distance, in records, of ``rank`` to the ranks of each candidate. Not private.
+
+    ``counts`` (m,) are those of :func:`quantile_places`; candidate c has the ranks from the number of values
+    below it to that of values up to it. Replacing one record moves both by at most 1, and so every score; of
+    a person who adds K whole parts to several candidates, all by at most K.
+    """
+    up_to = np.cumsum(counts)
+    missed = np.maximum(up_to - counts - rank, 0) + np.maximum(rank - up_to, 0)
+    return [-int(number) for number in missed]
+
+
+def _laplace(
+    atom: dict[str, Any],
+    values: Sequence[Any],
+    noise: IntegerNoise | GridNoise,
+    sensitivity: float,
+    size: int | None = None,
+    k: int | None = None,
+) -> list[Any]:
+    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon at the l1 sensitivity.
+
+    ``atom`` describes a value, ``k`` is the exponent of the grid, ``size`` the number of values, if public.
+    """
+    _require("opendp")
+    # not opendp.prelude, which imports far more
+    from opendp import domains, measurements, metrics
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(**atom), size), metrics.l1_distance(T=atom["T"])
+    measurement: Any = measurements.make_laplace(*space, noise.scale, k=k)
+    if not measurement.map(sensitivity) <= noise.epsilon:
+        raise CalibrationError(
+            f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale {noise.scale:g}"
+        )
+    return list(measurement(list(values)))
+
+
+def _repeatable(point: Sequence[float], noise: GridNoise, source: Source) -> list[float]:
+    """Values rounded to the grid, plus noise to the accuracy of doubles."""
+    step = Fraction(2) ** noise.exponent
+    rate = math.ldexp(1.0, noise.exponent) / noise.scale
+    most = Fraction(_LARGEST)
+    sums = ((round(Fraction(value) / step) + _two_sided(rate, source)) * step for value in point)
+    return [float(min(max(number, -most), most)) for number in sums]
+
+
+def _two_sided(rate: float, source: Source) -> int:
+    """Discrete Laplace noise, as the difference of two geometric variables."""
+    return math.floor(source.expovariate(rate)) - math.floor(source.expovariate(rate))
+
+
+def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:
+    best = max(scores)
+    order = list(range(len(scores)))
+    source.shuffle(order)
+    # random() is below 1, so that the best is always accepted
+    return next(place for place in order if source.random() < math.exp((scores[place] - best) / scale))

@@ -1,0 +1,1 @@
+"""Reading a problem in the weights from its declaration."""

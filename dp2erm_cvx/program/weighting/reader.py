@@ -1,0 +1,653 @@
+"""From an author's CVXPY problem in the weights to its form, which is compared with CVXPY's own values.
+
+Coefficients of affine expressions are computed (:mod:`dp2erm_cvx.program.weighting.sums`), what stands above
+them is recognized from CVXPY's tree. Whatever was read has to have the values of the problem, and its slopes,
+at drawn records and weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import public_size
+from dp2erm_cvx.curves.dispersion import Dispersion
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.declaration import derivative, printed
+from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
+from dp2erm_cvx.program.scheme import STANDARD
+from dp2erm_cvx.program.weighting.data import FeatureTable, at_features, is_mean
+from dp2erm_cvx.program.weighting.prices import ScaledNode, all_entries, entries_of, is_public
+from dp2erm_cvx.program.weighting.sets import ConstraintReader, HardSums, is_no_bound
+from dp2erm_cvx.program.weighting.sums import AffineReader, flat
+from dp2erm_cvx.program.weighting.terms import TermReader
+from dp2erm_cvx.weighting.bounds.diameters import largest_row
+from dp2erm_cvx.weighting.forms.form import (
+    Arms,
+    Imbalance,
+    SumKind,
+    WeightingForm,
+    WeightSums,
+    least_and_largest,
+)
+from dp2erm_cvx.weighting.forms.objective import WeightingObjective
+from dp2erm_cvx.weighting.forms.proximal import ROUGH
+from dp2erm_cvx.weighting.forms.shapes import shape_of
+
+#: Slopes are compared up to this many records; beyond, CVXPY takes too long for them.
+_MOST_SLOPES = 200
+#: Numbers of records at which a function is read first.
+_FEW = (7, 11)
+#: Datasets that are drawn, and weights on each of them.
+_DATASETS, _POINTS = 2, 2
+#: Values may differ by this part of their sizes.
+_CLOSE = 1e-9
+#: A weight that no finite cap of an author reaches.
+_FAR = 1e12
+#: Step of differences of values, where CVXPY knows no slope.
+_STEP = 1e-6
+
+
+def read_weighting(
+    problem: cp.Problem,
+    w: cp.Variable,
+    records: DeclaredRecords,
+    smoothing: float | None = None,
+    *,
+    compared: bool = True,
+) -> WeightingForm:
+    """The form of a problem in the weights, or a refusal in one line.
+
+    Parameters
+    ----------
+    problem
+        The author's problem at n records. Its sum of weights n and weights of at least 0 need not be written.
+    w
+        Its variable (n,).
+    records
+        What its data were taken from.
+    smoothing
+        Moreau parameter eta > 0 in the Euclidean norm by which kinks of an imbalance are smoothed, over n and
+        in units of the largest norm of its rows; None leaves them.
+    compared
+        Whether values and slopes of what was read are compared with those of the problem.
+
+    Returns
+    -------
+    WeightingForm
+        The form, which has the values of the problem, but for a number that weights do not change.
+
+    Raises
+    ------
+    DeclarationError
+        Where something is not read, or was read as something with other values.
+    """
+    problem = _with_public_numbers(problem, w, records)
+    with _as_before(problem, w):
+        reading = _read(problem, w, records)
+        if compared:
+            _refuse_misread(reading, problem, w, records)
+    form = reading.form
+    if smoothing is None:
+        _refuse_rough(form)
+        return form
+    return smoothed(form, public_size("smoothing", smoothing))
+
+
+def read_declared_weighting(
+    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem],
+    universe: Universe,
+    smoothing: float | None = None,
+) -> WeightingForm:
+    """The form of an author's function at all records of a universe.
+
+    It is read at few records first, where slopes are compared as well: beyond some number CVXPY takes too
+    long for them.
+
+    Parameters
+    ----------
+    declare
+        The author's function of weights and records, with its settings.
+    universe
+        Numbers of records and of covariates, and their domain.
+    smoothing
+        As of :func:`read_weighting`.
+
+    Returns
+    -------
+    WeightingForm
+        The form at the number of records of the universe.
+
+    Raises
+    ------
+    DeclarationError
+        As :func:`read_weighting`, and where the problem leaves out data that it asked for.
+    """
+    for n in _FEW:
+        _declared(declare, replace(universe, n_samples=n), smoothing)
+    return _declared(declare, universe, smoothing)
+
+
+def _declared(
+    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem], universe: Universe, smoothing: float | None
+) -> WeightingForm:
+    """The form of an author's function at the records of a universe."""
+    n = universe.n_samples
+    w = cp.Variable(n, name="w")
+    records = DeclaredRecords(universe.domain, n, universe.n_columns, tried=universe.domain is not STANDARD)
+    return read_weighting(records.used(declare(w, records)), w, records, smoothing)
+
+
+def smoothed(form: WeightingForm, eta: float) -> WeightingForm:
+    """A form in which prices whose gradients jump are replaced by their Moreau envelopes.
+
+    With m = n y a price of m is ``n Psi(y)``, and n times the envelope of Psi of parameter e is that of the
+    price by m of parameter ``n e``. Here e is ``eta Z^2``, Z the largest norm of a row: eta is that of
+    an imbalance whose rows have norms of at most 1, in whatever units it is written, as a sum or as a mean.
+
+    Parameters
+    ----------
+    form
+        The form.
+    eta
+        The parameter, in the Euclidean norm of an imbalance over n and over the largest norm of a row.
+
+    Returns
+    -------
+    WeightingForm
+
+    Raises
+    ------
+    DeclarationError
+        Where there is no such price.
+    """
+    imbalances = []
+    texts = dict(form.smoothed)
+    for imbalance in form.imbalances:
+        penalty = imbalance.penalty
+        if penalty.kinked or penalty.rough:
+            parameter = eta * largest_row(imbalance) ** 2
+            penalty = penalty.smoothed(parameter * form.n)
+            texts[imbalance.text] = parameter
+        imbalances.append(replace(imbalance, penalty=penalty))
+    if not texts:
+        raise DeclarationError("no price of an imbalance has a kink: leave the smoothing out")
+    return replace(form, imbalances=tuple(imbalances), smoothed=texts)
+
+
+def _refuse_rough(form: WeightingForm) -> None:
+    """Raise DeclarationError for squares of a norm that have to be smoothed."""
+    for imbalance in form.imbalances:
+        if imbalance.penalty.rough:
+            raise DeclarationError(f"{imbalance.text}: {ROUGH}")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A form, and what each of its parts was read of.
+
+    Parameters
+    ----------
+    form
+        The form.
+    table
+        The features of the data.
+    constraints
+        What was read of the constraints.
+    hard
+        Constraints on imbalances by the place of the imbalance, with the places of its coordinates.
+    written
+        Ends of the box as written, before the domain of the dispersion.
+    centered
+        Whether slopes are those of the problem up to one number.
+    terms
+        Every term of the objective with the form of that term alone.
+    """
+
+    form: WeightingForm
+    table: FeatureTable
+    constraints: ConstraintReader
+    hard: Mapping[int, tuple[HardSums, NDArray[np.int64]]]
+    written: tuple[Array, Array]
+    centered: bool
+    terms: list[tuple[ScaledNode, WeightingForm]]
+
+
+def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> cp.Problem:
+    """The problem with public numbers in place of parameters that are no data.
+
+    Raises DeclarationError for no convex problem in these weights, and for data of other records.
+    """
+    if not isinstance(problem, cp.Problem):
+        raise DeclarationError(f"the function returns a {type(problem).__name__}: return a cp.Problem")
+    others = [variable.name() for variable in problem.variables() if variable is not w]
+    if others:
+        raise DeclarationError(f"variable {others[0]}: is none of the weights: write the problem in w alone")
+    if w.shape != (records.n,) or records.n < 2:
+        raise DeclarationError(f"w has shape {w.shape}: must be ({records.n},), of at least 2 records")
+    public = {}
+    for parameter in problem.parameters():
+        if hasattr(parameter, "within") or parameter.value is None:
+            records.refuse_other_datum(parameter)
+        else:
+            public[id(parameter)] = cp.Constant(parameter.value)
+    if public:
+        objective = type(problem.objective)(problem.objective.args[0].tree_copy(public))
+        problem = cp.Problem(objective, [one.tree_copy(public) for one in problem.constraints])
+    _refuse_infinite(problem)
+    if not problem.is_dcp():
+        raise DeclarationError(f"{printed(problem.objective.args[0])}: is not convex by the rules of CVXPY")
+    return problem
+
+
+def _refuse_infinite(problem: cp.Problem) -> None:
+    """Raise DeclarationError for public numbers that are not finite, but a bound that is not set."""
+    parts = [problem.objective.args[0]]
+    for constraint in problem.constraints:
+        if type(constraint).__name__ != "Inequality" or not is_no_bound(*constraint.args):
+            parts.append(constraint)
+    for part in parts:
+        for constant in part.constants():
+            if not np.all(np.isfinite(flat(constant.value))):
+                raise DeclarationError(f"{printed(part)}: holds a public number that is not finite")
+
+
+@contextmanager
+def _as_before(problem: cp.Problem, w: cp.Variable) -> Iterator[None]:
+    """Put the values of the weights and of the data back."""
+    leaves = [w, *problem.parameters()]
+    values = [leaf.value for leaf in leaves]
+    try:
+        yield
+    finally:
+        for leaf, value in zip(leaves, values, strict=True):
+            leaf.save_value(value)
+
+
+def _read(problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> _Reading:
+    """Everything that is read of a problem."""
+    n = records.n
+    table = FeatureTable(records)
+    affine = AffineReader(w, table)
+    constraints = ConstraintReader(affine)
+    for constraint in problem.constraints:
+        constraints.read(constraint)
+    constraints.close()
+    sums = constraints.sums(n)
+    constraints.refuse_unmet(sums)
+    total = None if sums.kind is SumKind.TREATED else float(n)
+    objective = TermReader(affine, table, total)
+    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    terms = []
+    for term in entries_of(problem.objective.args[0], sign):
+        if is_public(term.node) or not np.any(term.factor):
+            continue
+        if not np.all(np.isfinite(term.factor)):
+            raise DeclarationError(f"{printed(term.node)}: has a factor that is not finite")
+        if not term.node.variables():
+            raise DeclarationError(f"{printed(term.node)}: holds no weights: leave it out")
+        one_term = TermReader(affine, table, total)
+        one_term.read(term)
+        terms.append((term, one_term))
+        objective.add(one_term)
+    objective.refuse_no_dispersion()
+    dispersion = objective.dispersion()
+    written = constraints.box()
+    low, cap = _within_domain(written, dispersion, objective, sums)
+    if constraints.low_of is not None:
+        low = np.maximum(low, least_and_largest(constraints.low_of)[0])
+    if constraints.cap_of is not None:
+        cap = np.minimum(cap, least_and_largest(constraints.cap_of)[1])
+    imbalances = list(objective.imbalances)
+    hard: dict[int, tuple[HardSums, NDArray[np.int64]]] = {}
+    for one in constraints.hard:
+        found = objective.priced(one.sums, one.penalty, one.text)
+        if found is None:
+            continue
+        hard[len(imbalances)] = one, found[1]
+        imbalances.append(found[0])
+    form = WeightingForm(
+        n,
+        dispersion,
+        low,
+        cap,
+        sums,
+        tuple(table.with_points(one) for one in imbalances),
+        objective.linear_rows(),
+        objective.base,
+        constraints.low_of,
+        constraints.cap_of,
+    )
+    of_terms = [(term, _form_of_term(form, one_term)) for term, one_term in terms]
+    return _Reading(form, table, constraints, hard, written, objective.centered, of_terms)
+
+
+def _form_of_term(form: WeightingForm, term: TermReader) -> WeightingForm:
+    """A form with one term of the objective alone, for comparisons."""
+    return replace(
+        form,
+        dispersion=term.dispersion(),
+        imbalances=tuple(term.imbalances),
+        linear=term.linear_rows(),
+        base=term.base,
+    )
+
+
+def _within_domain(
+    written: tuple[Array, Array], dispersion: Dispersion, objective: TermReader, sums: WeightSums
+) -> tuple[Array, Array]:
+    """Ends of the box in the domain of the dispersion.
+
+    Raises DeclarationError where weights of mean 1, or fixed ones, are outside, and where a power is taken of
+    negative numbers, which is read for positive ones alone.
+    """
+    for part in objective.whole_line:
+        least = np.min([part.factor * end + part.offset for end in written])
+        if least < 0.0:
+            raise DeclarationError(
+                f"objective: a power {part.number:g} of numbers below 0 is not read: take sum_squares(w - 1)"
+            )
+    begin, end = dispersion.ends
+    low = np.maximum(written[0], begin)
+    cap = np.minimum(written[1], end)
+    if not begin < 1.0 < end:
+        raise DeclarationError(f"objective: is infinite at weights 1: is finite on ({begin:g}, {end:g})")
+    for arm in np.flatnonzero(written[0] == written[1]):
+        value = float(written[0][arm])
+        if objective.base is not None:
+            raise DeclarationError(f"objective: is measured from {objective.base.name}: fix no weights")
+        finite = math.isfinite(_value_at(dispersion, value))
+        if low[arm] > cap[arm] or not finite:
+            raise DeclarationError(f"objective: is infinite at the fixed weight {value:g}: take sum_squares")
+    return low, cap
+
+
+def _value_at(dispersion: Dispersion, weight: float) -> float:
+    """Value of the dispersion at one weight; infinite where a logarithm or a negative power has none."""
+    for part in dispersion.parts:
+        inner = part.factor * weight + part.offset
+        if inner <= 0.0 and (part.atom == "log" or (part.atom == "power" and part.number < 0.0)):
+            return math.inf
+    return float(dispersion.value(np.array([weight]))[0])
+
+
+def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, records: DeclaredRecords) -> None:
+    """Compare a form with the problem, at drawn records and weights.
+
+    Compared are values of the objective, up to a number for each dataset, and of every constraint on an
+    imbalance; their slopes where there are few records; and whether weights within and beyond the box and the
+    sums of the form are within those of the problem. Raises DeclarationError where one differs.
+    """
+    rng = np.random.default_rng(records.n + 3)
+    for _ in range(_DATASETS if records.n <= _MOST_SLOPES else 1):
+        drawn = drawn_records(records, rng)
+        phi = reading.table.features_at(drawn, rng)
+        _load(problem, reading.table, phi, drawn)
+        at = WeightingObjective(reading.form, phi, drawn.a)
+        points = [drawn_weights(reading.form, rng, of_mean_one=reading.centered) for _ in range(_POINTS)]
+        e = problem.objective.args[0]
+        sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+        _refuse_other_objective(reading, sign * e, w, at, points)
+        for term, of_term in reading.terms:
+            # a misreading of a small term would not be seen beside a large one
+            alone = WeightingObjective(of_term, phi, drawn.a)
+            _refuse_other_objective(reading, all_entries(term), w, alone, points)
+        for place in reading.hard:
+            _refuse_other_constraint(reading, place, w, at, points)
+        _refuse_other_box(reading, w, drawn.a, rng)
+        _refuse_other_ends(reading, w, phi, drawn.a, rng)
+        _refuse_other_sums(reading, w, drawn.a, rng)
+
+
+def drawn_records(records: DeclaredRecords, rng: np.random.Generator) -> Records:
+    """Public records that are drawn from a domain, of both arms."""
+    domain = records.domain.of_records
+    n = records.n
+    intercept = float(domain.intercept)
+    p = records.n_columns - bool(intercept)
+    spread = domain.features_bound / math.sqrt(p)
+    X = domain.inside(spread * rng.standard_normal((n, p)))
+    if intercept:
+        X = np.hstack([np.full((n, 1), intercept), X])
+    a = rng.permutation(np.arange(n) % 2)
+    y = domain.outcome_bound * rng.uniform(-1.0, 1.0, n)
+    return Records(X, a.astype(np.int64), y, domain)
+
+
+def drawn_weights(form: WeightingForm, rng: np.random.Generator, *, of_mean_one: bool) -> Array:
+    """Weights (n,) where the dispersion is finite; the box and sums by arm do not matter."""
+    begin, end = form.dispersion.ends
+    low = max(begin, 0.0)
+    cap = min(end, 3.0)
+    if not of_mean_one:
+        return rng.uniform(low + 0.02 * (cap - low), cap - 0.02 * (cap - low), form.n)
+    spread = rng.uniform(-1.0, 1.0, form.n)
+    spread = spread - np.mean(spread)
+    room = 0.95 * min(1.0 - low, cap - 1.0)
+    return np.asarray(1.0 + room * spread / np.max(np.abs(spread)))
+
+
+def _load(problem: cp.Problem, table: FeatureTable, phi: Mapping[str, Array], drawn: Records) -> None:
+    """Set data to those of drawn records. Raises DeclarationError where features say something else."""
+    for datum in problem.parameters():
+        of_features = _at_features(datum, table, phi, drawn.a)
+        values = of_features
+        if not table.is_drawn(datum):
+            values = np.asarray(datum.of(drawn), dtype=np.float64).reshape(of_features.shape)
+            if not np.allclose(values, of_features, rtol=_CLOSE, atol=_CLOSE * datum.within.largest):
+                raise DeclarationError(f"{datum.name()}: was read as other data: please report it")
+        datum.save_value(values.reshape(datum.shape))
+
+
+def _at_features(datum: Any, table: FeatureTable, phi: Mapping[str, Array], a: Arms) -> Array:
+    """Values (n, k) of a datum at features, or those (k,) of a mean."""
+    if not is_mean(datum):
+        return at_features(table.parts(datum), phi, a)
+    base, over = datum.averaged
+    if isinstance(over, PublicPoints):
+        # the features of a kernel are one datum
+        name = next(iter(table.parts(base)))
+        return np.asarray(phi[table.known[name].name_at_points][0])
+    return mean_of_arm(at_features(table.parts(base), phi, a), a, over)
+
+
+def _refuse_other_objective(
+    reading: _Reading, e: Any, w: cp.Variable, at: WeightingObjective, points: list[Array]
+) -> None:
+    """Raise DeclarationError where an expression has other differences or slopes than a form."""
+    ours = []
+    theirs = []
+    for point in points:
+        w.save_value(point)
+        value = e.value
+        if value is None or not np.all(np.isfinite(value)):
+            raise DeclarationError(f"{printed(e)}: has no value at weights near 1: please report it")
+        theirs.append(float(flat(value)[0]))
+        ours.append(at.value(point))
+        if reading.form.n <= _MOST_SLOPES:
+            _refuse_other_slope(e, w, at.slope(point), centered=reading.centered)
+    off = abs((ours[1] - ours[0]) - (theirs[1] - theirs[0]))
+    size = 1e-300 + max(map(abs, ours)) + max(map(abs, theirs))
+    if not off <= _CLOSE * size:
+        raise DeclarationError(f"{printed(e)}: was read as something with other values: please report it")
+
+
+def _refuse_other_slope(e: Any, w: cp.Variable, slope: Array, *, centered: bool) -> None:
+    """Raise DeclarationError where CVXPY has another slope, up to one number where it is centered."""
+    known, precision = _slope_of_problem(e, w)
+    if known is None or not np.all(np.isfinite(known)):
+        return
+    difference = known - slope
+    if centered:
+        difference = difference - np.mean(difference)
+    size = 1e-300 + float(np.max(np.abs(known))) + float(np.max(np.abs(slope)))
+    if not float(np.max(np.abs(difference))) <= precision * size:
+        raise DeclarationError(f"{printed(e)}: was read as something with other slopes: please report it")
+
+
+def _slope_of_problem(e: Any, w: cp.Variable) -> tuple[Array | None, float]:
+    """Slope (n,) of an expression at the weights that are set, and its relative precision.
+
+    By CVXPY, which has none for the largest of sizes; of that by differences of values.
+    """
+    try:
+        return derivative(e, w), 1e2 * _CLOSE
+    except NotImplementedError:
+        point = np.array(w.value)
+    slope = np.zeros(w.size)
+    for place in range(w.size):
+        values = []
+        for step in (_STEP, -_STEP):
+            moved = point.copy()
+            moved[place] += step
+            w.save_value(moved)
+            values.append(float(flat(e.value)[0]))
+        slope[place] = (values[0] - values[1]) / (2.0 * _STEP)
+    w.save_value(point)
+    return slope, 1e-5
+
+
+def _refuse_other_constraint(
+    reading: _Reading, place: int, w: cp.Variable, at: WeightingObjective, points: list[Array]
+) -> None:
+    """Raise DeclarationError where a constraint has other values or slopes than that of the form."""
+    one, order = reading.hard[place]
+    imbalance = reading.form.imbalances[place]
+    for point in points:
+        w.save_value(point)
+        m = at.imbalances(point)[place]
+        values = np.max([flat(e.value) for e in one.expressions], axis=0)
+        excess = shape_of(imbalance.penalty).excess(m)
+        theirs = values / one.factor
+        if one.equality:
+            theirs = np.abs(theirs)
+        of_largest = theirs.size == 1 and excess.size > 1
+        if of_largest:
+            excess = np.array([np.max(excess)])
+        elif imbalance.penalty.norm is None:
+            theirs = theirs[order]
+        size = 1e-300 + float(np.max(np.abs(theirs))) + float(np.max(np.abs(m)))
+        size = size + float(np.max(np.abs(imbalance.penalty.tolerance)))
+        if theirs.shape != excess.shape or not np.max(np.abs(theirs - excess)) <= _CLOSE * size:
+            raise DeclarationError(f"{one.text}: was read as something with other values: please report it")
+        if reading.form.n <= _MOST_SLOPES and one.equality:
+            _refuse_other_rows(one, order, imbalance, w, at.rows[place])
+
+
+def _refuse_other_rows(
+    one: HardSums, order: NDArray[np.int64], imbalance: Imbalance, w: cp.Variable, rows: Array
+) -> None:
+    """Raise DeclarationError where an equation has another slope than the sum of the rows (n, K)."""
+    e = cp.sum(cp.vec(one.expressions[0], order="F")[order])
+    _refuse_other_slope(e, w, np.sum(rows, axis=1), centered=False)
+
+
+def _refuse_other_box(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
+    """Raise DeclarationError where weights within the box are beyond that of the problem, or the reverse."""
+    low, cap = reading.written
+    boxes = reading.constraints.boxes
+    highest = np.minimum(cap, low + 3.0)
+    inside = low[a] + (highest - low)[a] * rng.uniform(0.05, 0.95, len(a))
+    w.save_value(inside)
+    far = np.minimum(cap, np.maximum(_FAR, low))[a]
+    within = _within_boxes(boxes)
+    w.save_value(far)
+    if not within or not _within_boxes(boxes):
+        raise DeclarationError("w: was read as weights in another box: please report it")
+    for arm in (0, 1):
+        place = int(np.flatnonzero(a == arm)[0])
+        beyond = []
+        if math.isfinite(cap[arm]):
+            beyond.append(cap[arm] + 0.01 * (1.0 + cap[arm]))
+        if low[arm] > 0.0:
+            beyond.append(low[arm] - 0.01 * low[arm])
+        for weight in beyond:
+            moved = inside.copy()
+            moved[place] = weight
+            w.save_value(moved)
+            if _within_boxes(boxes):
+                raise DeclarationError("w: was read as weights in another box: please report it")
+
+
+def _refuse_other_ends(
+    reading: _Reading, w: cp.Variable, phi: Mapping[str, Array], a: Arms, rng: np.random.Generator
+) -> None:
+    """Raise DeclarationError where ends of the boxes of records are others than those of the problem."""
+    drawn = rng.uniform(0.0, 4.0, len(a))
+    w.save_value(drawn)
+    expressions = list(reading.constraints.boxes_of_records)
+    for rows, sign in ((reading.constraints.cap_of, 1.0), (reading.constraints.low_of, -1.0)):
+        if rows is None:
+            continue
+        ends = rows.row(phi[rows.features.name], a)[:, 0]
+        excess = sign * (drawn - ends)
+        off = [np.max(np.abs(flat(e.value) - excess)) for e in expressions]
+        if min(off) > _CLOSE * float(np.max(np.abs(drawn) + np.abs(ends))):
+            raise DeclarationError("w: was read as weights in other boxes of records: please report it")
+
+
+def _within_boxes(boxes: list[tuple[Any, bool]]) -> bool:
+    """True if the weights meet all constraints that boxes were read of."""
+    for e, equality in boxes:
+        values = flat(e.value)
+        sizes = np.abs(values) if equality else values
+        if np.max(sizes) > 1e-9:
+            return False
+    return True
+
+
+def _refuse_other_sums(reading: _Reading, w: cp.Variable, a: Arms, rng: np.random.Generator) -> None:
+    """Raise DeclarationError where weights of the sums of the form do not have those of the problem."""
+    equations = reading.constraints.equations
+    totals = _totals(reading.form, a)
+    w.save_value(_of_totals(totals, a, rng))
+    if not _solved(equations, reading.form.n):
+        raise DeclarationError("w: was read as weights of other sums: please report it")
+    if not equations:
+        return
+    moves = [np.array([1.0, 1.0])]
+    if reading.form.sums.kind is SumKind.CONTROLS or reading.form.sums.kind is SumKind.TREATED:
+        moves = [np.array([1.0, 0.0])]
+    if reading.form.sums.kind is SumKind.PUBLIC or reading.form.sums.kind is SumKind.COUNTS:
+        moves = [np.array([1.0, -1.0])]
+    for move in moves:
+        w.save_value(_of_totals(totals + 0.01 * reading.form.n * move, a, rng))
+        if _solved(equations, reading.form.n):
+            raise DeclarationError("w: was read as weights of other sums: please report it")
+
+
+def _solved(equations: list[tuple[Any, NDArray[np.int64]]], n: int) -> bool:
+    """True if the weights meet all equations of sums."""
+    off = [np.max(np.abs(flat(e.value)[places])) for e, places in equations]
+    return max(off, default=0.0) <= _CLOSE * n
+
+
+def _totals(form: WeightingForm, a: Arms) -> Array:
+    """Sums of the weights of both arms that a form asks for; where it leaves them open, any."""
+    n_treated = float(np.sum(a))
+    n = float(form.n)
+    by_kind = {
+        SumKind.ALL: (0.4 * n, 0.6 * n),
+        SumKind.PUBLIC: form.sums.public,
+        SumKind.COUNTS: (n - n_treated, n_treated),
+        SumKind.CONTROLS: (n, 0.0),
+        SumKind.TREATED: (n_treated, n_treated),
+    }
+    return np.array(by_kind[form.sums.kind])
+
+
+def _of_totals(totals: Array, a: Arms, rng: np.random.Generator) -> Array:
+    """Weights (n,) whose sums by arm are these."""
+    w = rng.uniform(0.5, 1.5, len(a))
+    by_arm = np.bincount(a, w, 2)
+    return np.asarray(w * (totals / by_arm)[a])

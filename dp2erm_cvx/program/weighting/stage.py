@@ -1,0 +1,214 @@
+"""What follows from a weighting form in a universe: bound, public radius and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dp2erm_cvx.arrays import UNIT
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.weights import WeightsModel
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.program.memory import refuse_size
+from dp2erm_cvx.stability import any_weights
+from dp2erm_cvx.stability.base import EXACT, stated_bound
+from dp2erm_cvx.weighting.bounds.constants import WeightingConstants, weighting_constants
+from dp2erm_cvx.weighting.bounds.public_radius import StepConstants, public_radius
+from dp2erm_cvx.weighting.bounds.response import largest_response
+from dp2erm_cvx.weighting.forms.features import KernelOfRecords
+from dp2erm_cvx.weighting.forms.form import SumKind, WeightingForm
+from dp2erm_cvx.weighting.solving.dataset import MOST_PAIRS, MOST_PIVOTS, RECORDS_PER_PIVOT
+from dp2erm_cvx.weighting.solving.pivoted import SIMILARITY_ERROR
+
+#: What to do where a kernel needs too much memory.
+_FEWER = "declare a kernel with few features (RandomFourier, Linear)"
+#: A public radius is used where twice of it is at most this part of V.
+SMALL_ERROR = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class FormInUniverse:
+    """A form with what follows from it for all datasets of a universe, each number computed once.
+
+    Parameters
+    ----------
+    form
+        What was read of a program.
+    universe
+        Its datasets; an arm floor of the domain holds for both arms.
+    """
+
+    form: WeightingForm
+    universe: Universe
+
+    @cached_property
+    def constants(self) -> WeightingConstants:
+        """Constants of the form, for the neighbors of the universe.
+
+        Raises CalibrationError where some dataset has no weights.
+        """
+        universe = self.universe
+        # no dataset has two arms of more than half of its records
+        floor = min(universe.domain.arm_floor or 0, universe.n_samples // 2)
+        return weighting_constants(self.form, (floor, floor), keeps_treatment=not universe.flips)
+
+    @cached_property
+    def steps(self) -> StepConstants:
+        """Constants of public steps, with the rounding of kernels."""
+        bound = self.universe.domain.features_bound
+        kernels = [one.kernel for one in self.form.features if one.kernel is not None]
+        units = [kernel.entry_error(bound, self.universe.n_features) for kernel in kernels]
+        plain = StepConstants.of(self.form, max(units, default=0.0))
+        try:
+            constants = self.constants
+        except CalibrationError:
+            # some dataset of the universe has no weights: nothing is sharper than the sets of the features
+            return plain
+        return plain.sharpened(self.form, constants)
+
+    @cached_property
+    def radius(self) -> float | None:
+        """Public bound of ``||w_hat - w||_1`` after public steps, of weights as they are solved for."""
+        by_features = all(few_of_kernel(kernel, self.universe) for kernel in kernels_of(self.form))
+        return public_radius(self.form, self.steps, by_features=by_features)
+
+    def certified_radius(self, V: float) -> float | None:
+        """Public bound of ``||w_hat - w||_1`` of released weights; None where it is not small beside V.
+
+        Parameters
+        ----------
+        V
+            The bound on the movement of the weights, which counts the radius twice.
+        """
+        radius = self.radius
+        if radius is None:
+            return None
+        if self.form.sums.kind is SumKind.TREATED:
+            floor = max(self.universe.domain.arm_floor or 1, 1)
+            radius *= self.form.n / (2.0 * floor)
+        return radius if 2.0 * radius <= SMALL_ERROR * V else None
+
+    def bound(self, relations: frozenset[Neighboring]) -> StabilityBound:
+        """The bound of the weights.
+
+        Parameters
+        ----------
+        relations
+            Relations that a program covers; a bound of neighbors that keep their treatment covers that alone.
+
+        Raises CalibrationError where some dataset has no weights.
+        """
+        constants = self.constants
+        universe = self.universe
+        n = universe.n_samples
+        if not universe.flips:
+            relations = frozenset({universe.domain.relation})
+        if constants.V >= 2.0 * n:
+            return any_weights(n, constants.limits, relations)
+        assumptions = [EXACT]
+        if constants.smoothing:
+            assumptions.append(constants.smoothing)
+        if universe.domain.arm_floor:
+            # the largest weights are those at the arm sizes that a floor admits, under one sum as well
+            assumptions.append(f"each arm has at least {universe.domain.arm_floor} records")
+        largest = constants.release_factor * max(constants.largest)
+        return stated_bound(n, constants.V, largest, constants.theorem, tuple(assumptions), relations)
+
+    def model(self, records: Records, V: float, convexity: float) -> WeightsModel:
+        """The form at records, with its public steps, and their radius where that is used.
+
+        Parameters
+        ----------
+        records
+            The records.
+        V
+            The bound on the movement of the weights.
+        convexity
+            Strong convexity of the objective in every weight, 0 where it is not known.
+        """
+        radius = self.radius
+        if self.certified_radius(V) is None:
+            radius = None
+        return WeightsModel(self.form, records, self.steps, radius, convexity)
+
+    def in_words(self) -> Iterator[tuple[str, str]]:
+        """Rows (label, text) of the constants that V follows from, and what limits it.
+
+        Raises CalibrationError where some dataset has no weights.
+        """
+        constants = self.constants
+        controls, treated = constants.largest
+        response = f"response R = {constants.response:.4g}"
+        yield "derived", f"{response}, diameter of rows D = {constants.diameter:.4g}"
+        yield "", f"target T = {constants.target_diameter:.4g}, factor F = {constants.factor:.4g}"
+        yield "", f"largest weight of controls {controls:.4g}, of treated {treated:.4g}"
+        yield "", constants.limits
+        if constants.smoothing:
+            yield "", constants.smoothing
+
+
+def theorem_of_form(form: WeightingForm) -> str:
+    """Name of the theorems that cover a form, whatever its numbers are."""
+    if form.kinked:
+        return "Theorems A to D (weights as the variable)"
+    return "Theorems A to C (weights as the variable)"
+
+
+def strong_convexity_of_form(form: WeightingForm) -> float:
+    """Number m such that the objective of a form less ``m/2 ||w||^2`` is convex on its box.
+
+    0 where it is not known: where weights are relative to base weights of records.
+    """
+    if form.base is not None:
+        return 0.0
+    low = float(np.min(form.low))
+    cap = min(float(np.max(form.cap)), float(form.n))
+    return 1.0 / largest_response(form.dispersion, low, cap)
+
+
+def kernels_of(form: WeightingForm) -> list[KernelOfRecords]:
+    """Kernels whose features a form weighs."""
+    return [one.kernel for one in form.features if one.kernel is not None]
+
+
+def few_of_kernel(kernel: KernelOfRecords, universe: Universe) -> bool:
+    """Whether a kernel has so few features of its own that no pairs of records are ever needed.
+
+    Their rounding is public as well, and has to be below the error that features are used for.
+    """
+    p = universe.n_features
+    k = kernel.n_features(p)
+    if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
+        return False
+    units = kernel.entry_error(universe.domain.features_bound, p) + k + 4.0
+    return units * UNIT * (1.0 + 1e-9) <= SIMILARITY_ERROR
+
+
+def refuse_kernel(kernel: KernelOfRecords, universe: Universe) -> None:
+    """Raise DeclarationError where what a kernel may need does not fit into memory.
+
+    These are features of all records, and where there are not few of them all pairs of so many records as are
+    solved by pairs.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    universe
+        The public sizes that it is used at.
+    """
+    n = universe.n_samples
+    k = kernel.n_features(universe.n_features)
+    if k is not None and few_of_kernel(kernel, universe):
+        # by arm, beside each other
+        refuse_size(n, 2 * k, f"a matrix of {k} features", _FEWER)
+        return
+    pairs = min(n, MOST_PAIRS)
+    refuse_size(pairs, pairs, "a Gram matrix", _FEWER)
+    most = min(n // RECORDS_PER_PIVOT, MOST_PIVOTS)
+    refuse_size(n, 2 * most, f"a matrix of {most} features", _FEWER)

@@ -1,0 +1,92 @@
+"""One table of a study, and the records that the codebooks of its questions make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.blocks import whole
+from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.tables import Table, read_frame
+from dp2erm_cvx.diagnostics.columns import RecordCounts, record_counts
+from dp2erm_cvx.errors import DeclarationError
+
+Records = Dataset | BlockedDataset
+
+
+#: How a file declares the columns of the treatment and of the outcome.
+_COLUMNS = {"treatment": 'treatment = "COLUMN"', "outcome": 'outcome_column = "COLUMN"'}
+
+
+def data_columns(public: Public) -> tuple[str, str]:
+    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
+    book = public.codebook
+    columns = (None, None) if book is None else (book.treatment.column, book.outcome)
+    for name, column in zip(("treatment", "outcome"), columns, strict=True):
+        if not column:
+            wanted = f"give {_COLUMNS[name]} in the file, or by --set"
+            raise DeclarationError(f"the column of the {name} is not declared: {wanted}")
+    return str(columns[0]), str(columns[1])
+
+
+@dataclass(frozen=True)
+class StudyRecords:
+    """Cells as they stand, and the records that codebooks have made of them, each of them once.
+
+    Parameters
+    ----------
+    cells
+        A table in memory, or one that is read in blocks.
+    made
+        Records by the domain and the covariates that they were made by.
+    """
+
+    cells: Table | BlockedDataset
+    made: list[tuple[Public, tuple[str, ...] | None, Records]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, table: Any) -> StudyRecords:
+        """The cells of a data frame, a table or a dataset in blocks. Raises DataError for anything else."""
+        return cls(table if isinstance(table, BlockedDataset) else read_frame(table))
+
+    def by(self, public: Public, covariates: Sequence[str] | None = None) -> Records:
+        """The records by the codebook of a domain.
+
+        Parameters
+        ----------
+        public
+            What is declared; its codebook names the columns of the treatment and of the outcome.
+        covariates
+            The columns of covariates where ``public`` names none; None for all others.
+
+        Raises DataError for a column that is not there.
+        """
+        chosen = None if covariates is None else tuple(covariates)
+        for known, columns, records in self.made:
+            if known == public and columns == chosen:
+                return records
+        treatment, outcome = data_columns(public)
+        data: Records
+        if isinstance(self.cells, BlockedDataset):
+            columns = self.cells.columns if chosen is None else chosen
+            own = replace(self.cells, treatment=treatment, outcome=outcome, columns=columns)
+            data = own.coded(public)
+        else:
+            table = self.cells
+            names = public.columns or chosen
+            data = Dataset.coded(public, table, table.cells(treatment), table.cells(outcome), names)
+        self.made.append((public, chosen, data))
+        return data
+
+    def counts(self, public: Public, covariates: Sequence[str] | None = None) -> RecordCounts:
+        """What becomes of the cells under the codebook of a domain: for the data holder only."""
+        data = self.by(public, covariates)
+        tables: Any = data.tables if isinstance(data, BlockedDataset) else whole(self.cells, 0)
+        counts: RecordCounts = reduce(
+            add, tables.map(partial(record_counts, public=public, columns=data.columns))
+        )
+        return counts

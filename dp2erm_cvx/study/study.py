@@ -1,0 +1,373 @@
+"""A study: its domain, its budget, its account and its questions; their plans, and the charge for them."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.files import PLAIN, CsvLayout
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
+from dp2erm_cvx.estimators import PrivateEffect
+from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, weaker_standings
+from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan.shared import sharing_plan
+from dp2erm_cvx.plan.standing import standing_in_words
+from dp2erm_cvx.privacy import Budget, Standing
+from dp2erm_cvx.program.stage import Registered
+from dp2erm_cvx.release.declaration import declaration_of
+from dp2erm_cvx.release.ranges import RangesRelease
+from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.steps.execution import StepResult
+from dp2erm_cvx.study.open_ranges import RANGES
+from dp2erm_cvx.study.questions import QUESTIONS, Question
+from dp2erm_cvx.study.records import StudyRecords, data_columns
+
+#: What keeps the parts of a budget from adding up to more than the whole by a rounding.
+_ROUND_DOWN = 1.0 - 1e-12
+#: How often budgets are enlarged by what questions save by sharing: two are enough but for a rule of use
+#: that lies between.
+_TRIALS = 6
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """Declarations of a study.
+
+    Parameters
+    ----------
+    domain
+        What its records may look like; what is known of that where ranges are released.
+    budget
+        (epsilon, delta) of all questions together.
+    questions
+        In the order of the file; the one that releases ranges comes first.
+    account
+        The file of the ledger and the name of the data set; None where nothing is charged.
+    digest
+        SHA-256 of all that is declared, programs and target samples in files of their own included.
+    source
+        The file, for messages.
+    layout
+        How its CSV files are written.
+    programs
+        Programs of files that its questions name.
+    resting
+        The questions that rest on released ranges, at these; None where all ranges are declared.
+    """
+
+    domain: Public
+    budget: Budget
+    questions: tuple[Question, ...]
+    account: tuple[Path, str] | None
+    digest: str
+    source: str = "study"
+    layout: CsvLayout = PLAIN
+    programs: tuple[Registered, ...] = ()
+    resting: Callable[[RangesRelease], tuple[Question, ...]] | None = None
+
+    def at(self, ranges: RangesRelease) -> StudyFile:
+        """The study once its ranges are released: its other questions in the domains that they make.
+
+        Raises DeclarationError where these are no ranges of this study.
+        """
+        if self.resting is None:
+            raise DeclarationError(f"{self.source}: releases no ranges: all of them are declared")
+        with placed(self.source):
+            return replace(self, questions=(self.questions[0], *self.resting(ranges)))
+
+    def models(self, *, seed: int | None = None, **execution: Any) -> dict[str, PrivateEstimator]:
+        """An estimator for every question, by its name, each with its part of the budget.
+
+        ``execution`` are arguments of estimators that declare nothing, such as ``solver``. Where ranges are
+        still to be released, estimators that rest on them plan, and refuse to be fitted: see :meth:`at`.
+        Raises DeclarationError naming the question.
+        """
+        models = {}
+        for number, question in enumerate(self.questions):
+            settings = {**execution, **question.settings, "seed": None if seed is None else seed + number}
+            part, kind = self._part(question.share), QUESTIONS[question.kind]
+            try:
+                models[question.name] = kind(question.domain, part, **settings)
+            except TypeError as error:  # a required setting of a program, say
+                raise DeclarationError(f"{self.source}: {question.name}: {error}") from None
+            if self.resting is not None and question.kind != RANGES and question.domain.released is None:
+                models[question.name].before_charge = _refuse_before_ranges
+        return models
+
+    def check(self, models: Mapping[str, PrivateEstimator]) -> None:
+        """Judge what the questions declare, before any data are read: each suits some number of records.
+
+        Raises DeclarationError or SolverError naming the question.
+        """
+        for question, (name, model) in zip(self.questions, models.items(), strict=True):
+            try:
+                model.check(question.columns)
+            except Dp2ermError as error:
+                raise type(error)(f"{self.source}: {name}: {error}") from None
+
+    def plans(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        n: int,
+        n_features: int | Sequence[str] | None = None,
+    ) -> dict[str, Plan[Any]]:
+        """The plan of every question for n records. Raises naming the one that cannot be planned.
+
+        ``n_features`` is the number of the covariates, or their names, where the study does not name them.
+
+        Effects share the steps that no outcome enters where they declare the same of these: a plan then names
+        what it takes over, and from which question. What that saves is divided among all questions in
+        proportion to their shares, by budgets that are the same number of times as large. Where ranges are
+        released first, nothing is shared: what a question spends does not depend on them. Nothing is written
+        into the ``models``.
+        """
+        times = 1.0
+        whole = math.fsum(self._part(question.share).epsilon for question in self.questions)
+        for _ in range(_TRIALS):
+            plans = self._planned(models, n, n_features, times)
+            spent = math.fsum(plan.own.epsilon for plan in plans.values())
+            shared = any(plan.study.before for plan in plans.values())
+            if (times == 1.0 and not shared) or (1.0 - 1e-5) * whole <= spent <= whole:
+                return plans
+            # few digits, which are the same on every machine
+            times = math.floor(1e6 * times * whole / spent) / 1e6
+        return self._planned(models, n, n_features, 1.0)
+
+    def _planned(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        n: int,
+        n_features: int | Sequence[str] | None,
+        times: float,
+    ) -> dict[str, Plan[Any]]:
+        plans: dict[str, Plan[Any]] = {}
+        for question, (name, model) in zip(self.questions, models.items(), strict=True):
+            columns = question.columns or n_features
+            if columns is None:
+                raise DeclarationError(
+                    f"{self.source}: {name}: no covariates are declared: add covariates, or ranges"
+                )
+            same = self.resting is None
+            alike = {
+                of: one for of, one in plans.items() if same and _covariates(models[of]) == _covariates(model)
+            }
+            try:
+                enlarged = replace(model, budget=self._part(question.share, times))
+                plans[name] = _plan(enlarged, n, columns, alike)
+            except Dp2ermError as error:
+                raise type(error)(f"{self.source}: {name}: {error}") from None
+        return plans
+
+    def question_of(self, release: BaseRelease) -> str | None:
+        """The question that a release answers, by what it declares; None where it answers none of them."""
+        try:
+            plans = self.plans(self.models(), release.n_samples, release.columns)
+        except (CalibrationError, DeclarationError):
+            return None
+        released = isinstance(release, RangesRelease)  # whose domain is no declaration
+        own = json.dumps([release.declared, None if released else release.domain], sort_keys=True)
+        for name, plan in plans.items():
+            declared = declaration_of(plan) | {"arithmetic": release.declared.get("arithmetic")}
+            domain = None if released else plan.study.universe.domain.to_dict()
+            if json.dumps([declared, domain], sort_keys=True) == own:
+                return name
+        return None
+
+    def run(
+        self, table: Any, *, seed: int | None = None, conditional: bool = False, **execution: Any
+    ) -> dict[str, BaseRelease]:
+        """Answer all questions from one table: planned, then charged together, then answered in their order.
+
+        Ranges that the study releases are released first; the questions that rest on them are then planned
+        once more, within what was charged for them.
+
+        Parameters
+        ----------
+        table
+            A data frame of pandas or polars, or a table of Arrow, with the columns that are declared; or a
+            :class:`~dp2erm_cvx.data.blocked.BlockedDataset`.
+        seed
+            As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`: nothing is charged then.
+        conditional
+            Whether releases are made that will not be private: elsewhere DeclarationError is raised.
+        execution
+            Arguments of the estimators that declare nothing, such as ``solver``.
+
+        Returns
+        -------
+        The releases by the names of their questions.
+
+        Raises as :meth:`plans`, :meth:`charge` and :meth:`answered` do, and DataError for a table that lacks
+        a column. Warns the data holder of records that hardly suit what is declared.
+        """
+        records = StudyRecords.of(table)
+        models = self.models(seed=seed, **execution)
+        self.check(models)
+        for question, model in zip(self.questions, models.values(), strict=True):
+            counts = records.counts(question.known, question.named)
+            for line in filter(None, [*counts.wrong, model.advice(counts.values)]):
+                warnings.warn(f"{question.name}: {line} (for the data holder only)", stacklevel=2)
+        plans = self.plans_for(models, records)
+        weaker = weaker_standings(plans)
+        if weaker and not conditional:
+            consent = "Nothing was charged; conditional=True releases all the same"
+            raise DeclarationError(f"{self.source}: {'; '.join(weaker)}. {consent}")
+        if seed is None:
+            self.charge(plans)
+        return {name: one.release for name, one in self.answered(models, plans, records)}
+
+    def plans_for(
+        self, models: Mapping[str, PrivateEstimator], records: StudyRecords
+    ) -> dict[str, Plan[Any]]:
+        """The plans of all questions for these records, which can be run on them.
+
+        Raises as :meth:`plans` does, and ProgramError where a program needs records in memory that are read
+        in blocks. Nothing is spent.
+        """
+        raw = {one.name: records.by(one.known, one.named) for one in self.questions}
+        first = raw[self.questions[0].name]
+        plans = self.plans(models, first.n_samples, first.columns)
+        for name, model in models.items():
+            model.before_run(plans[name], raw[name])
+        return plans
+
+    def answered(
+        self,
+        models: Mapping[str, PrivateEstimator],
+        plans: Mapping[str, Plan[Any]],
+        records: StudyRecords,
+    ) -> Iterator[tuple[str, Answered]]:
+        """The answer of every question in turn, which states the digest of the study. It charges nothing.
+
+        Steps that an earlier question released are handed on to those whose plans take them over. Questions
+        that rest on ranges are planned once more when these are released, within the budgets that they were
+        planned with before. Those that cannot be are left out, and the error of the first of them is raised
+        when all others are answered: it follows from released and public numbers alone.
+        """
+        models, plans, refused = dict(models), dict(plans), list[Dp2ermError]()
+        released: dict[str, Mapping[str, StepResult]] = {}
+        study = self
+        for name in list(models):
+            if name not in plans:
+                continue
+            (question,) = (one for one in study.questions if one.name == name)
+            plan = plans[name]
+            before = plan.study.before.items()
+            earlier = {step: released[entry["of"]][step] for step, entry in before}
+            answered = models[name].run_plan(plan, study._raw(models[name], question, records), earlier)
+            released[name] = answered.handed_on()
+            release = replace(answered.release, study=self.digest)
+            yield name, replace(answered, release=release)
+            if isinstance(release, RangesRelease):
+                study = self.at(release)
+                refused = study._plan_again(models, plans)
+                records.made.clear()  # by what was known before
+        for error in refused:
+            raise error
+
+    def _plan_again(
+        self, models: dict[str, PrivateEstimator], plans: dict[str, Plan[Any]]
+    ) -> list[Dp2ermError]:
+        """Put models and plans at released ranges in the place of those before; what cannot be is gone.
+
+        Every plan has the budget that was charged for its question, and the numbers of its first plan.
+        Returns why those that are gone cannot be.
+        """
+        refused = []
+        for question in self.questions[1:]:
+            name = question.name
+            before = plans.pop(name)
+            known = before.study.universe
+            try:
+                models[name] = replace(models[name], domain=question.domain, **question.settings)
+                plan = models[name].plan(known.n_samples, question.columns or known.n_features)
+                part = self._part(question.share)
+                if not plan.proven or plan.own.epsilon > part.epsilon or plan.own.delta > part.delta:
+                    raise CalibrationError("no proven plan at the released ranges is within what was charged")
+                if before.standing is Standing.PRIVATE and plan.standing is not Standing.PRIVATE:
+                    said = standing_in_words(plan)
+                    raise CalibrationError(f"at the released ranges its release would be {said}")
+            except Dp2ermError as error:
+                text = f"{self.source}: {name}: {error} (ranges are released, and the charge stays)"
+                refused.append(type(error)(text))
+            else:
+                plans[name] = plan
+        return refused
+
+    def _raw(
+        self, model: PrivateEstimator, question: Question, records: StudyRecords
+    ) -> Dataset | BlockedDataset:
+        """The records of a question: who counts, and the outcome, follow from the question."""
+        with placed(f"{self.source}: {question.name}"):
+            public = model.public()
+        return records.by(public, question.named)
+
+    def charge(self, plans: Mapping[str, Plan[Any]]) -> Receipt | None:
+        """Charge the account with all questions at once, before any noise; None where there is no account.
+
+        Raises LedgerError where the sum does not fit, and CalibrationError where a plan is not proven;
+        nothing is charged then.
+        """
+        if self.account is None:
+            return None
+        path, dataset = self.account
+        spent = [self._charged(question, plans[question.name]) for question in self.questions]
+        total = Budget(math.fsum(part.epsilon for part in spent), math.fsum(part.delta for part in spent))
+        if total.epsilon > self.budget.epsilon or total.delta > self.budget.delta:
+            raise CalibrationError("the questions spend more than the budget together: please report it")
+        declared = ((name, declaration_of(plan)) for name, plan in plans.items())
+        kinds = ((name, what.get("estimand", what["goal"])) for name, what in declared)
+        named = ", ".join(name if name == kind else f"{name} ({kind})" for name, kind in kinds)
+        pairs = [data_columns(question.known) for question in self.questions]
+        outcomes = ", ".join(dict.fromkeys(outcome for _, outcome in pairs))
+        note = f"{named} of {pairs[0][0]} on {outcomes}, study {self.digest[:12]}"
+        return charge(Ledger(path), dataset, plans, total, note)
+
+    def _charged(self, question: Question, plan: Plan[Any]) -> Budget:
+        """What is charged for a question: what its plan spends, or all that a later plan of it may spend."""
+        later = self.resting is not None and question.kind != RANGES
+        return self._part(question.share) if later else plan.own
+
+    def _part(self, share: float, times: float = 1.0) -> Budget:
+        if len(self.questions) == 1 and share == 1.0:
+            return self.budget
+        epsilon, delta = self.budget.epsilon * times, self.budget.delta
+        return Budget(epsilon * share * _ROUND_DOWN, delta * share * _ROUND_DOWN)
+
+
+def _refuse_before_ranges() -> None:
+    """Raise DeclarationError: the domain of such an estimator is no more than what is known in advance."""
+    raise DeclarationError(
+        "its ranges are not released: take the models of StudyFile.at(ranges), or run the study"
+    )
+
+
+def _covariates(model: Any) -> list[list[Any] | None]:
+    """The covariates that a model chooses, and those that bend: only equal ones make equal steps."""
+    return [
+        None if chosen is None else list(chosen)
+        for chosen in (getattr(model, "prognostic", None), getattr(model, "curved", None))
+    ]
+
+
+def _plan(
+    model: PrivateEstimator, n: int, columns: int | Sequence[str], earlier: Mapping[str, Plan[Any]]
+) -> Plan[Any]:
+    """The plan of a question; an effect takes over what it can of the plans of ``earlier`` ones."""
+    if not isinstance(model, PrivateEffect):
+        return model.plan(n, columns)
+    own = dict(model.settings or {})
+
+    def make(settings: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]]) -> Plan[Any]:
+        changed = replace(model, settings={**settings, **own} or None)
+        return changed.plan_after(n, columns, before)
+
+    return sharing_plan(make, earlier)

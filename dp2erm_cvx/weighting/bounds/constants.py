@@ -1,0 +1,648 @@
+"""Public constants of a weighting form, and how far its weights move with one record.
+
+The theorems and their proofs are in ``docs/theory/weights_as_variable.md``; names here are those of the page.
+Nothing here sees data: everything follows from the form, which is public, and from the universe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.stability.base import outward
+from dp2erm_cvx.weighting.bounds.diameters import RecordCombinations, ScaledImbalance, largest_squares
+from dp2erm_cvx.weighting.bounds.largest import Prices, block_diameter, largest_by_size, start_squares
+from dp2erm_cvx.weighting.bounds.moved_targets import MovedTarget, moved_targets
+from dp2erm_cvx.weighting.bounds.response import (
+    base_response,
+    controls_response,
+    mean_response,
+    treated_response,
+)
+from dp2erm_cvx.weighting.forms.arm_sizes import ArmSizes, check_feasible, check_means
+from dp2erm_cvx.weighting.forms.features import IntervalSet
+from dp2erm_cvx.weighting.forms.form import FeatureRows, Imbalance, ImbalancePenalty, SumKind, WeightingForm
+from dp2erm_cvx.weighting.forms.proximal import ROUGH
+
+#: Boxes of largest weights near either end of the arm sizes, and about so many between.
+_NEAR = 16
+
+#: Arms in words.
+_ARMS = ("control", "treated record")
+
+
+@dataclass(frozen=True)
+class PairBound:
+    """Bound on the movement of the weights where the replaced record has given arms before and after.
+
+    Parameters
+    ----------
+    arms
+        Its arm before and after.
+    largest
+        Its largest weights before and after.
+    kappa
+        Largest pull ``|w'(z' - zbar) - w(z - zbar) - n(t' - t)|`` that its replacement exerts, over the
+        corners of the box of its weights, in scaled rows.
+    V
+        The bound, of the weights as they are solved for.
+    """
+
+    arms: tuple[int, int]
+    largest: tuple[float, float]
+    kappa: float
+    V: float
+
+
+@dataclass(frozen=True)
+class WeightingConstants:
+    """Public constants of a weighting form in a universe. Rows are scaled by ``sqrt(n * smoothness)``.
+
+    Rows with kinks are not among the scaled ones.
+
+    Parameters
+    ----------
+    response
+        R, a bound on the mean of ``q = 1/phi''`` over records; infinite where phi may be flat.
+    diameter
+        D, the largest distance of two rows of one block, scaled.
+    row_bound
+        Z, the largest norm of a row, scaled.
+    target_diameter
+        T, the largest movement ``|n(t' - t)|`` of the target, scaled.
+    start
+        The largest norm of the imbalance, over n, of weights that are equal within every block, scaled.
+    largest
+        W, bounds of the weights of controls and treated, as they are solved for.
+    factor
+        ``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``.
+    pairs
+        A bound for each pair of arms that a replaced record may have.
+    release_factor
+        Largest factor by which weights are multiplied for their release, so that their sum is n: 1, or
+        ``n / (2 n_1)`` at the floor of the treated where those weigh 1.
+    V
+        Bound on ``sum_{i != j} |w_i - w'_i| + w_j + w'_j`` of the *released* weights, which have the sum n.
+    theorem
+        Which theorem gave V.
+    limits
+        What V is limited by, in a sentence.
+    smoothing
+        What a smoothed kink leaves out, in a sentence; empty where none was smoothed.
+    """
+
+    response: float
+    diameter: float
+    row_bound: float
+    target_diameter: float
+    start: float
+    largest: tuple[float, float]
+    factor: float
+    pairs: tuple[PairBound, ...]
+    release_factor: float
+    V: float
+    theorem: str
+    limits: str
+    smoothing: str
+
+
+def weighting_constants(
+    form: WeightingForm, arm_floors: tuple[int, int], keeps_treatment: bool
+) -> WeightingConstants:
+    """All constants of a form, for neighbors that differ in one replaced record of a universe.
+
+    Parameters
+    ----------
+    form
+        The form.
+    arm_floors
+        Public lower bounds on the numbers of controls and of treated; 0 where there are none.
+    keeps_treatment
+        Whether the replaced record keeps its arm.
+
+    Returns
+    -------
+    WeightingConstants
+        The constants.
+
+    Raises
+    ------
+    CalibrationError
+        If some dataset of the universe has no weights, or no theorem covers the form.
+    DeclarationError
+        If floors or sums are invalid.
+    """
+    sizes = ArmSizes(form.n, arm_floors)
+    check_feasible(form, sizes)
+    check_means(form, sizes)
+    _check_covered(form)
+    prices = _prices(form)
+    starts = start_squares(form, sizes, prices.smooth)
+    by_size = largest_by_size(form, sizes, prices, starts)
+    largest = (float(np.max(by_size[0])), float(np.max(by_size[1])))
+    response = _response(form, sizes, largest, keeps_treatment)
+    blocks = _pairs_within_blocks(form, sizes)
+    diameter = block_diameter(prices.smooth, blocks)
+    spread = _Spread(form.n, response, diameter, prices, _gradient_diameter(form, prices))
+    kinds = _pair_kinds(form, sizes, by_size, keeps_treatment)
+    pairs = tuple(_pair_bound(kind, spread) for kind in kinds)
+    release_factor = _release_factor(form, sizes)
+    V, theorem, limits = _stated(form, sizes, spread, pairs)
+    singles = [(arm,) for arm in sizes.arms]
+    return WeightingConstants(
+        response=response,
+        diameter=diameter,
+        row_bound=_largest_norm(prices.smooth, singles, np.array([1.0]), np.array([0.0])),
+        target_diameter=_target_diameter(form, sizes, prices, keeps_treatment),
+        start=float(np.sqrt(np.max(starts))),
+        largest=largest,
+        factor=spread_factor(response, diameter),
+        pairs=pairs,
+        release_factor=release_factor,
+        V=V,
+        theorem=theorem,
+        limits=limits,
+        smoothing=_smoothing(form),
+    )
+
+
+def spread_factor(response: float, diameter: float) -> float:
+    """``F = R A / (1 + A)^2`` with ``A = min(1, R D^2 / 4)``: at most R/4 (Theorem A).
+
+    Parameters
+    ----------
+    response
+        R.
+    diameter
+        D, in scaled rows.
+
+    Returns
+    -------
+    float
+        F; infinite where R is.
+    """
+    if math.isinf(response):
+        return math.inf
+    share = min(1.0, response * diameter**2 / 4.0)
+    return response * share / (1.0 + share) ** 2
+
+
+def _check_covered(form: WeightingForm) -> None:
+    """Refuse what no theorem on the page covers. Raises CalibrationError."""
+    for imbalance in form.imbalances:
+        if imbalance.penalty.rough:
+            raise CalibrationError(f"{imbalance.text or 'a penalty'}: {ROUGH}")
+    if form.base is None:
+        return
+    within = form.base.within
+    if not isinstance(within, IntervalSet) or not within.low > 0.0:
+        raise CalibrationError("base weights lie in a public interval above 0: declare one")
+    start, end = form.dispersion.ends
+    if start > 0.0 or math.isfinite(end):
+        # A record of a small or large base might have no weight near 1.
+        raise CalibrationError(
+            "base weights beside a dispersion that ends above 0: write one of all positive weights, such as "
+            "cp.kl_div, and bounds as constraints"
+        )
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        raise CalibrationError(
+            "base weights beside weights of the controls alone have no theorem: write one sum or sums by arm"
+        )
+
+
+def _coordinates(imbalance: Imbalance) -> int:
+    return sum(len(group[0].matrix) for group in imbalance.groups)
+
+
+def _prices(form: WeightingForm) -> Prices:
+    """The imbalances, scaled where their penalties are smooth, and what bounds their gradients."""
+    smooth = []
+    kinks = []
+    squared_ball = 0.0
+    squared_diameter = 0.0
+    linear = _linear_diameter(form)
+    for imbalance in form.imbalances:
+        penalty = imbalance.penalty
+        coordinates = _coordinates(imbalance)
+        if penalty.smooth and penalty.smoothness > 0.0:
+            scale = math.sqrt(form.n * penalty.smoothness)
+            smooth.append(ScaledImbalance(imbalance, scale))
+            squared_ball += (penalty.gradient_size(coordinates) / scale) ** 2
+            squared_diameter += (penalty.gradient_diameter(coordinates) / scale) ** 2
+            linear += _pull_at_zero(imbalance)
+        elif penalty.kinked:
+            kinks.append(ScaledImbalance(imbalance, 1.0))
+    counted = [(kink.imbalance.penalty, _coordinates(kink.imbalance)) for kink in kinks]
+    return Prices(
+        smooth,
+        kinks,
+        [penalty.gradient_size(coordinates) for penalty, coordinates in counted],
+        [penalty.gradient_diameter(coordinates) for penalty, coordinates in counted],
+        outward(math.sqrt(squared_ball)),
+        outward(math.sqrt(squared_diameter)),
+        linear,
+    )
+
+
+def _pull_at_zero(imbalance: Imbalance) -> float:
+    """Largest difference of ``<z, P'(0)>`` of two records: a linear term of the weights (W1 and W2)."""
+    slope = imbalance.penalty.slope_at_zero(_coordinates(imbalance))
+    if not np.any(slope):
+        return 0.0
+    directions: dict[str, Array] = {}
+    begin = 0
+    for group in imbalance.groups:
+        end = begin + len(group[0].matrix)
+        for part in group:
+            moved = part.weighted[:, None] * (slope[begin:end] @ part.matrix)
+            directions[part.features.name] = directions.get(part.features.name, 0.0) + moved
+        begin = end
+    if not any(np.any(own) for own in directions.values()):
+        # An imbalance that is priced on both of its sides is pulled to neither.
+        return 0.0
+    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
+    rows = block_diameter([ScaledImbalance(imbalance, 1.0)], arms)
+    return outward(float(np.linalg.norm(slope)) * rows)
+
+
+def _linear_diameter(form: WeightingForm) -> float:
+    """Largest difference of the linear terms of two records."""
+    if form.linear is None:
+        return 0.0
+    arms = [(first, second) for first in (0, 1) for second in (0, 1)]
+    return block_diameter([_alone(form.linear)], arms)
+
+
+def _alone(rows: FeatureRows) -> ScaledImbalance:
+    """An imbalance of one group, whose penalty does not matter."""
+    shift = np.zeros(len(rows.matrix))
+    return ScaledImbalance(Imbalance(((rows,),), shift, ImbalancePenalty(1.0)), 1.0)
+
+
+def _gradient_diameter(form: WeightingForm, prices: Prices) -> float:
+    """``n Gamma`` of the smooth penalties: the most that ``s = n |Delta|`` can be; infinite for squares."""
+    return form.n * prices.diameter
+
+
+def _response(
+    form: WeightingForm, sizes: ArmSizes, largest: tuple[float, float], keeps_treatment: bool
+) -> float:
+    """R: over which weights, and at which mean, the response is meant (section "Constants" of the page)."""
+    n = form.n
+    kind = form.sums.kind
+    if kind is SumKind.CONTROLS:
+        return controls_response(form.dispersion, largest[0], sizes.most(0) / n)
+    if kind is SumKind.TREATED:
+        changes = sizes.may_change and not keeps_treatment
+        total = 1.0 + 0.5 / n if changes else 1.0
+        shares = (sizes.least(0) / n, sizes.most(0) / n)
+        return treated_response(form.dispersion, largest[0], shares, total)
+    present = list(sizes.arms)
+    low = float(np.min(form.low[present]))
+    high = max(largest[arm] for arm in present)
+    if form.base is None:
+        return mean_response(form.dispersion, min(low, 1.0), max(high, 1.0), 1.0)
+    within = form.base.within
+    assert isinstance(within, IntervalSet)
+    ratios = (low / within.high, high / within.low)
+    return base_response(form.dispersion, ratios, (within.low, within.high))
+
+
+def _arm_pairs(sizes: ArmSizes, keeps_treatment: bool) -> list[tuple[int, int]]:
+    """Arms that a replaced record may have before and after."""
+    changes = sizes.may_change and not keeps_treatment
+    every = [(first, second) for first in sizes.arms for second in sizes.arms]
+    return [pair for pair in every if changes or pair[0] == pair[1]]
+
+
+def _pairs_within_blocks(form: WeightingForm, sizes: ArmSizes) -> list[tuple[int, int]]:
+    """Arms of two records of one block."""
+    if form.sums.kind is SumKind.ALL:
+        return [(first, second) for first in sizes.arms for second in sizes.arms]
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        return [(0, 0)]
+    return [(arm, arm) for arm in sizes.arms]
+
+
+def _largest_norm(
+    imbalances: Sequence[ScaledImbalance],
+    arms: Sequence[tuple[int, ...]],
+    rows: Array,
+    targets: Array,
+) -> float:
+    """Largest norm of a sum of records of any of these arms, with one vector of factors for all."""
+    if not imbalances:
+        return 0.0
+    every = np.array(arms)
+    sums = RecordCombinations(np.tile(rows, (len(every), 1)), np.tile(targets, (len(every), 1)), every)
+    return float(np.sqrt(np.max(largest_squares(imbalances, sums))))
+
+
+def _target_diameter(form: WeightingForm, sizes: ArmSizes, prices: Prices, keeps_treatment: bool) -> float:
+    """Largest movement of the target, scaled."""
+    largest = 0.0
+    if prices.smooth:
+        for before, after in _arm_pairs(sizes, keeps_treatment):
+            for moved in moved_targets(form, sizes, before, after):
+                squares = largest_squares(prices.smooth, moved.alone())
+                largest = max(largest, float(np.sqrt(np.max(squares))))
+    return largest
+
+
+@dataclass(frozen=True)
+class _PairKind:
+    """Pairs of datasets whose replaced record has given arms, with one choice of common rows.
+
+    Parameters
+    ----------
+    form
+        The form.
+    before, after
+        Arms of the replaced record.
+    common
+        Arm of the common row of each block whose sum moves.
+    least
+        Its least weights before and after.
+    largest
+        Largest weights before and after, (boxes, 2): each pair of datasets has both in one of the boxes.
+    targets
+        Movements of the target, of whose convex hull that of every pair is a member.
+    """
+
+    form: WeightingForm
+    before: int
+    after: int
+    common: tuple[int, ...]
+    least: tuple[float, float]
+    largest: Array
+    targets: tuple[MovedTarget, ...]
+
+    def gains(self, w: float, v: float) -> tuple[float, ...]:
+        """delta_b, what the other records of each block gain, for weights w before and v after."""
+        kind = self.form.sums.kind
+        if self.before == self.after:
+            return (w - v,)
+        if kind is SumKind.TREATED:
+            # The treated weigh 1, and the controls weigh one more or one less.
+            return (1.0 + w,) if self.before == 0 else (-1.0 - v,)
+        if kind is SumKind.PUBLIC:
+            return (w, -v)
+        if kind is SumKind.COUNTS:
+            return (w - 1.0, 1.0 - v)
+        return (w - v,)
+
+    @property
+    def two_blocks(self) -> bool:
+        """Whether two blocks of weights answer."""
+        return self.form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
+
+    def pull(self, w: float, v: float) -> list[float]:
+        """Factors of rows in ``k_c = v z' - w z + sum_b delta_b zbar_b - n(t' - t)``."""
+        return [v, -w, *self.gains(w, v)]
+
+    def corners(self) -> Array:
+        """Corners (boxes, 4, 2) of the boxes of both weights: kappa is convex, so largest at one of them."""
+        least = np.minimum(np.array(self.least), self.largest)
+        before = np.stack([least[:, 0], least[:, 0], self.largest[:, 0], self.largest[:, 0]], axis=1)
+        after = np.stack([least[:, 1], self.largest[:, 1], least[:, 1], self.largest[:, 1]], axis=1)
+        return np.stack([before, after], axis=2)
+
+    def kappas(self, imbalances: Sequence[ScaledImbalance]) -> Array:
+        """Kappa at the corners, (boxes, 4)."""
+        corners = self.corners()
+        if not imbalances:
+            return np.zeros(corners.shape[:2])
+        rows = np.array([self.pull(w, v) for w, v in corners.reshape(-1, 2).tolist()])
+        squares = [largest_squares(imbalances, moved.beside(rows, self.common)) for moved in self.targets]
+        return np.asarray(np.sqrt(np.max(squares, axis=0)).reshape(corners.shape[:2]))
+
+    def total(self, w: float, v: float, squared: float) -> float:
+        """V for weights w and v, where ``squared`` bounds ``sum_b R_b A_b s^2``.
+
+        One block answers with ``sqrt(delta^2 + squared)`` (Theorem A); of two, the one whose sum moves less
+        takes all of it in the worst case (Theorem B).
+        """
+        sizes = sorted(abs(gain) for gain in self.gains(w, v))
+        if not self.two_blocks:
+            return w + v + math.sqrt(sizes[0] ** 2 + squared)
+        smaller = sizes[0] if len(sizes) == 2 else 0.0
+        return w + v + sizes[-1] + math.sqrt(smaller**2 + squared)
+
+
+def _pair_kinds(
+    form: WeightingForm, sizes: ArmSizes, by_size: Array, keeps_treatment: bool
+) -> list[_PairKind]:
+    """All arms that a replaced record and the common rows may have; ``by_size`` are its largest weights."""
+    kinds = []
+    for before, after in _arm_pairs(sizes, keeps_treatment):
+        least = (_least_weight(form, before), _least_weight(form, after))
+        largest = _largest_of_both(form, by_size, before, after)
+        targets = moved_targets(form, sizes, before, after)
+        for common in _common_arms(form, sizes, before, after):
+            kinds.append(_PairKind(form, before, after, common, least, largest, targets))
+    return kinds
+
+
+def _least_weight(form: WeightingForm, arm: int) -> float:
+    """Least weight of a record of an arm; the treated may have no weight of their own."""
+    if arm == 1 and form.sums.kind is SumKind.CONTROLS:
+        return 0.0
+    if arm == 1 and form.sums.kind is SumKind.TREATED:
+        return 1.0
+    return float(form.low[arm])
+
+
+def _largest_of_both(form: WeightingForm, by_size: Array, before: int, after: int) -> Array:
+    """Largest weights (boxes, 2) of a replaced record before and after.
+
+    A record that changes its arm leaves n_1 one higher or lower, so that its weights belong to neighboring
+    sizes: where sums are by arm a small arm stands against a large one, and not both weights are large.
+    """
+    overall = np.max(by_size, axis=1)
+    apart = form.sums.kind in (SumKind.PUBLIC, SumKind.COUNTS)
+    if before == after or not apart:
+        return np.array([[overall[before], overall[after]]])
+    cells = by_size.shape[1]
+    near = np.arange(_NEAR)
+    between = np.rint(np.linspace(0, cells, _NEAR))
+    edges = np.unique(np.clip(np.concatenate([near, between, cells - near]), 0, cells)).astype(int)
+    boxes = []
+    for first, last in pairwise(edges.tolist()):
+        own = by_size[before, first:last]
+        # The other size may be one further, in the next cell to either side.
+        other = by_size[after, max(first - 1, 0) : last + 1]
+        boxes.append([float(np.max(own)), float(np.max(other))])
+    return np.array(boxes)
+
+
+def _common_arms(form: WeightingForm, sizes: ArmSizes, before: int, after: int) -> list[tuple[int, ...]]:
+    """Arms of the common rows, one for each block whose sum moves."""
+    if form.sums.kind is SumKind.ALL:
+        return [(arm,) for arm in sizes.arms]
+    if form.sums.kind in (SumKind.CONTROLS, SumKind.TREATED):
+        return [(0,)]
+    if before == after:
+        return [(before,)]
+    return [(before, after)]
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a pull kappa does to the other weights: bounds of ``sum_b R_b A_b s^2``.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    response, diameter
+        R, and D of the smooth penalties.
+    prices
+        The imbalances.
+    reach
+        ``n Gamma`` of the smooth penalties: the largest ``s = n |Delta|``; infinite for squares.
+    """
+
+    n: int
+    response: float
+    diameter: float
+    prices: Prices
+    reach: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the gradients of the smooth penalties are bounded, or there are kinks."""
+        return math.isfinite(self.reach) or bool(self.prices.kinks)
+
+    def squared(self, kappa: float) -> float:
+        """``F kappa^2``, of Theorems A and B."""
+        return spread_factor(self.response, self.diameter) * kappa**2
+
+    def squared_within_reach(self, kappa: float, kink_kappas: Sequence[float]) -> float:
+        """``R max_s min(kappa s - s^2, R D^2 s^2 / 4)`` over ``s <= n Gamma``; with kinks Theorem D.
+
+        The second branch says that s moves rows of diameter D alone; beside kinks only the first is left, and
+        each kink adds ``R n Gamma kappa``.
+        """
+        if self.prices.kinks:
+            step = min(self.reach, kappa / 2.0)
+            gained = kappa * step - step**2
+            for diameter, own in zip(self.prices.kink_diameters, kink_kappas, strict=True):
+                gained += self.n * diameter * own
+            return self.response * gained
+        bend = self.response * self.diameter**2 / 4.0
+        step = min(self.reach, max(kappa / 2.0, kappa / (1.0 + bend)))
+        return self.response * min(kappa * step - step**2, bend * step**2)
+
+
+def _pair_bound(kind: _PairKind, spread: _Spread) -> PairBound:
+    """The bound of one kind of pairs: the better of two.
+
+    With squares alone V is convex in both weights, and largest at a corner. With bounded gradients it is not;
+    but V rises with each weight while kappa is held, so that the largest weights together with the largest
+    kappa of all corners are a bound.
+    """
+    kappas = kind.kappas(spread.prices.smooth)
+    kappa = float(np.max(kappas))
+    arms = (kind.before, kind.after)
+    largest = (float(np.max(kind.largest[:, 0])), float(np.max(kind.largest[:, 1])))
+    if math.isinf(spread.response):
+        return PairBound(arms, largest, kappa, math.inf)
+    kink_kappas = [np.max(kind.kappas([kink]), axis=1) for kink in spread.prices.kinks]
+    worst = 0.0
+    for box, corners in enumerate(kind.corners().tolist()):
+        best = math.inf
+        if not spread.prices.kinks:
+            pulled = zip(corners, kappas[box].tolist(), strict=True)
+            best = max(kind.total(w, v, spread.squared(own)) for (w, v), own in pulled)
+        if spread.bounded:
+            kinked = [float(own[box]) for own in kink_kappas]
+            squared = spread.squared_within_reach(float(np.max(kappas[box])), kinked)
+            best = min(best, kind.total(corners[-1][0], corners[-1][1], squared))
+        if best > worst:
+            worst = best
+            largest = (corners[-1][0], corners[-1][1])
+    return PairBound(arms, largest, kappa, outward(worst))
+
+
+def _release_factor(form: WeightingForm, sizes: ArmSizes) -> float:
+    """Largest factor that makes the sum of all weights n."""
+    if form.sums.kind is SumKind.TREATED:
+        return form.n / (2.0 * sizes.least(1))
+    return 1.0
+
+
+def _released(form: WeightingForm, sizes: ArmSizes, pair: PairBound) -> float:
+    """V of the released weights, ``n / (2 n_1)`` times those that treated records weigh 1 in.
+
+    At a change of arm n_1 changes as well. The larger of both is n_1 + 1, and with it
+    ``V_u <= n / (2 (n_1 + 1)) (V + 2)``.
+    """
+    if form.sums.kind is not SumKind.TREATED:
+        return pair.V
+    if pair.arms[0] == pair.arms[1]:
+        return _release_factor(form, sizes) * pair.V
+    return form.n / (2.0 * (sizes.least(1) + 1)) * (pair.V + 2.0)
+
+
+def _stated(
+    form: WeightingForm, sizes: ArmSizes, spread: _Spread, pairs: Sequence[PairBound]
+) -> tuple[float, str, str]:
+    """V with the name of its theorem and what limits it."""
+    nothing = "weights of sum n move by at most 2n"
+    trivial = 2.0 * form.n
+    if form.hard:
+        reason = "V is 2n: a constraint of the imbalance depends on the data; price the imbalance instead"
+        return trivial, nothing, reason
+    if form.sums.kind in (SumKind.ALL, SumKind.COUNTS) and np.all(form.cap[list(sizes.arms)] <= 1.0):
+        return 2.0, "all weights are 1", "V is 2: no weight may be above 1, so that none is below"
+    if math.isinf(spread.response):
+        reason = "V is 2n: the dispersion may be flat in its box; add a square of the weights"
+        return trivial, nothing, reason
+    worst = max(pairs, key=lambda pair: _released(form, sizes, pair))
+    moved = _released(form, sizes, worst)
+    arms = f"a {_ARMS[worst.arms[0]]} of weight {worst.largest[0]:.4g} becomes "
+    arms += f"a {_ARMS[worst.arms[1]]} of weight {worst.largest[1]:.4g}"
+    if moved >= trivial:
+        reason = f"V is 2n, as the bound is {moved:.4g} where {arms}: declare a smaller cap or a larger ridge"
+        return trivial, nothing, reason
+    return moved, _theorem(form, spread), f"V is largest where {arms}"
+
+
+def _theorem(form: WeightingForm, spread: _Spread) -> str:
+    """Name of the theorem that V follows from."""
+    names = {
+        SumKind.ALL: "Theorem A (one sum)",
+        SumKind.PUBLIC: "Theorem B (public sums by arm)",
+        SumKind.COUNTS: "Theorem B (arm sizes as sums)",
+        SumKind.CONTROLS: "Theorem A (one sum over the controls)",
+        SumKind.TREATED: "Theorem A (controls that weigh as many as the treated)",
+    }
+    name = names[form.sums.kind]
+    if spread.prices.kinks:
+        return f"{name} with Theorem D (kinks)"
+    if math.isfinite(spread.reach):
+        return f"{name}, gradients bounded"
+    return name
+
+
+def _smoothing(form: WeightingForm) -> str:
+    """What smoothing leaves out (section "Smoothing a kink" of the page)."""
+    if not form.smoothed:
+        return ""
+    each = [f"{text} with parameter {value:g}" for text, value in form.smoothed.items()]
+    smoothed = f"Smoothed: {'; '.join(each)}. "
+    if any(imbalance.penalty.envelope for imbalance in form.imbalances):
+        return smoothed + (
+            "What stands for a price, over n, is below it by at most half of the parameter times the square "
+            "of the price's slope."
+        )
+    return smoothed + (
+        "Where the imbalance left, over n, is at least the parameter times the "
+        "price, the weights are those of the declared program; elsewhere it is below this product."
+    )

@@ -1,0 +1,1 @@
+"""The weights of many neighbors of one dataset, solved together."""

@@ -1,0 +1,197 @@
+"""A weighting form at many neighbors of one dataset: what they share, and what one new record changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.weighting.neighbors.many_datasets import DatasetsOfRows, Numbers
+from dp2erm_cvx.weighting.neighbors.records import NeighboringRecords, ReplacedRecords
+from dp2erm_cvx.weighting.solving.dataset import CHUNK, OUTWARD, WeightingData, rows_of_records, sum_units
+
+#: Numbers in the table of products of rows, up to which it is made: 64 MB.
+_MOST_PRODUCTS = 2**23
+
+
+@dataclass(frozen=True)
+class ReplacedRows(ReplacedRecords):
+    """Neighbors that differ from one dataset in one record each, with its row.
+
+    Parameters
+    ----------
+    rows
+        Row of the new record (m, K).
+    """
+
+    rows: Array
+
+
+class NeighboringData(NeighboringRecords[ReplacedRows], DatasetsOfRows[ReplacedRows]):
+    """A dataset, of which neighbors differ in one record each.
+
+    Parameters
+    ----------
+    data
+        The dataset; without features of kernels.
+    records
+        Its records.
+    """
+
+    def __init__(self, data: WeightingData, records: Records) -> None:
+        super().__init__(data, records, data.priced)
+        self.rows = data.rows
+        self.sizes: Array = np.abs(data.rows)
+        #: Rows with the blocks as further columns (n, K + B).
+        self.lined: Array = np.hstack([data.rows, self.inside])
+        self._upper = np.triu_indices(self.lined.shape[1])
+        self._products: Array | None = None
+        if len(self.lined) * len(self._upper[0]) <= _MOST_PRODUCTS:
+            self._products = self.lined[:, self._upper[0]] * self.lined[:, self._upper[1]]
+        self._shared = _SharedSizes(self)
+
+    @property
+    def tabled(self) -> bool:
+        """Whether products of rows are held in a table, by which a Jacobian of a neighbor is cheap."""
+        return self._products is not None
+
+    def replaced(self, index: Numbers, new_records: Records) -> ReplacedRows:
+        """What m new records change, each in the place of one of the dataset.
+
+        Parameters
+        ----------
+        index
+            Numbers of the replaced records (m,).
+        new_records
+            The m new records.
+        """
+        vectors = self.vectors_of(new_records)
+        known = self.replaced_records(index, new_records, vectors).known()
+        return ReplacedRows(**known, rows=rows_of_records(self.form, vectors, new_records.a))
+
+    def arguments(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
+        argument = -(prices @ self.rows.T)
+        argument -= self.data.linear
+        argument -= self.levels(multipliers, part)
+        own = -np.sum(prices * part.rows, axis=1) - part.linear - self.own_levels(multipliers, part)
+        argument[part.places] = own
+        return np.asarray(argument)
+
+    def argument_sizes(self, prices: Array, multipliers: Array, part: ReplacedRows) -> Array:
+        size = prices @ self.sizes.T
+        size += np.abs(self.data.linear)
+        own = np.sum(prices * np.abs(part.rows), axis=1) + np.abs(part.linear)
+        size[part.places] = own
+        size += self.levels(multipliers, part)
+        return np.asarray(size)
+
+    def price_errors(self, weights: Array, part: ReplacedRows) -> float:
+        return 0.0
+
+    def row_norms(self, columns: slice, part: ReplacedRows) -> Array:
+        shared = np.linalg.norm(self.rows[:, columns], axis=1)
+        norms = np.tile(shared, (len(part), 1))
+        norms[part.places] = np.linalg.norm(part.rows[:, columns], axis=1)
+        return norms
+
+    def reached(self, weights: Array, part: ReplacedRows) -> tuple[Array, Array]:
+        places = part.places
+        own = weights[places]
+        weights[places] = 0.0
+        total = own[:, None] * part.rows
+        size = own[:, None] * np.abs(part.rows)
+        for begin in range(0, self.n, CHUNK):
+            some = slice(begin, begin + CHUNK)
+            total += weights[:, some] @ self.rows[some]
+            size += weights[:, some] @ self.sizes[some]
+        weights[places] = own
+        return total - part.targets, size
+
+    def imbalances(self, weights: Array, part: ReplacedRows) -> Array:
+        own = weights[part.places]
+        change = part.rows - self.rows[part.index]
+        return np.asarray(weights @ self.rows + own[:, None] * change - part.targets)
+
+    @property
+    def reached_units(self) -> float:
+        return sum_units(self.n) + 2.0
+
+    def moments(self, rates: Array, part: ReplacedRows) -> Array:
+        places = part.places
+        own = rates[places]
+        rates[places] = 0.0
+        size = self.lined.shape[1]
+        moments = np.empty((len(part), size, size))
+        if self._products is not None:
+            upper = rates @ self._products
+            moments[:, self._upper[0], self._upper[1]] = upper
+            moments[:, self._upper[1], self._upper[0]] = upper
+        else:
+            for k, rate in enumerate(rates):
+                moments[k] = (self.lined * rate[:, None]).T @ self.lined
+        new = np.hstack([part.rows, part.block[:, None] == np.arange(self.n_blocks)])
+        moments += (own[:, None] * new)[:, :, None] * new[:, None, :]
+        return moments
+
+    def row_sizes(self, part: ReplacedRows) -> tuple[Array, Array]:
+        places = part.places
+        free = part.cap[places] > part.low[places]
+        shared = self._shared
+        own = np.where(free, np.linalg.norm(part.rows * self.scale, axis=1), 0.0)
+        apart = np.zeros(len(part))
+        for number, middle in enumerate(shared.middles):
+            inside = free & (part.block == number)
+            apart[inside] = shared.distances(part.rows[inside], middle)
+        row = np.maximum(own, shared.row) * OUTWARD
+        return row, 2.0 * np.maximum(apart, shared.distance) * OUTWARD
+
+    def kink_widths(self, place: int, part: ReplacedRows) -> Array:
+        one = self.priced[place]
+        own = one.width_at_kink(part.rows[:, one.columns])
+        return np.maximum(own, self._shared.kinks[place])
+
+
+class _SharedSizes:
+    """Sizes of the rows of one dataset, which all of its neighbors have but for one record.
+
+    Parameters
+    ----------
+    neighboring
+        The dataset.
+    """
+
+    def __init__(self, neighboring: NeighboringData) -> None:
+        self.scale = neighboring.scale
+        low, cap = neighboring.boxes
+        free = cap > low
+        rows = neighboring.rows
+        self.middles = [self._middle(rows[members]) for members in neighboring.members]
+        #: Largest norm of a free row, and its largest distance to the middle of its block.
+        self.row = float(np.max(np.linalg.norm(rows * self.scale, axis=1)[free], initial=0.0))
+        self.distance = 0.0
+        for number, members in enumerate(neighboring.members):
+            apart = self.distances(rows[members[free[members]]], self.middles[number])
+            self.distance = max(self.distance, float(np.max(apart, initial=0.0)))
+        #: What prices of every kink move the argument of a free row by, at most.
+        self.kinks = [
+            float(np.max(one.width_at_kink(rows[free][:, one.columns]), initial=0.0))
+            for one in neighboring.priced
+        ]
+
+    def _middle(self, rows: Array) -> Array:
+        """A point (K,) that distances of rows in a block are measured from; any one will do."""
+        if not len(rows):
+            return np.zeros(len(self.scale))
+        return np.asarray(np.mean(rows * self.scale, axis=0))
+
+    def distances(self, rows: Array, middle: Array) -> Array:
+        """Bounds of the distances of rows (.., K) to a point, with the rounding of the rows."""
+        return distances_of_rows(rows * self.scale, middle)
+
+
+def distances_of_rows(scaled: Array, middle: Array) -> Array:
+    """Bounds (..,) of the distances of rows (.., K) to a point (.., K), with the rounding of the rows."""
+    slack = 8.0 * UNIT * np.linalg.norm(scaled, axis=-1)
+    return np.asarray(np.linalg.norm(scaled - middle, axis=-1) + slack)

@@ -1,0 +1,132 @@
+"""Steps of many datasets of one form at once, in the outer variable of the dual and the multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.weighting.neighbors.claims import NeighborClaims, NeighborPoints
+from dp2erm_cvx.weighting.neighbors.many_datasets import DatasetsOfRows, Numbers, Part
+
+
+@dataclass(frozen=True)
+class JointState:
+    """Where m datasets are: points of the dual, rates of their weights, and what is missed.
+
+    Parameters
+    ----------
+    points
+        The points.
+    rates
+        How fast weights rise with their arguments (m, k).
+    missed
+        What is missed of imbalances and what sums are off (m, K + B).
+    """
+
+    points: NeighborPoints
+    rates: Array
+    missed: Array
+
+
+class JointSteps(Generic[Part]):
+    """States of datasets at points of the dual, and Newton's steps.
+
+    ``s = prox(y)`` is an imbalance and the slope of its penalty there its price, as of one dataset.
+
+    Parameters
+    ----------
+    datasets
+        The datasets.
+    step
+        Steps (K,) of the proximal steps, the same for all coordinates of one imbalance.
+    """
+
+    def __init__(self, datasets: DatasetsOfRows[Part], step: Array) -> None:
+        self.datasets = datasets
+        self.step = step
+        self.K = len(step)
+        self.judge = NeighborClaims(datasets)
+
+    def state(self, y: Array, multipliers: Array, part: Part) -> JointState:
+        """The state at outer variables y (m, K) and multipliers (m, B)."""
+        datasets = self.datasets
+        s = self.imbalance(y)
+        prices = self.prices(s, y)
+        argument = datasets.arguments(prices, multipliers, part)
+        flat, flat_rates = datasets.curve(part).at(argument.ravel(), slice(None))
+        weights = flat.reshape(argument.shape)
+        rates = flat_rates.reshape(argument.shape)
+        missed = s - datasets.imbalances(weights, part)
+        off = datasets.sums(weights, part) - part.totals
+        points = NeighborPoints(s, prices, multipliers, argument, weights)
+        return JointState(points, rates, np.hstack([missed, off]))
+
+    def imbalance(self, y: Array) -> Array:
+        """Proximal points s (m, K) of outer variables y (m, K)."""
+        s = np.empty_like(y)
+        for one in self.datasets.priced:
+            if one.columns.stop > one.columns.start:
+                s[:, one.columns] = one.proximal_point(y[:, one.columns], self._step_of(one.columns))
+        return s
+
+    def prices(self, s: Array, y: Array) -> Array:
+        """Slopes (m, K) of the penalties at proximal points s of y."""
+        otherwise = (y - s) / self.step
+        prices = np.empty_like(y)
+        for one in self.datasets.priced:
+            prices[:, one.columns] = one.price(s[:, one.columns], otherwise[:, one.columns])
+        return prices
+
+    def _step_of(self, columns: slice) -> float:
+        return float(self.step[columns.start])
+
+    def own_steps(self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: Part) -> Array:
+        """Newton's steps (m, K + B), each by the Jacobian of its dataset; 0 where that is singular.
+
+        Parameters
+        ----------
+        y
+            Outer variables (m, K) of the chosen datasets.
+        state
+            The state of all.
+        chosen
+            Which of the state are meant.
+        part
+            The chosen datasets.
+        """
+        jacobians = self.jacobians(y, self.datasets.moments(state.rates[chosen], part))
+        right = -state.missed[chosen]
+        try:
+            return np.asarray(np.linalg.solve(jacobians, right[:, :, None])[:, :, 0])
+        except np.linalg.LinAlgError:
+            return np.zeros_like(right)
+
+    def jacobians(self, y: Array, moments: Array) -> Array:
+        """Derivatives (m, K + B, K + B) of what is missed by the outer variable and the multipliers."""
+        K = self.K
+        size = moments.shape[1]
+        proximal = np.zeros((len(y), K, K))
+        for one in self.datasets.priced:
+            if one.columns.stop > one.columns.start:
+                _, slope = one.prox(y[:, one.columns], self._step_of(one.columns))
+                proximal[:, one.columns, one.columns] = slope
+        through = np.zeros((len(y), size, size))
+        through[:, :K, :K] = (np.eye(K) - proximal) / self.step[:, None]
+        through[:, range(K, size), range(K, size)] = 1.0
+        jacobians = moments @ through
+        jacobians[:, K:] *= -1.0
+        jacobians[:, :K, :K] += proximal
+        diagonal = np.abs(jacobians[:, range(size), range(size)])
+        slack = 1e-14 * np.mean(diagonal, axis=1, keepdims=True)
+        jacobians[:, range(K), range(K)] += slack
+        jacobians[:, range(K, size), range(K, size)] -= slack
+        return np.asarray(jacobians)
+
+
+def taken(points: NeighborPoints, chosen: NDArray[np.bool_] | Numbers) -> NeighborPoints:
+    """Points of some datasets."""
+    return NeighborPoints(*(getattr(points, part.name)[chosen] for part in fields(points)))

@@ -1,0 +1,290 @@
+"""Weights of many datasets of few kinds of records at once, each with a proved distance to its exact weights.
+
+Newton's steps in the outer variable of the dual, for all datasets together and each by its own Jacobian; the
+multipliers of the sums are solved for at every point, so that no dataset needs a start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.weighting.forms.form import WeightingForm
+from dp2erm_cvx.weighting.neighbors.joint_steps import JointState, JointSteps, taken
+from dp2erm_cvx.weighting.neighbors.kinds import KindsData, KindsPart
+from dp2erm_cvx.weighting.neighbors.many_datasets import Numbers, release_factors
+
+#: Newton's steps, halvings of each, and steps without less that is missed, at most.
+_MOST_STEPS, _HALVINGS, _MOST_STALLED = 60, 30, 4
+#: Most steps for a multiplier, of which every fourth halves the bracket.
+_MOST_ROOT_STEPS = 400
+#: A sum is met where it is within so many units of roundoff of its size.
+_SUM_UNITS = 4.0
+#: Part of the goal that an estimate has to reach, as a claim counts rounding as well.
+_WITHIN = 0.1
+#: Datasets of one chunk.
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class KindWeights:
+    """Weights of m datasets of k kinds of records.
+
+    Parameters
+    ----------
+    weights
+        Weight (m, k) of a record of every kind; not a number where a dataset admits none.
+    claims
+        Proved bounds (m,) of ``|weights - exact weights|_1`` over all n records; infinite where nothing is
+        proved.
+    factor
+        What weights are multiplied by (m,), so that released ones have sum n.
+    """
+
+    weights: Array = field(repr=False)
+    claims: Array = field(repr=False)
+    factor: Array = field(repr=False)
+
+
+def weights_of_kinds(
+    form: WeightingForm, kinds: Records, count: Array, tolerance: float = 1e-10
+) -> KindWeights:
+    """Weights of datasets that are made of few kinds of records.
+
+    Parameters
+    ----------
+    form
+        The form.
+    kinds
+        The m k kinds, those of one dataset after the other.
+    count
+        How many records (m, k) of each kind there are, n in every dataset.
+    tolerance
+        Claim, relative to n, that steps aim at.
+
+    Returns
+    -------
+    KindWeights
+
+    Raises
+    ------
+    DeclarationError
+        For constraints of the imbalance, prices that no dataset is solved for, and wrong counts.
+    """
+    m, k = count.shape
+    data = KindsData(form, k)
+    weights = np.full((m, k), np.nan)
+    claims = np.full(m, np.inf)
+    factor = np.ones(m)
+    for begin in range(0, m, _CHUNK):
+        chunk = slice(begin, min(begin + _CHUNK, m))
+        part = data.part(kinds.at(np.arange(chunk.start * k, chunk.stop * k)), count[chunk])
+        factor[chunk] = release_factors(form, part.treated)
+        usable = np.flatnonzero(part.feasible)
+        if len(usable):
+            with np.errstate(all="ignore"):
+                # a dataset whose numbers overflow has no claim
+                found = _Newton(data, part.take(usable)).solved(tolerance * form.n)
+            weights[begin + usable], claims[begin + usable] = found
+    return KindWeights(weights, claims, factor)
+
+
+class _Newton(JointSteps[KindsPart]):
+    """Newton's method for m datasets.
+
+    Parameters
+    ----------
+    data
+        The form.
+    part
+        The datasets.
+    """
+
+    def __init__(self, data: KindsData, part: KindsPart) -> None:
+        self.data = data
+        self.part = part
+        self.rising = data.form.dispersion.family in ("entropy", "log")
+        start = np.zeros((len(part), data.n_blocks))
+        prices = np.zeros_like(part.targets)
+        rates = self._rates(data.arguments(prices, self._multipliers(prices, start, part), part), part)
+        with np.errstate(divide="ignore"):
+            step = 1.0 / data.smoothness
+        # Kinks have no scale of their own: that of what weights do.
+        spread = np.sum(part.count[:, :, None] * np.square(part.rows), axis=(1, 2)) / max(len(step), 1)
+        moved = data.total(rates, part) / data.n
+        other = max(float(np.median(moved)), 1e-12) * max(float(np.median(spread)), 1e-300)
+        super().__init__(data, np.maximum(step, other))
+        # At a kink of the dispersion no weight moves as yet: there the rate of a mean weight stands in.
+        with np.errstate(divide="ignore"):
+            usual = data.n / float(data.form.dispersion.curvature(np.ones(1))[0])
+        self.response: Array = np.maximum(2.0 * data.total(rates, part), usual)
+
+    def _rates(self, argument: Array, part: KindsPart) -> Array:
+        """How fast weights rise with their arguments (m, k)."""
+        _, rates = self.data.curve(part).at(argument.ravel(), slice(None))
+        return rates.reshape(argument.shape)
+
+    def solved(self, goal: float) -> tuple[Array, Array]:
+        """Weights (m, k) and claims (m,), of steps that aim at claims of ``goal``."""
+        m = len(self.part)
+        y = np.zeros((m, self.K))
+        multipliers = self._multipliers(self._prices_at(y), np.zeros((m, self.data.n_blocks)), self.part)
+        weights = np.full(self.part.count.shape, np.nan)
+        claims = np.full(m, np.inf)
+        live = np.arange(m)
+        stalled = np.zeros(m, dtype=np.int64)
+        for step in range(_MOST_STEPS + 1):
+            here = self.part.take(live)
+            state = self.state(y[live], multipliers[live], here)
+            ended = self._near(state, here, live, goal) | (stalled[live] >= _MOST_STALLED)
+            if step == _MOST_STEPS or self.K == 0:
+                ended[:] = True
+            done = live[ended]
+            if len(done):
+                points = taken(state.points, ended)
+                weights[done] = points.weights
+                claims[done] = self.judge.claims(points, self.part.take(done))
+            live = live[~ended]
+            if not len(live):
+                break
+            found = self._searched(y[live], state, ~ended, self.part.take(live))
+            y[live], multipliers[live], better = found
+            stalled[live] = np.where(better, 0, stalled[live] + 1)
+        return weights, claims
+
+    def _near(self, state: JointState, part: KindsPart, live: Numbers, goal: float) -> NDArray[np.bool_]:
+        missed = state.missed[:, : self.K]
+        estimate = self.judge.estimates(missed, state.missed[:, self.K :], self.response[live], part)
+        return np.asarray(estimate <= _WITHIN * goal)
+
+    def _prices_at(self, y: Array) -> Array:
+        return self.prices(self.imbalance(y), y)
+
+    def _searched(
+        self, y: Array, state: JointState, chosen: NDArray[np.bool_], part: KindsPart
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Points of lines along Newton's steps at which less is missed.
+
+        Where there is none, a proximal gradient step moves prices that no weight answers to as yet.
+
+        Parameters
+        ----------
+        y
+            Outer variables (m, K) of the chosen datasets.
+        state
+            The state of all.
+        chosen
+            Which of the state are meant.
+        part
+            The chosen datasets.
+
+        Returns
+        -------
+        tuple
+            Outer variables (m, K) and multipliers (m, B) there, and whether less is missed (m,).
+        """
+        missed = state.missed[chosen][:, : self.K]
+        change = self.own_steps(y, state, chosen, part)
+        before = state.points.multipliers[chosen]
+        size = np.linalg.norm(missed, axis=1)
+        found = y - missed
+        multipliers = before.copy()
+        better = np.zeros(len(y), dtype=bool)
+        open_rows = np.flatnonzero(np.all(np.isfinite(change), axis=1))
+        length = 1.0
+        for _ in range(_HALVINGS):
+            if not len(open_rows):
+                break
+            there = y[open_rows] + length * change[open_rows, : self.K]
+            guess = before[open_rows] + length * change[open_rows, self.K :]
+            some = part.take(open_rows)
+            levels = self._multipliers(self._prices_at(there), guess, some)
+            new = np.linalg.norm(self.state(there, levels, some).missed[:, : self.K], axis=1)
+            enough = new <= (1.0 - 0.1 * length) * size[open_rows]
+            done = open_rows[enough]
+            found[done] = there[enough]
+            multipliers[done] = levels[enough]
+            better[done] = True
+            open_rows = open_rows[~enough]
+            length /= 2.0
+        rest = np.flatnonzero(~better)
+        if len(rest):
+            prices = self._prices_at(found[rest])
+            multipliers[rest] = self._multipliers(prices, before[rest], part.take(rest))
+        return found, multipliers, better
+
+    def _multipliers(self, prices: Array, start: Array, part: KindsPart) -> Array:
+        """Multipliers (m, B) at which weights meet their sums, at prices (m, K) of the imbalances."""
+        data = self.data
+        curve = data.curve(part)
+        price = data.arguments(prices, np.zeros_like(start), part)
+        low, high = self._brackets(price, part)
+        inside = (start > low) & (start < high)
+        here = np.where(inside, start, (low + high) / 2.0)
+        best = here.copy()
+        least = np.full(here.shape, np.inf)
+        unit = UNIT * np.max(np.abs(price), axis=1, keepdims=True)
+        totals = part.totals
+        for step in range(_MOST_ROOT_STEPS):
+            argument = price - data.levels(here, part)
+            flat, flat_rates = curve.at(argument.ravel(), slice(None))
+            summed = data.sums(flat.reshape(price.shape), part)
+            slope = data.sums(flat_rates.reshape(price.shape), part)
+            off = summed - totals
+            nearer = np.abs(off) < least
+            best = np.where(nearer, here, best)
+            least = np.where(nearer, np.abs(off), least)
+            low = np.where(off > 0, here, low)
+            high = np.where(off > 0, high, here)
+            new = here + self._root_step(off, summed, slope, totals)
+            middle = low + (high - low) / 2.0
+            usable = (new > low) & (new < high)
+            if step % 4 == 3:
+                usable[:] = False
+            here = np.where(usable, new, middle)
+            met = least <= _SUM_UNITS * UNIT * totals
+            narrow = high - low <= unit + 2.0 * UNIT * np.abs(middle)
+            if np.all(met | narrow | ~np.isfinite(middle)):
+                break
+        return best
+
+    def _root_step(self, off: Array, summed: Array, slope: Array, totals: Array) -> Array:
+        """Newton's step; for weights that are steep in their price, that of the logarithm of the sum."""
+        if self.rising:
+            return np.asarray(np.log(summed / totals) * summed / slope)
+        return off / slope
+
+    def _brackets(self, price: Array, part: KindsPart) -> tuple[Array, Array]:
+        """Ends (m, B) that multipliers lie between.
+
+        At ``c_i = low_i + theta (cap_i - low_i)``, which have the sum of the block, a multiplier below all of
+        ``price_i - phi_i'(c_i)`` leaves no weight below c_i, one above all of them no weight above.
+        """
+        data = self.data
+        totals = part.totals
+        low = np.zeros(totals.shape)
+        high = np.zeros(totals.shape)
+        base = part.base if part.base.size else np.ones((1, 1))
+        for number in range(data.n_blocks):
+            count = part.inside[:, number]
+            inside = count > 0
+            largest_low = np.max(np.where(inside, part.low, 0.0), axis=1)
+            most = np.maximum(totals[:, number], largest_low)[:, None]
+            width = np.minimum(part.cap, most) - part.low
+            missing = totals[:, number] - np.sum(count * part.low, axis=1)
+            share = np.minimum(missing / np.maximum(np.sum(count * width, axis=1), 1e-300), 1.0)
+            level = price - data.form.dispersion.slope((part.low + share[:, None] * width) / base)
+            first = np.min(np.where(inside, level, np.inf), axis=1)
+            last = np.max(np.where(inside, level, -np.inf), axis=1)
+            some = np.any(inside, axis=1)
+            first = np.where(some, first, 0.0)
+            last = np.where(some, last, 0.0)
+            sizes = 1.0 + np.abs(first) + np.abs(last) + np.max(np.abs(price), axis=1)
+            slack = 64.0 * UNIT * sizes
+            low[:, number] = first - slack
+            high[:, number] = last + slack
+        return low, high

@@ -1,0 +1,1 @@
+"""The weights of one dataset: its dual, its certificate, its multipliers."""

@@ -1,0 +1,549 @@
+"""A proved distance of computed weights to the exact weights of a dataset.
+
+Theorems 1, 2, 5 and 6 of ``docs/theory/weights_certificate.md``: at any point of the dual the weights are the
+exact ones of a problem with other targets and sums, and the stability of the weights bounds what that
+changes. What doubles round is one more change of prices, targets and sums. Under constraints of the imbalance
+no distance follows, and how far those targets and sums are off is what is said (Theorem 7).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import UNIT, Array
+from dp2erm_cvx.curves.dispersion import Dispersion
+from dp2erm_cvx.weighting.bounds.response import largest_response, mean_response
+from dp2erm_cvx.weighting.solving.dataset import OUTWARD, WeightingData, blocked_sum, sum_units
+from dp2erm_cvx.weighting.solving.metric import Metric
+from dp2erm_cvx.weighting.solving.moments import moment_units
+from dp2erm_cvx.weighting.solving.multipliers import weights_at
+
+#: A number below which doubles lose digits; it stands for all that underflows.
+UNDERFLOW = 1e-280
+#: Times that the largest weight, and with it the response, is bounded anew by the claim before.
+_ROUNDS = 3
+#: A claim, relative to n, above which that in the metric of the Hessian is worth its time.
+_METRIC_FROM = 1e-11
+#: What is missed, over its rounding, up to which a point is so near that this metric is asked for.
+_MOST_ROUNDINGS = 1e3
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the dual.
+
+    Parameters
+    ----------
+    imbalance
+        An imbalance s (K,), in doubles.
+    prices
+        Computed prices lambda (K,): of the penalty's slopes at s the one that is meant.
+    multipliers
+        Multipliers, one per block.
+    """
+
+    imbalance: Array
+    prices: Array
+    multipliers: Array
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What is missed of the imbalances of vectors.
+
+    Parameters
+    ----------
+    computed
+        The imbalance of the point less that of the weights (K,), as computed.
+    rounding
+        Bounds (K,) of how far that is off.
+    """
+
+    computed: Array
+    rounding: Array
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """How far computed weights are from solving the problem.
+
+    Parameters
+    ----------
+    weights
+        Computed weights (n,).
+    radii
+        Bounds (n,) of their distance to the exact weights at the exact prices of the point.
+    smooth
+        Norm of what is missed of imbalances whose price is smooth, in the norm of the price.
+    kinks
+        Sum of what is missed of imbalances with kinks, each times the diameter of its prices.
+    row
+        Bound of the norm of a row of a record whose weight is free.
+    diameter
+        Bound of the distance of two such rows within a block.
+    row_at_kinks
+        The same as ``row`` for imbalances with kinks: their sum, each times the diameter of its prices.
+    missed
+        What is missed by coordinate; None where rows are known by their products alone.
+    """
+
+    weights: Array
+    radii: Array
+    smooth: float
+    kinks: float
+    row: float
+    diameter: float
+    row_at_kinks: float = 0.0
+    missed: Missed | None = None
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How far weights are from solving a problem with constraints of the imbalance exactly (Theorem 7).
+
+    Some weights within ``moved`` of these solve a problem exactly whose targets and sums are off by what is
+    stated here. Nothing follows about the distance to the exact weights of the problem itself.
+
+    Parameters
+    ----------
+    n
+        Number of records.
+    moved
+        Bound of ``|weights - weights that solve the other problem|_1``.
+    sums
+        Bound of how far its sums of weights are off, added up.
+    moments
+        Bounds (K,) of how far its targets are off, in units of a mean of a balanced function over an arm.
+    """
+
+    n: int
+    moved: float
+    sums: float
+    moments: Array
+
+    @property
+    def largest(self) -> float:
+        """The largest of all: of the first two over n, and of those of the moments."""
+        found = max(self.moved / self.n, self.sums / self.n, float(np.max(self.moments, initial=0.0)))
+        return math.inf if math.isnan(found) else found
+
+    def farther(self, distance: float) -> Residual:
+        """That of other weights, within a distance in the 1-norm of these."""
+        return replace(self, moved=(self.moved + distance) * OUTWARD)
+
+
+def residual_of(data: WeightingData, point: Point) -> tuple[Array, Residual]:
+    """Weights at a point of the dual of a problem with constraints, and how far they are from solving it.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    point
+        Any point whose imbalance meets the constraints.
+
+    Returns
+    -------
+    tuple
+        The weights (n,), and their residual.
+    """
+    price = -(data.rows @ point.prices) - data.linear
+    weights, argument = weights_at(data, price, point.multipliers)
+    reached = blocked_sum(weights, data.rows) - data.targets
+    error = _price_errors(data, point, weights, reached)
+    with np.errstate(over="ignore", invalid="ignore"):
+        radii = data.curve.radii(weights, argument, error)
+    found = _deviations(data, point, weights, radii, reached)
+    assert found.missed is not None
+    n = len(weights)
+    outward = 1.0 + 4.0 * n * UNIT
+    moved = float(np.sum(radii)) * outward + n * UNDERFLOW
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    by_weights = blocked_sum(radii, data.row_sizes) * outward
+    missed = (np.abs(found.missed.computed) + found.missed.rounding + by_weights) * OUTWARD
+    return weights, Residual(n, moved, float(sum(off)) * OUTWARD, missed / moment_units(data))
+
+
+def certified_distance(data: WeightingData, point: Point) -> tuple[Array, float]:
+    """Weights at a point of the dual, and a bound of their distance to the exact weights.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    point
+        Any point; the nearer to the solution, the smaller the bound.
+
+    Returns
+    -------
+    tuple
+        The weights (n,), and a bound of ``|weights - exact|_1``.
+    """
+    rows = data.rows
+    price = -(rows @ point.prices) - data.linear
+    weights, argument = weights_at(data, price, point.multipliers)
+    reached = blocked_sum(weights, rows) - data.targets
+    error = _price_errors(data, point, weights, reached)
+    with np.errstate(over="ignore", invalid="ignore"):
+        radii = data.curve.radii(weights, argument, error)
+    found = _deviations(data, point, weights, radii, reached)
+    claim = claimed(data, found)
+    if data.similarities:
+        # Beside features of a kernel all prices are squares, as Theorem 6 asks.
+        claim = min(claim, _claimed_by_features(data, found, argument, error))
+    return weights, claim
+
+
+def _claimed_by_features(data: WeightingData, found: Deviations, argument: Array, error: Array) -> float:
+    """The bound of Theorem 6, where arguments are those at the weights' own prices of the kernel's features.
+
+    Own prices of vectors differ from those of the point by what is missed of their imbalances.
+    """
+    assert found.missed is not None
+    vectors = slice(0, data.vector_columns)
+    apart = data.smoothness[vectors] * (np.abs(found.missed.computed) + found.missed.rounding)
+    own_error = error + (data.row_sizes[:, vectors] @ apart) * OUTWARD
+    off = data.curve.arguments_off(found.weights, argument, own_error)
+    return claimed_at_own_prices(data, found.weights, off, found.row)
+
+
+def _price_errors(data: WeightingData, point: Point, weights: Array, reached: Array) -> Array:
+    """Bounds (n,) of the distance of computed from exact arguments of the inverse slopes."""
+    rows = data.row_sizes
+    units = 2.0 * (rows.shape[1] + 8.0)
+    size = rows @ np.abs(point.prices) + np.abs(data.linear)
+    for number, block in enumerate(data.blocks):
+        size[block.members] += abs(float(point.multipliers[number]))
+    error = units * UNIT * size + UNDERFLOW
+    for one in data.priced:
+        slack = float(one.price_slack(point.imbalance[one.columns]))
+        if slack > 0.0:
+            error += slack * UNIT * np.sqrt(np.sum(rows[:, one.columns] ** 2, axis=1))
+    kernels = slice(data.vector_columns, None)
+    if rows.shape[1] == data.vector_columns:
+        return np.asarray(error)
+    # Prices of kernels are meant to be those of the computed weights themselves (Theorem 4).
+    apart = np.abs(point.prices[kernels] - reached[kernels])
+    summed = sum_units(len(weights)) * UNIT
+    apart = apart + summed * blocked_sum(weights, rows[:, kernels]) + data.target_errors[kernels]
+    apart = apart + 4.0 * UNIT * (np.abs(data.targets[kernels]) + np.abs(point.prices[kernels]))
+    mass = float(np.sum(weights)) + len(weights)
+    return np.asarray(error + (rows[:, kernels] @ apart + data.price_error * mass) * OUTWARD)
+
+
+def _missed(data: WeightingData, point: Point, weights: Array, reached: Array) -> Missed:
+    """What is missed of the imbalances of vectors."""
+    vectors = slice(0, data.vector_columns)
+    sizes = blocked_sum(weights, data.row_sizes[:, vectors])
+    rounding = (sum_units(len(weights)) + 2.0) * UNIT * sizes + data.target_errors[vectors]
+    stated = np.abs(point.imbalance[vectors]) + np.abs(data.targets[vectors])
+    rounding = rounding + 4.0 * UNIT * stated + UNDERFLOW
+    for one in data.priced:
+        if one.columns.stop <= data.vector_columns:
+            rounding[one.columns] += one.drift(point.imbalance[one.columns], point.prices[one.columns])
+    return Missed(point.imbalance[vectors] - reached[vectors], rounding)
+
+
+def _deviations(
+    data: WeightingData, point: Point, weights: Array, radii: Array, reached: Array
+) -> Deviations:
+    """What is missed of the imbalances of vectors, and the sizes of rows."""
+    missed = _missed(data, point, weights, reached)
+    sizes = np.abs(missed.computed) + missed.rounding
+    smoothness = data.smoothness[: data.vector_columns]
+    scale = np.sqrt(np.where(np.isfinite(smoothness), smoothness, 0.0))
+    kinks = 0.0
+    for one in data.priced:
+        if one.penalty.kinked:
+            kinks += float(one.width_at_kink(sizes[one.columns])) * OUTWARD
+    rows = data.row_bounds
+    return Deviations(
+        weights,
+        radii,
+        float(np.linalg.norm(scale * sizes)) * OUTWARD,
+        kinks * OUTWARD,
+        rows.row,
+        rows.diameter,
+        rows.row_at_kinks,
+        missed,
+    )
+
+
+def claimed(data: WeightingData, found: Deviations) -> float:
+    """The bound of Theorem 2, from what is missed.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    found
+        How far the weights are from a solution.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(found.weights)
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    trivial = (float(np.sum(found.weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
+    missed = found.smooth + found.row * (rounding + total_off)
+    at_kinks = found.kinks + found.row_at_kinks * (rounding + total_off)
+    largest_weight = math.inf
+    claim = trivial
+    for _ in range(_ROUNDS):
+        response = _summed_response(data, found.weights, total_off, largest_weight)
+        new = rounding + _moved(off, _spread(response, (missed, at_kinks), found.diameter))
+        if not new < claim:
+            break
+        claim = new
+        # No exact weight is farther from a computed one than the claim: the response is less than that of
+        # weights as large as their sum.
+        largest_weight = float(np.max(found.weights)) + claim
+    if _METRIC_FROM * n < claim < trivial and found.missed is not None and _has_metric(data, found.missed):
+        return _claimed_in_metric(data, found, found.missed, off, claim)
+    return claim if math.isfinite(claim) else math.inf
+
+
+def claimed_at_own_prices(data: WeightingData, weights: Array, arguments_off: Array, row: float) -> float:
+    """The bound of Theorem 6, of weights and the prices that they have themselves.
+
+    Parameters
+    ----------
+    data
+        The dataset; all its prices are squares.
+    weights
+        Weights (n,) within their boxes.
+    arguments_off
+        How far arguments at their own prices are from ones that ask for exactly these weights (n,), at most.
+    row
+        Bound of the norm of a row whose weight is free.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(weights)
+    still = np.zeros(n)
+    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    farthest = float(np.max(arguments_off, initial=0.0))
+    claim = (float(np.sum(weights)) + data.form.n) * (1.0 + 4.0 * n * UNIT)
+    largest_weight = math.inf
+    for _ in range(_ROUNDS):
+        response = _summed_response(data, weights, total_off, largest_weight)
+        spread = (response * farthest + math.sqrt(response) * row * total_off / 2.0) ** 2
+        new = _moved(off, spread)
+        if not new < claim:
+            break
+        claim = new
+        largest_weight = float(np.max(weights)) + claim
+    return claim if math.isfinite(claim) else math.inf
+
+
+def claimed_by_eigenvalues(
+    data: WeightingData, weights: Array, arguments_off: Array, row: float, least_eigenvalue: float
+) -> float:
+    """The bound of Theorem 6 with the least eigenvalue of the products of the rows of all pairs of records.
+
+    Parameters
+    ----------
+    data, weights, arguments_off, row
+        As of :func:`claimed_at_own_prices`.
+    least_eigenvalue
+        Number, 0 or more, that no eigenvalue of these products is below, among records whose weights are
+        free: those that are fixed do not move.
+
+    Returns
+    -------
+    float
+        Bound of ``|weights - exact weights|_1``.
+    """
+    n = len(weights)
+    still = np.zeros(n)
+    found = Deviations(weights, still, 0.0, 0.0, row, 2.0 * row)
+    off = [_sum_off(found, block.members, block.total) for block in data.blocks]
+    total_off = float(sum(off))
+    response = _summed_response(data, weights, total_off, math.inf)
+    moved = _moved(off, _spread(response, (row * total_off, 0.0), 2.0 * row))
+    stiffness = least_eigenvalue + 1.0 / _steepest_response(data, total_off)
+    farthest = float(np.max(arguments_off, initial=0.0))
+    if not math.isfinite(farthest) or stiffness <= 0.0:
+        return math.inf
+    # relative to the farthest one, as squares of large numbers are no doubles
+    size = farthest * float(np.linalg.norm(arguments_off / max(farthest, UNDERFLOW)))
+    claim = (math.sqrt(n) * size / stiffness + moved) * (1.0 + 4.0 * n * UNIT) * OUTWARD
+    return claim if math.isfinite(claim) else math.inf
+
+
+def _steepest_response(data: WeightingData, total_off: float) -> float:
+    """Bound of the response of one record at any weights in its box whose sums are off by so much."""
+    curve = data.curve
+    base = np.ones_like(curve.low) if curve.base is None else curve.base
+    largest_sum = max((block.total for block in data.blocks), default=0.0) + total_off
+    low = float(np.min(curve.low / base)) * (1.0 - 4.0 * UNIT)
+    caps = np.minimum(curve.cap, largest_sum)
+    high = max(float(np.max(caps / base)) * (1.0 + 4.0 * UNIT), low)
+    return float(np.max(base)) * largest_response(data.form.dispersion, low, high) * OUTWARD
+
+
+def _has_metric(data: WeightingData, missed: Missed) -> bool:
+    """Whether all rows are vectors and all prices smooth, as Theorem 5 asks, at a point that is near."""
+    scale = np.sqrt(data.smoothness[: data.vector_columns])
+    with np.errstate(invalid="ignore"):
+        size = float(np.linalg.norm(scale * missed.computed))
+        rounding = float(np.linalg.norm(scale * missed.rounding))
+    if not size <= _MOST_ROUNDINGS * rounding:
+        return False
+    vectors = data.rows.shape[1] == data.vector_columns and not data.similarities
+    return vectors and bool(np.all(np.isfinite(data.smoothness)))
+
+
+def _claimed_in_metric(
+    data: WeightingData, found: Deviations, missed: Missed, off: list[float], claim: float
+) -> float:
+    """The bound of Theorem 5, in the metric of the Hessian, where a claim is known already."""
+    n = len(found.weights)
+    total_off = float(sum(off))
+    rounding = float(np.sum(found.radii)) * (1.0 + 4.0 * n * UNIT) + n * UNDERFLOW
+    for _ in range(_ROUNDS):
+        largest_weight = float(np.max(found.weights)) + claim
+        response = _summed_response(data, found.weights, total_off, largest_weight)
+        metric = Metric.of(data, found.weights, claim, response)
+        if metric is None:
+            break
+        size = metric.size(missed.computed, missed.rounding)
+        size += float(found.radii @ metric.lengths) * (1.0 + 4.0 * n * UNIT)
+        for number, block in enumerate(data.blocks):
+            size += off[number] * float(np.max(metric.lengths[block.members], initial=0.0))
+        new = rounding + _moved(off, response * size * size * OUTWARD)
+        if not new < claim:
+            break
+        enough = new > 0.5 * claim
+        claim = new
+        if enough:
+            break
+    return claim
+
+
+def _sum_off(found: Deviations, members: slice | NDArray[np.intp], total: float) -> float:
+    """Bound of the distance of the sum of the exact weights at a point to the sum of their block."""
+    weights = found.weights[members]
+    n = len(weights)
+    summed = float(np.sum(weights))
+    radii = float(np.sum(found.radii[members])) * (1.0 + 4.0 * n * UNIT)
+    exact = math.fsum(weights)
+    return (abs(exact - total) + 2.0 * UNIT * (summed + total) + radii) * OUTWARD
+
+
+def squared_gain(response: float, diameter: float) -> float:
+    """F of the theory: what the square of an imbalance moves the square of the weights by, at most.
+
+    Parameters
+    ----------
+    response
+        Bound of the sum of the responses of all records.
+    diameter
+        Bound of the distance of two rows within a block, in the norm of the price.
+
+    Returns
+    -------
+    float
+        ``response A / (1 + A)^2`` with ``A = min(1, response diameter^2 / 4)``.
+    """
+    largest = min(1.0, response * diameter * diameter / 4.0)
+    return response * largest / (1.0 + largest) ** 2
+
+
+def _spread(response: float, missed: tuple[float, float], diameter: float) -> float:
+    """Square of what imbalances that are ``missed``, of smooth prices and at kinks, move the weights by."""
+    smooth, at_kinks = missed
+    if at_kinks > 0.0:
+        return response * (smooth * smooth / 4.0 + at_kinks)
+    return squared_gain(response, diameter) * smooth * smooth
+
+
+def _moved(off: list[float], spread: float) -> float:
+    """What sums that are ``off``, and imbalances of this ``spread``, move the weights by."""
+    if math.isnan(spread):
+        return math.inf
+    if len(off) == 1:
+        return math.sqrt(off[0] ** 2 + spread) * OUTWARD
+    # Of two blocks, the one whose sum is less off takes all of the imbalance in the worst case.
+    return (max(off, default=0.0) + math.sqrt(min(off, default=0.0) ** 2 + spread)) * OUTWARD
+
+
+def _summed_response(data: WeightingData, weights: Array, total_off: float, largest_weight: float) -> float:
+    """Bound of the sum of the responses of all records between the exact and the computed weights.
+
+    The midpoints of both have a known sum up to half of what the sums are off, and the response of a record
+    with a base d is d times that of the ratio ``w / d``.
+    """
+    curve = data.curve
+    free = data.free
+    count = int(np.count_nonzero(free))
+    if not count:
+        return 0.0
+    base = np.ones(len(weights)) if curve.base is None else curve.base
+    fixed = math.fsum(weights[~free & _summed(data)])
+    total = sum(block.total for block in data.blocks) - fixed
+    low = float(np.min(curve.low[free] / base[free])) * (1.0 - 4.0 * UNIT)
+    # Neither an exact weight nor one at the point exceeds the sum of its block.
+    largest_sum = max(block.total for block in data.blocks) + total_off
+    caps = np.minimum(curve.cap[free], min(largest_sum, largest_weight))
+    high = float(np.max(caps / base[free])) * (1.0 + 4.0 * UNIT)
+    mass = math.fsum(base[free])
+    slack = total_off / 2.0 + 4.0 * UNIT * (abs(total) + fixed)
+    ends = ((total - slack) / mass, (total + slack) / mass)
+    return mass * response_of_means(data.form.dispersion, (low, high), ends) * OUTWARD
+
+
+def _summed(data: WeightingData) -> NDArray[np.bool_]:
+    """Whether a record (n,) is in a block."""
+    inside = np.zeros(len(data.arms), dtype=bool)
+    for block in data.blocks:
+        inside[block.members] = True
+    return inside
+
+
+def response_of_means(dispersion: Dispersion, box: tuple[float, float], means: tuple[float, float]) -> float:
+    """Bound of the concave envelope of the response over an interval of mean weights.
+
+    A concave function above 0 on the box is at most ``(m - low) / (c - low)`` times its value at c to the
+    right of c, and ``(high - m) / (high - c)`` times to the left.
+
+    Parameters
+    ----------
+    dispersion
+        The dispersion.
+    box
+        Ends of all weights.
+    means
+        Ends of the mean weight; only what lies in the box counts.
+
+    Returns
+    -------
+    float
+        The bound.
+    """
+    low, high = box
+    first = min(max(means[0], low), high)
+    last = min(max(means[1], low), high)
+    middle = min(max((first + last) / 2.0, low), high)
+    anywhere = largest_response(dispersion, low, high)
+    at_middle = mean_response(dispersion, low, high, middle)
+    if not low < middle < high:
+        return anywhere
+    rightward = (last - low) / (middle - low)
+    leftward = 1.0
+    if math.isfinite(high):
+        leftward = (high - first) / (high - middle)
+    return min(anywhere, at_middle * max(rightward, leftward, 1.0) * OUTWARD)
