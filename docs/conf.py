@@ -29,7 +29,8 @@ autodoc_default_options = {"exclude-members": "model_config"}  # pydantic's own
 autodoc_type_aliases = {
     "Array": "dp2erm_cvx.domain.Array",
     "ArrayLike": "ArrayLike",
-    "Data": "tuple[ArrayLike, ArrayLike, ArrayLike] | dp2erm_cvx.data.dataset.Dataset | dp2erm_cvx.data.records.Records",
+    "Data": "tuple[ArrayLike, ArrayLike, ArrayLike]"
+    " | dp2erm_cvx.data.dataset.Dataset | dp2erm_cvx.data.records.Records",
     "Raw": "tuple[ArrayLike, ArrayLike, ArrayLike]",
     "Generator": "collections.abc.Callable[[numpy.random.Generator], Any]",
     # imported for the type checker alone

@@ -178,7 +178,7 @@ class BlockedDataset:
         return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
-        """A dataset coded by the codebook of a domain, as :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` makes it.
+        """A coded dataset, by the codebook of a domain: :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`.
 
         Treatments and outcomes stay the columns that they are here, whatever the codebook calls them.
         Raises DataError for a column that is not there, DeclarationError where the covariates of levels are

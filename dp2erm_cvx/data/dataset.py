@@ -171,8 +171,8 @@ class Dataset:
         Parameters
         ----------
         public
-            A :class:`~dp2erm_cvx.data.domain.Domain` or :class:`~dp2erm_cvx.data.private_ranges.OpenDomain` with a
-            codebook.
+            A :class:`~dp2erm_cvx.data.domain.Domain` with a codebook, or an
+            :class:`~dp2erm_cvx.data.private_ranges.OpenDomain` with one.
         X
             A data frame, in which columns are found by name, or an array with them in their order; sampling
             weights are found by name alone.

@@ -207,9 +207,10 @@ def load_domain(path: str | Path) -> Domain:
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
     may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
     ``[treatment]``, ``[levels]``, ``[bins]``, ``[missing]``, ``[units]``, ``[cells]``, ``[sampling_weights]``
-    and ``[unit]``, ``outcome_column`` and ``eligible`` make a :class:`~dp2erm_cvx.data.codebook.Codebook`. Where
-    ranges or levels are declared, ``covariate_bound`` may be left out: it is then the norm that no record
-    inside them exceeds. Where ``binary_outcome`` is declared without center and bound, both are 0.5.
+    and ``[unit]``, ``outcome_column`` and ``eligible`` make a
+    :class:`~dp2erm_cvx.data.codebook.Codebook`. Where ranges or levels are declared, ``covariate_bound`` may
+    be left out: it is then the norm that no record inside them exceeds. Where ``binary_outcome`` is declared
+    without center and bound, both are 0.5.
     A table ``[csv]`` says how the data file is written.
 
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.

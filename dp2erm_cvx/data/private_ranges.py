@@ -111,7 +111,8 @@ def assumed_range(known: Known) -> Pair:
 class OpenDomain:
     """A domain some of whose ranges nobody declares: a release of them makes an ordinary one.
 
-    :class:`~dp2erm_cvx.estimators.PrivateRanges` takes it in place of a :class:`~dp2erm_cvx.data.domain.Domain`.
+    :class:`~dp2erm_cvx.estimators.PrivateRanges` takes it in place of a
+    :class:`~dp2erm_cvx.data.domain.Domain`.
 
     Parameters
     ----------
@@ -125,8 +126,8 @@ class OpenDomain:
     relation
         The neighboring relation that the guarantee is stated for.
     codebook
-        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.data.domain.Domain`; the ranges then name
-        the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
+        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.data.domain.Domain`; the ranges then
+        name the covariates that its columns become (:meth:`~dp2erm_cvx.data.codebook.Codebook.ranges`).
 
     Raises DeclarationError naming the field.
     """

@@ -84,7 +84,8 @@ class PublicData:
     Parameters
     ----------
     dataset
-        The N records, in the units of the private data: :meth:`~dp2erm_cvx.data.dataset.Dataset.from_arrays`, or
+        The N records, in the units of the private data:
+        :meth:`~dp2erm_cvx.data.dataset.Dataset.from_arrays`, or
         :meth:`~dp2erm_cvx.data.dataset.Dataset.coded` for a raw table.
     source
         One line that says where the public records come from; a design repeats it.

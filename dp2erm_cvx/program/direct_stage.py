@@ -83,8 +83,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
     """Weights w (n,) that are the variable of a declared problem, beside ``sum(w) = n, w >= 0``.
 
     Where the problem is a dispersion of the weights, prices of their imbalances, boxes and sums, it is read
-    into a :class:`~dp2erm_cvx.weighting.forms.form.WeightingForm`: V, the certificate and the radius that every
-    solve reaches follow from that (page on weights as the variable).
+    into a :class:`~dp2erm_cvx.weighting.forms.form.WeightingForm`: V, the certificate and the radius that
+    every solve reaches follow from that (page on weights as the variable).
 
     Of any other problem V is 2n, unless its author states a bound, and no radius is public: a release on a
     stated bound is conditional. Its weights are judged by a duality gap (Theorem E), which reads norms,

@@ -1,7 +1,7 @@
 """A study in one public file: its records, its budget, its account and its questions.
 
-A TOML file that declares a domain, see :func:`~dp2erm_cvx.data.domain_file.load_domain`, becomes a study by three
-more tables::
+A TOML file that declares a domain, see :func:`~dp2erm_cvx.data.domain_file.load_domain`, becomes a study by
+three more tables::
 
     [budget]
     epsilon = 1.0

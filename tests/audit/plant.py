@@ -2,13 +2,13 @@
 
 import sys
 
-from dp2erm_cvx import noise as mechanism
+import dp2erm_cvx.noise
 
 
 def plant(monkeypatch, bug):
     """Replace ``draw`` and ``draw_within`` by ``bug(original)`` in every module that holds them."""
     for name in ("draw", "draw_within"):
-        original = getattr(mechanism, name)
+        original = getattr(dp2erm_cvx.noise, name)
         for module in list(sys.modules.values()):
             if (
                 getattr(module, "__name__", "").startswith("dp2erm_cvx")

@@ -21,9 +21,9 @@ from dp2erm_cvx import (
     PrivateRule,
     PrivateTwoStageERM,
     Treatment,
-    domain,
 )
 from dp2erm_cvx.data import blocks, pieces
+from dp2erm_cvx.data import records as data_records
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError, WorkerError
@@ -44,7 +44,7 @@ LENGTH, VIEW = 128, 64
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
     monkeypatch.setattr(pieces, "KEEP", 20_000)  # no more than two blocks
-    for module in (blocks, domain.records):
+    for module in (blocks, data_records):
         monkeypatch.setattr(module, "VIEW", VIEW)
 
 
@@ -201,7 +201,7 @@ class Dies:
 
 @pytest.mark.slow
 def test_two_workers_of_a_cluster_release_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
-    for module in (blocks, domain.records):  # other processes know nothing of shorter ones
+    for module in (blocks, data_records):  # other processes know nothing of shorter ones
         monkeypatch.setattr(module, "VIEW", 2**13)
     distributed = pytest.importorskip("distributed")
     book = Ledger(tmp_path / "ledger.db")

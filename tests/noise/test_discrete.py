@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx import noise as mechanism
 from dp2erm_cvx.calibration import IntegerNoise, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.numbers import GridNoise, calibrate_grid, calibrate_integers
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
@@ -162,7 +161,7 @@ def test_hostile_values_give_finite_results(seed, shift):
 
 
 def test_without_the_extra_only_a_seed_works_or_what_is_not_exact(monkeypatch):
-    monkeypatch.setattr(mechanism, "find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.noise.find_spec", lambda name: None)
     noise = calibrate_grid(1.0, 2, 1.0)
     with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
         perturb_on_grid([0.0, 1.0], noise)

@@ -15,7 +15,6 @@ import pytest
 from flint import arb, ctx
 from scipy import stats
 
-from dp2erm_cvx import noise as mechanism
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.noise import (
@@ -170,7 +169,7 @@ def test_precision_of_other_users_is_left_alone(monkeypatch):
         with ThreadPoolExecutor(4) as pool:
             drawn = list(pool.map(lambda seed: draw_within(calibration, 1e-9, seed=seed), range(60)))
         assert ctx.prec == 77
-        monkeypatch.setattr(mechanism, "_enclose", lambda *_: 1 / 0)
+        monkeypatch.setattr("dp2erm_cvx.noise._enclose", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             draw_within(calibration, 1e-9)
         assert ctx.prec == 77
@@ -184,7 +183,7 @@ def test_an_invalid_error_and_a_missing_extra_are_refused(monkeypatch):
         with pytest.raises(DeclarationError, match="error"):
             draw_within(calibration_of(Noise.GAMMA, 2), error)
     assert secure_available()
-    monkeypatch.setattr(mechanism, "find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.noise.find_spec", lambda name: None)
     assert not secure_available()
     with pytest.raises(DeclarationError, match=r"python-flint: install dp2erm-cvx\[secure\]"):
         draw_within(calibration_of(Noise.GAMMA, 2), 1e-9)

@@ -106,7 +106,8 @@ class DualProblem:
     Raises
     ------
     DeclarationError
-        Where the form is none that is solved; see :func:`~dp2erm_cvx.weighting.solving.dataset.weighting_data`.
+        Where the form is none that is solved; see
+        :func:`~dp2erm_cvx.weighting.solving.dataset.weighting_data`.
     InfeasibleError
         Where the boxes cannot hold the sums; shown to the data holder only.
     """
