@@ -37,8 +37,8 @@ def read_release(text: str | bytes, kind: type[BaseRelease] | None = None) -> Ba
     """Read a release back from its JSON.
 
     What the text declares is planned again. It is refused where it does not fit the schema, where a program
-    that it names is not known here (:func:`~dp2erm_cvx.program.registry.known_meanwhile`), and where an entry does
-    not follow from what was declared and released.
+    that it names is not known here (:func:`~dp2erm_cvx.program.registry.known_meanwhile`), and where an
+    entry does not follow from what was declared and released.
 
     Parameters
     ----------

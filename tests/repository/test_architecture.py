@@ -1,93 +1,65 @@
 """Imports go one way. The tables below are the diagram; a new module needs a place in them."""
 
 import ast
+import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 
-#: A module imports only what stands before it.
+#: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
+    *("errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration", "data"),
+    *("stability", "noise", "datasets", "paper", "weighting", "model", "program", "solve", "neighbors"),
     *(
-        "errors",
-        "checks",
-        "display",
-        "arrays",
-        "curves",
-        "privacy",
-        "parallel",
-        "tables",
-        "files",
-        "sampling",
-    ),
-    *("cells", "bins", "codebook", "blocks", "domain"),
-    *(
-        "private_ranges",
-        "domain_file",
-        "data",
-        "blocked",
-        "datasets",
-        "stability",
-        "paper",
-        "weighting",
-        "model",
-        "program",
-    ),
-    *(
-        "registry",
-        "program_files",
-        "solve",
-        "calibration",
-        "mechanism",
         "steps",
         "inference",
         "plan",
         "release",
         "ledger",
+        "diagnostics",
+        "estimators",
+        "audit",
+        "study",
+        "conformance",
     ),
-    *("diagnostics", "estimators", "study_file", "design", "audit", "conformance", "compare"),
-    *("report", "cli"),
+    *("design", "report", "cli"),
 )
 
 #: Some import even less.
 ONLY = {
     "parallel": {"errors", "checks"},
-    "tables": {"errors"},
-    "files": {"errors", "checks", "tables"},
     "display": {"errors"},
-    "sampling": {"errors", "checks", "tables"},
-    "cells": {"errors", "checks", "tables"},
-    "bins": {"errors", "checks"},
-    "codebook": {"errors", "checks", "tables", "sampling", "cells", "bins"},
-    "blocks": set(),
-    "domain": {"errors", "arrays", "checks", "privacy", "sampling", "codebook", "display", "blocks"},
-    "data": {"errors", "files", "tables", "codebook", "blocks", "domain", "private_ranges"},
-    "blocked": {"errors", "arrays", "parallel", "checks", "tables", "files", "blocks", "domain", "data"},
-    "model": {"errors", "arrays", "display", "checks", "blocks", "domain", "weighting"},
+    "data": {"errors", "arrays", "checks", "display", "parallel", "privacy"},
+    "model": {"errors", "arrays", "display", "checks", "data", "weighting"},
     "program": {
-        *("errors", "display", "checks", "arrays", "curves", "privacy", "blocks", "domain", "stability"),
+        *("errors", "display", "checks", "arrays", "curves", "privacy", "data", "stability"),
         *("paper", "weighting", "model"),
     },
-    "paper": {"errors", "checks", "privacy", "domain", "stability"},
+    "paper": {"errors", "checks", "privacy", "data", "stability"},
     "stability": {"errors", "arrays", "checks", "curves", "privacy"},
-    "weighting": {"errors", "arrays", "checks", "curves", "domain", "stability"},
+    "weighting": {"errors", "arrays", "checks", "curves", "data", "stability"},
     "calibration": {"errors", "arrays", "checks", "curves", "privacy"},
-    "mechanism": {"errors", "checks", "privacy", "calibration"},
+    "noise": {"errors", "checks", "privacy", "calibration"},
     "ledger": {"errors", "checks", "privacy", "calibration", "release", "display"},
-    "diagnostics": {"errors", "arrays", "tables", "cells", "codebook", "data", "domain", "display", "plan"},
+    "diagnostics": {"errors", "arrays", "data", "display", "plan"},
     "problems": {
-        "errors",
-        "checks",
-        "arrays",
-        "curves",
-        "privacy",
-        "domain",
-        "stability",
-        "paper",
-        "model",
-        "program",
+        *(
+            "errors",
+            "checks",
+            "arrays",
+            "curves",
+            "privacy",
+            "data",
+            "stability",
+            "paper",
+            "model",
+            "program",
+        ),
     },
 }
 
@@ -95,10 +67,10 @@ ONLY = {
 HOMES = {
     "cvxpy": {"curves", "model", "program", "solve", "problems"},
     "matplotlib": {"report"},
-    "flint": {"mechanism"},
-    "opendp": {"mechanism"},
-    "random": {"mechanism"},
-    "secrets": {"mechanism"},
+    "flint": {"noise"},
+    "opendp": {"noise"},
+    "random": {"noise"},
+    "secrets": {"noise"},
 }
 
 
@@ -112,7 +84,7 @@ def package_of(path: Path) -> list[str]:
 
 
 def module_of(path: Path) -> str:
-    """``solve`` for dp2erm_cvx/solve/solving.py, ``data`` for dp2erm_cvx/data.py."""
+    """``solve`` for dp2erm_cvx/solve/solving.py, ``noise`` for dp2erm_cvx/noise.py."""
     package = package_of(path)
     return package[1] if len(package) > 1 else path.stem
 
@@ -177,21 +149,30 @@ def test_imports_go_one_way(path: Path) -> None:
             "def f():\n    from dp2erm_cvx import solve",
             "privacy imports dp2erm_cvx.solve",
         ),
-        ("dp2erm_cvx/privacy.py", "from . import data", "privacy imports dp2erm_cvx.data.dataset"),
+        ("dp2erm_cvx/privacy.py", "from . import data", "privacy imports dp2erm_cvx.data"),
         ("dp2erm_cvx/solve/solving.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
         ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
         (
-            "dp2erm_cvx/registry.py",
+            "dp2erm_cvx/program/registry.py",
             "from dp2erm_cvx.problems import itr",
-            "registry imports dp2erm_cvx.problems",
+            "program imports dp2erm_cvx.problems",
         ),
         ("problems/a.py", "from dp2erm_cvx.problems.b import B", "problems imports dp2erm_cvx.problems.b"),
         ("problems/a.py", "from .b import B", "problems imports dp2erm_cvx.problems.b"),
         ("problems/a.py", "from dp2erm_cvx.solve import solve", "problems imports dp2erm_cvx.solve"),
-        ("dp2erm_cvx/data.py", "import cvxpy as cp", "cvxpy is imported in data"),
+        ("dp2erm_cvx/data/dataset.py", "import cvxpy as cp", "cvxpy is imported in data"),
         ("dp2erm_cvx/cli/release.py", "from matplotlib import pyplot", "matplotlib is imported in cli"),
         ("dp2erm_cvx/estimators/fitting.py", "import random", "random is imported in estimators"),
     ],
 )
 def test_a_wrong_import_is_seen(path: str, source: str, complaint: str) -> None:
     assert complaints(ROOT / path, source) == [complaint]
+
+
+def test_the_picture_of_the_rooms_shows_the_imports_of_today() -> None:
+    rooms = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
+    imported = rooms["imports_of_rooms"]()
+    drawn = set(re.findall(r'id="((?:room-[a-z_]+|[a-z_]+-imports-[a-z_]+))"', PICTURE.read_text("utf-8")))
+    expected = {f"room-{room}" for room in imported}
+    expected |= {f"{room}-imports-{one}" for room, one in rooms["arrows"](imported)}
+    assert drawn == expected, "draw it anew: python docs/rooms.py"
