@@ -243,8 +243,7 @@ def _begin(watch: Callable[..., None], arguments: tuple[Any, ...]) -> None:
 
 
 def _ready() -> None:
-    """Nothing: the process is there, and has imported what it needs."""
-    importlib.import_module("dp2erm_cvx.solve.solvers")
+    """Nothing: to find this function the process has imported this folder, and so what solves need."""
 
 
 def _answered(

@@ -3,7 +3,8 @@
 import ast
 import re
 import runpy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,11 @@ def sources() -> list[Path]:
     return [path for folder in ("dp2erm_cvx", "problems") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def package_of(path: Path) -> list[str]:
     parts = list(path.relative_to(ROOT).parent.parts)
     return ["dp2erm_cvx", *parts] if parts[0] == "problems" else parts
@@ -107,7 +113,7 @@ def complaints(path: Path, source: str | None = None) -> list[str]:
     """Imports of a file that it must not have."""
     module = module_of(path)
     faults = []
-    tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source)
+    tree = parsed(path) if source is None else ast.parse(source)
     for name in imports(tree, package_of(path)):
         top, *rest = name.split(".")
         if top in HOMES and module not in HOMES[top]:
@@ -150,6 +156,11 @@ def test_imports_go_one_way(path: Path) -> None:
             "privacy imports dp2erm_cvx.solve",
         ),
         ("dp2erm_cvx/privacy.py", "from . import data", "privacy imports dp2erm_cvx.data"),
+        (
+            "dp2erm_cvx/privacy.py",
+            "if TYPE_CHECKING:\n    from dp2erm_cvx.plan import Plan",
+            "privacy imports dp2erm_cvx.plan",
+        ),
         ("dp2erm_cvx/solve/solving.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
         ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
         (
@@ -176,3 +187,131 @@ def test_the_picture_of_the_rooms_shows_the_imports_of_today() -> None:
     expected = {f"room-{room}" for room in imported}
     expected |= {f"{room}-imports-{one}" for room, one in rooms["arrows"](imported)}
     assert drawn == expected, "draw it anew: python docs/rooms.py"
+
+
+def trees() -> dict[str, ast.Module]:
+    """Every module by its full name; that of the package itself, which has names on demand, is left out."""
+    found = {}
+    for path in sources():
+        names = [*package_of(path), *([] if path.stem == "__init__" else [path.stem])]
+        found[".".join(names)] = parsed(path)
+    del found["dp2erm_cvx"]
+    return found
+
+
+def imported_modules(tree: ast.AST, package: list[str], known: Iterable[str]) -> set[str]:
+    """The ``known`` modules that a module of a ``package`` imports: anywhere, and for types as well."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{stem}.{alias.name}"
+                found.add(inner if inner in known else stem)
+    return found & set(known)
+
+
+def graph(modules: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+    """What every module imports of the others."""
+    edges = {}
+    for name, tree in modules.items():
+        folder = name.split(".")
+        if not any(other.startswith(f"{name}.") for other in modules):  # a module, and no folder of some
+            folder = folder[:-1]
+        edges[name] = imported_modules(tree, folder, modules)
+    return edges
+
+
+def circle(edges: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other; empty where there are none."""
+    left = dict(edges)
+    while left:
+        # what imports nothing that is left is in no circle
+        last = [name for name, needed in left.items() if not needed & left.keys()]
+        if not last:
+            break
+        for name in last:
+            del left[name]
+    while left:
+        needed = set().union(*left.values())
+        first = [name for name in left if name not in needed]
+        if not first:
+            break
+        for name in first:
+            del left[name]
+    return sorted(left)
+
+
+def hidden_imports(path: Path, source: str | None = None) -> list[str]:
+    """Imports of this package within functions, which only commands and the package itself may have."""
+    if module_of(path) in ("cli", "__init__"):
+        return []
+    found = set()
+    for function in outer_functions(parsed(path) if source is None else ast.parse(source)):
+        found |= {name for name in imports(function, package_of(path)) if name.startswith("dp2erm_cvx")}
+        found |= set(imported_by_name(function))
+    return sorted(found)
+
+
+def outer_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Functions and methods that stand in no other one."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+        else:
+            yield from outer_functions(node)
+
+
+def imported_by_name(tree: ast.AST) -> Iterator[str]:
+    """Modules of this package that ``import_module`` is called with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = str(node.args[0].value)
+            if called == "import_module" and name.startswith("dp2erm_cvx"):
+                yield name
+
+
+#: A domain makes records, which say what domain they are in: the type of that is all they import.
+TOGETHER = ["dp2erm_cvx.data.domain", "dp2erm_cvx.data.records"]
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circle(graph(trees())) == TOGETHER
+
+
+def test_a_circle_is_seen_within_a_folder_and_for_types_alone() -> None:
+    planted = {
+        "dp2erm_cvx.plan.a": "from dp2erm_cvx.plan.b import B",
+        "dp2erm_cvx.plan.b": "if TYPE_CHECKING:\n    from dp2erm_cvx.plan.c import C",
+        "dp2erm_cvx.plan.c": "def f():\n    from . import a",
+        "dp2erm_cvx.plan.d": "from dp2erm_cvx.plan import a",
+        "dp2erm_cvx.release.e": "import dp2erm_cvx.plan.d",
+    }
+    edges = graph({name: ast.parse(source) for name, source in planted.items()})
+    assert circle(edges) == ["dp2erm_cvx.plan.a", "dp2erm_cvx.plan.b", "dp2erm_cvx.plan.c"]
+    edges["dp2erm_cvx.plan.c"] = set()
+    assert circle(edges) == []
+
+
+def test_this_package_is_imported_at_the_top() -> None:
+    found = {str(path.relative_to(ROOT)): hidden_imports(path) for path in sources()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "found"),
+    [
+        ("plan/a.py", "def f():\n    from dp2erm_cvx.plan.b import B", ["dp2erm_cvx.plan.b"]),
+        ("plan/a.py", "class A:\n    def f(self):\n        from . import b", ["dp2erm_cvx.plan"]),
+        ("plan/a.py", "f = lambda: import_module('dp2erm_cvx.report')", ["dp2erm_cvx.report"]),
+        ("plan/a.py", "def f():\n    import rich\n    from matplotlib import pyplot", []),
+        ("cli/a.py", "def f():\n    from dp2erm_cvx.plan import Plan", []),
+        ("__init__.py", "def f():\n    from dp2erm_cvx.plan import Plan", []),
+    ],
+)
+def test_a_hidden_import_is_seen(path: str, source: str, found: list[str]) -> None:
+    assert hidden_imports(ROOT / "dp2erm_cvx" / path, source) == found
