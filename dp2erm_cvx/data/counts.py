@@ -226,6 +226,11 @@ _UNKNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 KINDS = tuple(_UNKNOWN)
 
 
+def declares(codebook: Any, *kinds: str) -> bool:
+    """Whether a codebook, if any, declares any of these kinds: those of :func:`refuse`."""
+    return codebook is not None and any(_UNKNOWN[kind][0](codebook) for kind in kinds)
+
+
 def refuse(codebook: Any, what: str, *kinds: str) -> None:
     """Raise DeclarationError where a codebook, if any, declares what ``what`` cannot take.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import (
@@ -34,6 +34,13 @@ from dp2erm_cvx.steps.nuisances import Confounding
 
 #: Strengths of confounding by name: standard deviations of the log odds of treatment.
 CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
+#: The strength that is guessed where nothing is said of it.
+MODERATE = "moderate"
+#: The largest standard deviation of log odds that a declared distance of the arms leads to: hardly any record
+#: could then have had the other treatment.
+_LARGEST_ODDS = 6.0
+#: Scores of a normal covariate that distances are computed at.
+_NORMAL = ndtri((np.arange(1000) + 0.5) / 1000)
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,8 @@ class DesignScenario:
         Share of what covariates explain that no line sees: the square of one.
     confounding
         Standard deviation of the log odds of treatment: none, weak (.4), moderate (.8), strong (1.6), or a
-        number of at least 0. They follow the line that the outcome follows.
+        number of at least 0. They follow the line that the outcome follows. None: moderate; where arms are
+        declared to lie more than one standard deviation apart, what puts them that far apart.
     treated
         Share of the records that are treated.
     binary
@@ -74,13 +82,15 @@ class DesignScenario:
     outcome_scale: float | None = setting(None, public_size)
     explained: float = setting(0.5, at_least=0.0, below=1.0)
     curved: float = setting(0.1, at_least=0.0, below=1.0)
-    confounding: str | float = "moderate"
+    confounding: str | float | None = None
     treated: float = setting(0.5, public_fraction)
     binary: bool = False
     drivers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.confounding is None:
+            return
         if not isinstance(self.confounding, str):
             public_number("confounding", self.confounding, at_least=0.0)
         elif self.confounding not in CONFOUNDING:
@@ -91,10 +101,25 @@ class DesignScenario:
     def log_odds(self) -> float:
         """The standard deviation of the log odds of treatment."""
         strength = self.confounding
+        if strength is None:
+            return CONFOUNDING[MODERATE]
         return CONFOUNDING[strength] if isinstance(strength, str) else float(strength)
 
-    def filled(self, domain: Domain, goal: str) -> DesignScenario:
-        """The scenario with numbers for every None, of the size that the domain and the goal suggest."""
+    @property
+    def distance(self) -> float:
+        """How far apart the arms lie at these log odds, in standard deviations."""
+        return distance_of(self.log_odds, self.treated)
+
+    def filled(self, domain: Domain, goal: str, distance: float = 1.0) -> DesignScenario:
+        """The scenario with numbers for every None.
+
+        Parameters
+        ----------
+        domain, goal
+            What suggests the size of outcomes and effects.
+        distance
+            How far apart the arms are declared to lie at most, in standard deviations.
+        """
         rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
         binary = self.binary or domain.binary_outcome
         if scale is None or binary:
@@ -103,7 +128,17 @@ class DesignScenario:
             effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
         if spread is None:
             spread = rounded(0.5 * scale if rule else 0.25 * self.left(scale, binary=binary))
-        return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale, binary=binary)
+        confounding = self.confounding
+        if confounding is None:
+            confounding = rounded(log_odds_of(distance, self.treated)) if distance > 1.0 else MODERATE
+        return replace(
+            self,
+            effect=effect,
+            effect_spread=spread,
+            outcome_scale=scale,
+            confounding=confounding,
+            binary=binary,
+        )
 
     def left(self, scale: float, *, binary: bool) -> float:
         """Residual standard deviation of an outcome of this standard deviation."""
@@ -116,6 +151,40 @@ class DesignScenario:
             (name, getattr(filled, name), getattr(self, name) != getattr(default, name))
             for name in vars(self)
         ]
+
+
+def distance_of(log_odds: float, treated: float) -> float:
+    """How far apart the arms lie where log odds of treatment are linear in a normal covariate.
+
+    Parameters
+    ----------
+    log_odds
+        Standard deviation of the log odds.
+    treated
+        Share of the treated.
+
+    Returns
+    -------
+    float
+        Difference of the means of both arms, in standard deviations of the covariate over both.
+    """
+
+    def more(middle: float) -> float:
+        return float(np.mean(expit(middle + log_odds * _NORMAL))) - treated
+
+    middle = brentq(more, -750.0, 750.0)
+    share = expit(middle + log_odds * _NORMAL)
+    return float(np.mean(_NORMAL * share)) / (treated * (1.0 - treated))
+
+
+def log_odds_of(distance: float, treated: float) -> float:
+    """The standard deviation of log odds at which arms lie so far apart, at most ``_LARGEST_ODDS``.
+
+    The inverse of :func:`distance_of`.
+    """
+    if distance_of(_LARGEST_ODDS, treated) <= distance:
+        return _LARGEST_ODDS
+    return float(brentq(lambda odds: distance_of(odds, treated) - distance, 0.0, _LARGEST_ODDS))
 
 
 def rounded(value: float) -> float:
@@ -206,8 +275,12 @@ class DesignRequest:
 
     @property
     def filled(self) -> DesignScenario:
-        """The scenario with a number for everything."""
-        return self.scenario.filled(self.domain, self.goal)
+        """The scenario with a number for everything.
+
+        Its arms lie as far apart as is declared, where that is more than one standard deviation.
+        """
+        distance = float(self.declared.get("confounding", 1.0))
+        return self.scenario.filled(self.domain, self.goal, distance)
 
     @property
     def outcome_scale(self) -> float:

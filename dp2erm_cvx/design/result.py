@@ -262,13 +262,13 @@ _PARTS = {
 
 def _guessed(result: DesignResult) -> Any:
     table = grid("the guess", "value", "", left=1)
-    scenario = result.request.scenario
-    for name, value, declared in scenario.stated(result.request.filled):
+    filled = result.request.filled
+    for name, value, declared in result.request.scenario.stated(filled):
         if value is None or value is False:
             continue
         text = ", ".join(value) if isinstance(value, tuple) else "yes" if value is True else str(value)
         if name == "confounding" and isinstance(value, str):
-            text = f"{value}: {scenario.log_odds:g}"
+            text = f"{value}: {filled.log_odds:g}"
         elif isinstance(value, float):
             text = f"{value:g}"
         table.add_row(_PARTS[name], text, "stated" if declared else "guessed")

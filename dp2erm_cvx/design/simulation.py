@@ -20,7 +20,9 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
+from dp2erm_cvx.plan import Study
 from dp2erm_cvx.plan.predict import planned_range
+from dp2erm_cvx.plan.weighted import RULED
 from dp2erm_cvx.steps.nuisances import Confounding
 from dp2erm_cvx.study import QUESTIONS
 
@@ -174,7 +176,9 @@ def design_candidates(request: DesignRequest, most: int | None = None) -> list[D
             if not candidates:
                 raise
             continue
-        same = type(study), getattr(study, "settings", study), getattr(study, "noise", None), study.universe
+        parts = [getattr(study, name, None) for name in ("settings", "noise", "weights")]
+        # a study of two stages is compared as a whole
+        same = [study] if isinstance(study, Study) else [type(study), study.universe, *parts]
         if same not in known:
             known.append(same)
             candidates.append(one)
@@ -245,7 +249,7 @@ def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
         guessed = {
             "estimand": request.estimand,
             "prognostic": None,
-            "confounding": max(1.0, request.scenario.log_odds),
+            "confounding": max(1.0, rounded(request.filled.distance)),
             "heterogeneity": request.heterogeneity,
             "residual_scale": request.residual_scale,
         }
@@ -257,6 +261,9 @@ def _pipelines(request: DesignRequest) -> Iterator[DesignRow]:
     for name, settings in tried.items():
         for noise in ("auto", "gaussian") if request.budget.delta else ("auto",):
             yield _candidate(request, name, guessed, settings, noise)
+    if not rule:
+        named = "weighted residuals" + (", drivers alone" if drivers is not None else "")
+        yield _candidate(request, named, {**guessed, "weights": RULED}, {}, "gamma")
     for first in _WEIGHTS if rule or request.estimand == "ate" else ():
         stages: dict[str, Any] = {"first_stage": first, "second_stage": "itr" if rule else "arm_means"}
         model = QUESTIONS["two_stage"](request.domain, request.budget, **stages)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dp2erm_cvx.data.cells import Eligible
+from dp2erm_cvx.plan.predict import weights_err_less
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -105,6 +106,12 @@ def _alike(release: Any) -> bool:
     return removes and one and len(release.columns) > 1
 
 
+def _far_apart(release: Any) -> bool:
+    """True if arms are declared so far apart that a scheme's weights err less than what answered."""
+    settings, book = release.settings, release.public.codebook
+    return weights_err_less(release.estimand, settings["propensity"], settings["confounding"], book)
+
+
 def _perhaps_event(release: Any) -> bool:
     """True if outcomes lie between 0 and 1, and may be those of an event that is not declared."""
     domain = release.domain
@@ -157,6 +164,7 @@ CAVEATS = (
     Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED),
+    Caveat("far-apart", "warns", _EFFECT, _far_apart),
     Caveat("narrow", "warns", _LEARNED, lambda r: r.narrow),
     Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed),
     Caveat("skewed-means", "warns", _LEARNED, _skewed_means),

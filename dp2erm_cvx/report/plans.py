@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import digits_of, grid, heading, law_text, register
 from dp2erm_cvx.plan import EffectStudy, Plan, Study
-from dp2erm_cvx.plan.predict import planned_range, residual_imbalance
+from dp2erm_cvx.plan.predict import planned_range, residual_imbalance, weights_err_less
 from dp2erm_cvx.plan.standing import standing_sentences
-from dp2erm_cvx.report.words import remains
+from dp2erm_cvx.report.words import FAR_APART, remains
 from dp2erm_cvx.steps.step import RELEASED
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
     if study.before:
         yield f"Beside what was released before: epsilon = {digits_of(plan.own.epsilon)}."
     yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
-    if isinstance(study, EffectStudy) and study.weights is not None:
+    if not isinstance(study, EffectStudy):
+        return
+    if weights_err_less(study.estimand, study.settings.propensity, study.confounding, book):
+        yield FAR_APART.format(study.confounding)
+    if study.weights is not None:
         yield (
             f"Its weights, at equal shares of both arms, move by at most V = {plan.bound.V:.4g} when one "
             f"record is replaced. The interval will rest on {MUST_HOLD.format(study.confounding)}."

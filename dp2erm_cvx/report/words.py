@@ -385,6 +385,14 @@ def signed(number: float, half: float | None) -> str:
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
 
 
+#: What a plan by inverse propensities and its release say where arms are declared to lie far apart.
+FAR_APART = (
+    "Arms are declared to lie {:g} standard deviations apart (confounding): there inverse propensities err "
+    "more than the weights of a scheme, which a new question may declare (weights); dp2erm design compares "
+    "them."
+)
+
+
 def remains(share: float, what: str) -> str:
     """Share that the adjustment is predicted to leave."""
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."

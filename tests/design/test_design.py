@@ -12,7 +12,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain, read_release
 from dp2erm_cvx.design import DesignRequest, DesignResult, DesignRow, DesignScenario
-from dp2erm_cvx.design.request import Population
+from dp2erm_cvx.design.request import Population, distance_of, log_odds_of
 from dp2erm_cvx.design.result import required_records
 from dp2erm_cvx.design.simulation import SimulatedRun, design_candidates, ranked, replicate, simulated_table
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -91,6 +91,49 @@ def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
     assert population.truth("overlap") == pytest.approx(
         np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1
     )
+
+
+@pytest.mark.parametrize("treated", [0.5, 0.2])
+def test_arms_lie_as_far_apart_as_a_study_declares(treated):
+    """A guess of its own goes before that; what a pipeline declares is then the distance of the guess."""
+    domain = replace(LINE, ranges=dict.fromkeys("abcd", (-1.0, 1.0)))
+
+    def asked(declared, guess=None):
+        scenario = DesignScenario(treated=treated, confounding=guess)
+        return request(domain, scenario=scenario, declared=declared)
+
+    far = asked({"confounding": 1.3})
+    X, a, _ = Population(domain, 4, far.filled).draw(200_000, np.random.default_rng(0))
+    means = X[a == 1].mean(axis=0) - X[a == 0].mean(axis=0)
+    apart = math.sqrt(means @ np.linalg.solve(np.cov(X.T), means))
+    assert apart == pytest.approx(1.3, abs=0.03)
+    for known in (asked({}), asked({"confounding": 0.5}), asked({"confounding": 1.3}, "moderate")):
+        assert known.filled.confounding == "moderate"
+    guessed = design_candidates(asked({}, "strong"), 1)[0].settings["confounding"]
+    assert guessed == pytest.approx(distance_of(1.6, treated), abs=0.05)
+    assert log_odds_of(distance_of(2.5, treated), treated) == pytest.approx(2.5)
+    assert log_odds_of(1.99, 0.5) == 6.0  # no log odds put arms so far apart
+
+
+def test_weights_of_a_scheme_are_compared_where_the_question_may_take_them(monkeypatch):
+    for others in ("_EFFECT", "_RULE"):
+        monkeypatch.setattr(f"dp2erm_cvx.design.simulation.{others}", {})
+    monkeypatch.setattr("dp2erm_cvx.design.simulation._WEIGHTS", ())
+
+    def compared(**others):
+        return [one for one in design_candidates(request(n=2000, **others)) if "weights" in one.settings]
+
+    (one,) = compared()
+    assert (one.kind, one.name) == ("effect", "weighted residuals")
+    assert one.settings["weights"] == "entropy_balancing"
+    (run,), _, _ = replicate(request(n=2000), [one], 0)
+    assert run.low < 0.0 < run.high
+    assert [other.name for other in compared(scenario=DesignScenario(drivers=("x",)))] == [
+        "weighted residuals, drivers alone"
+    ]
+    public = {"settings": {"propensity": 0.5}}
+    for others in ({"estimand": "att"}, {"goal": "rule"}, {"declared": public}):
+        assert compared(**others) == []
 
 
 def test_two_outcomes_are_two():

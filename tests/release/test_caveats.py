@@ -16,7 +16,11 @@ from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import plan_of, released_numbers
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.caveats import SENTENCES, sentence_of, sentences
+from dp2erm_cvx.report.plans import plan_blocks
 from tests.every_release import ARMS, DOMAIN, MORE, RELEASES, RISKS, release_of, table_of
+
+#: Settings of inverse propensities.
+LOGISTIC = {"propensity": "logistic", "center_share": 0.45, "propensity_share": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,7 @@ def releases():
         (PrivateEffect(replace(DOMAIN, outcome_center=2.0), MORE, residual_scale=0.2, seed=1), a, y),
         (PrivateEffect(event, MORE, seed=1), np.array(["a", "b", "c"])[np.arange(400) % 3], 1.0 * (y > 0.2)),
         (PrivateEffect(tabled, MORE, weights="entropy_balancing", seed=1), a, y),
+        (PrivateEffect(DOMAIN, MORE, confounding=1.3, settings=LOGISTIC, seed=1), a, y),
         *(
             (PrivateTwoStageERM(DOMAIN, Budget(e), "uniform", "arm_means", seed=1), a, y)
             for e in (0.001, 90.0)
@@ -68,6 +73,29 @@ def test_skewed_outcomes_of_the_untreated_are_told_where_their_sums_show_them() 
         told.append((release.skewed > 0.0, "is not counted" in " ".join(sentences(release, "warns"))))
         assert parsed(release.to_json(), EffectRelease).skewed == release.skewed
     assert told == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({}, True),
+        ({"confounding": 1.29}, False),
+        ({"settings": None}, False),  # at 400 records a constant propensity
+        ({"estimand": "att"}, False),
+        ({"estimand": "overlap"}, False),
+        ({"weights": "entropy_balancing", "settings": None}, False),
+        ({"domain": replace(DOMAIN, codebook=ARMS)}, False),
+        ({"domain": replace(DOMAIN, codebook=Codebook())}, True),
+    ],
+)
+def test_arms_declared_far_apart_lead_to_weights_where_these_could_answer(declared, said) -> None:
+    """Of a plan by inverse propensities: those of one arm, of several and of no propensity say nothing."""
+    own = {"domain": DOMAIN, "confounding": 1.3, "settings": LOGISTIC, **declared}
+    if own["domain"].codebook is ARMS:
+        own["settings"] = None
+    model = PrivateEffect(budget=MORE, **own)
+    told = " ".join(str(block) for block in plan_blocks(model.plan(400, 2)))
+    assert ("err more than the weights of a scheme" in told) == said
 
 
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
