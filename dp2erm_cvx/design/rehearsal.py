@@ -10,29 +10,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.inference.rehearsal import normal_arms
+from dp2erm_cvx.inference.rehearsal import REHEARSED, resized
 from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.weighting.forms.form import WeightingForm
 
-#: Records that a scheme is rehearsed on where they tell as much as n do.
-REHEARSED = 4_000
 #: The most records that it is rehearsed on where only n of them tell what it does at n.
 MOST_REHEARSED = 20_000
 #: The least part of the variance along the difference of the arms that lies within them.
 LEAST_WITHIN = 0.2
-#: The part of normal covariates that is within the bound on their norm, where no ranges are declared.
-INSIDE = 0.95
-#: A declared range is so many standard deviations wide.
-WIDE = 6.0
 #: Weights that dispersions are compared at.
 _AT = (0.25, 0.5, 1.0, 1.5, 2.5)
 #: Records of every arm that are replaced, and what differs by rounding alone, relative to a constant.
@@ -42,41 +34,6 @@ _REPLACED, _ALIKE = 2, 1e-6
 def largest_distance(treated: float) -> float:
     """The largest distance of two arms that leaves ``LEAST_WITHIN`` of the variance within them."""
     return math.sqrt((1.0 - LEAST_WITHIN) / (treated * (1.0 - treated)))
-
-
-def normal_records(universe: Universe, size: int, treated: float, distance: float) -> Records:
-    """Public records of a universe: normal covariates of two arms.
-
-    A declared range is ``WIDE`` standard deviations wide, around what scales to 0. Without ranges a part
-    ``INSIDE`` of the records is within the bound on the norm, to which the others are shrunk.
-
-    Parameters
-    ----------
-    universe
-        What records may look like.
-    size
-        Number of records.
-    treated, distance
-        As of :func:`~dp2erm_cvx.inference.rehearsal.normal_arms`.
-    """
-    domain = universe.domain
-    p = universe.n_features
-    x, a = normal_arms(size, p, treated, distance)
-    if domain.ranges is None:
-        longest = math.sqrt(2.0 * gammaincinv(0.5 * p, INSIDE))
-        raw = x * (domain.features_bound / longest)
-    else:
-        low, high = np.array(domain.range_pairs).T
-        raw = np.array(domain.middles(p)) + x * ((high - low) / WIDE)
-    outcomes = np.full(size, domain.outcome_middle)
-    return resized(domain, universe.n_samples, size).records(raw, a, outcomes)
-
-
-def resized(domain: Domain, n: int, size: int) -> Domain:
-    """The domain for ``size`` records in the place of n: an arm floor stays the share that it is."""
-    if domain.arm_floor is None or size == n:
-        return domain
-    return replace(domain, arm_floor=max(1, math.floor(domain.arm_floor * size / n)))
 
 
 def rehearsed_size(program: FirstStage, universe: Universe) -> int:

@@ -16,25 +16,22 @@ from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.design.rehearsal import (
-    REHEARSED,
     PublicBalance,
     largest_distance,
     largest_movement,
-    normal_records,
     rehearsed_size,
-    resized,
 )
 from dp2erm_cvx.design.samples import PublicData
 from dp2erm_cvx.display import Shown, grid, heading, law_text
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
+from dp2erm_cvx.inference.rehearsal import REHEARSED, normal_records, resized
+from dp2erm_cvx.inference.weighted import expected_interval
 from dp2erm_cvx.parallel import Progress, run_tasks
-from dp2erm_cvx.plan.effect import EffectStudy
+from dp2erm_cvx.plan.effect import EffectStudy, weighted_facts
 from dp2erm_cvx.plan.plan import make_plan
-from dp2erm_cvx.plan.weighted import expected_release
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, registry
 from dp2erm_cvx.program.stage import Registered, family_of, fields_of
-from dp2erm_cvx.release.weighted import weighted_interval
 from dp2erm_cvx.solve import solve
 
 if TYPE_CHECKING:
@@ -486,8 +483,8 @@ def _answered(program: FirstStage, request: FrontierRequest) -> dict[str, Any]:
             weights=program,
         )
         plan = make_plan(study)
-        released = expected_release(plan, request.records(min(universe.n_samples, REHEARSED), study.start))
-        interval, weighting = weighted_interval(plan, released, LEVEL)
+        records = request.records(min(universe.n_samples, REHEARSED), study.start)
+        interval, weighting = expected_interval(weighted_facts(plan), records, LEVEL)
     except Dp2ermError as error:
         return {"no_effect": str(error)}
     half_width = 0.5 * (interval.high - interval.low)

@@ -7,12 +7,12 @@ the declared distance. ``docs/theory/scheme_effects.md`` says what they have to 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import gammaincinv, ndtri
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.domain import Domain
@@ -28,6 +28,12 @@ from dp2erm_cvx.weighting.solving.dual import DualProblem
 _RECORDS, _MOST, _EACH = 2000, 20_000, 3.0
 #: Scales of the noise of the rate that the masses of the arms are tried at.
 RATE_SCALES = 3.0
+#: Records that a scheme is rehearsed on where they tell as much as n do.
+REHEARSED = 4_000
+#: The part of normal covariates that is within the bound on their norm, where no ranges are declared.
+_INSIDE = 0.95
+#: A declared range is so many standard deviations wide.
+_WIDE = 6.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,41 @@ def normal_arms(n: int, columns: int, treated: float, distance: float) -> tuple[
         along = middle * distance + within * scores[:, 0]
         rows.append(np.outer(along, direction) + across)
     return np.vstack(rows), np.repeat([0, 1], [n - n_treated, n_treated])
+
+
+def normal_records(universe: Universe, size: int, treated: float, distance: float) -> Records:
+    """Public records of a universe: normal covariates of two arms.
+
+    A declared range is ``_WIDE`` standard deviations wide, around what scales to 0. Without ranges a part
+    ``_INSIDE`` of the records is within the bound on the norm, to which the others are shrunk.
+
+    Parameters
+    ----------
+    universe
+        What records may look like.
+    size
+        Number of records.
+    treated, distance
+        As of :func:`normal_arms`.
+    """
+    domain = universe.domain
+    p = universe.n_features
+    x, a = normal_arms(size, p, treated, distance)
+    if domain.ranges is None:
+        longest = math.sqrt(2.0 * gammaincinv(0.5 * p, _INSIDE))
+        raw = x * (domain.features_bound / longest)
+    else:
+        low, high = np.array(domain.range_pairs).T
+        raw = np.array(domain.middles(p)) + x * ((high - low) / _WIDE)
+    outcomes = np.full(size, domain.outcome_middle)
+    return resized(domain, universe.n_samples, size).records(raw, a, outcomes)
+
+
+def resized(domain: Domain, n: int, size: int) -> Domain:
+    """The domain for ``size`` records in the place of n: an arm floor stays the share that it is."""
+    if domain.arm_floor is None or size == n:
+        return domain
+    return replace(domain, arm_floor=max(1, math.floor(domain.arm_floor * size / n)))
 
 
 def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:

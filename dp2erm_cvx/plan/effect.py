@@ -14,11 +14,13 @@ from dp2erm_cvx.data.counts import refuse
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.inference.nuisances import EffectFacts, Residuals
+from dp2erm_cvx.inference.rehearsal import REHEARSED, normal_records
+from dp2erm_cvx.inference.weighted import WeightedFacts, expected_interval
 from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.arms import AVERAGE, AVERAGE_SHARE, arms_error, arms_rule, check_arms
-from dp2erm_cvx.plan.plan import STEADY, Pipeline, Plan
+from dp2erm_cvx.plan.plan import STEADY, Pipeline, Plan, plan_as_declared
 from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_settings, shares_in_turn
-from dp2erm_cvx.plan.weighted import check_weights, weighted_error, weighted_steps, weighting_settings
+from dp2erm_cvx.plan.weighted import check_weights, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
@@ -36,11 +38,13 @@ from dp2erm_cvx.steps.score import (
 )
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.steps.weighted_residuals import WEIGHTED_SUM
+from dp2erm_cvx.steps.weighted_residuals import WEIGHTED_SUM, ResidualSquares
 
 #: Per root of n epsilon^2, the factors that may multiply residuals of an event before a clip cuts them: such
 #: residuals are longer on one side, so that what is cut is a bias, and noise soon hides none of it.
 _EVENT_REACH = 0.03
+#: Level of the interval that an error is predicted from, and the normal quantile of that level.
+_LEVEL, _NORMAL = 0.95, 1.96
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
 #: What may be estimated.
@@ -134,7 +138,12 @@ class EffectStudy(Pipeline):
         return self.error_at(0.5)
 
     def error_at(self, treated: float) -> float:
-        """Predicted mean squared error where so large a share is treated; arms are at most as is guessed."""
+        """Predicted mean squared error where so large a share is treated; arms are at most as is guessed.
+
+        By weights of a scheme it is that of a normal estimate whose interval is as wide as the one expected.
+        """
+        if self.weights is not None:
+            return (self._expected_half_width(treated) / _NORMAL) ** 2
         universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
             return arms_error(self, settings, self.budget.epsilon)
@@ -144,8 +153,6 @@ class EffectStudy(Pipeline):
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
-        if self.weights is not None:
-            return weighted_error(self, treated)
         groups = max(len(universe.domain.groups), 1)
         rate = min(treated, 1.0 - treated, defaults.smaller_arm(settings.known))
         rows = settings.rows if settings.rows in (Rows.COMMON, Rows.ARMS) else None
@@ -153,6 +160,14 @@ class EffectStudy(Pipeline):
         request = defaults.Request(kind, n, k, epsilon, *guesses, apart, values, groups, rate, rows)
         logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
         return defaults.effect_error(request, 1.0 - spent, settings.center_share, logistic)
+
+    def _expected_half_width(self, treated: float) -> float:
+        """Half width of the 95 % interval by weights, at what is expected to be released."""
+        plan = plan_as_declared(self)
+        size = min(self.universe.n_samples, REHEARSED)
+        records = normal_records(self.start, size, treated, self.confounding)
+        interval, _ = expected_interval(weighted_facts(plan), records, _LEVEL)
+        return 0.5 * (interval.high - interval.low)
 
     @property
     def assumed(self) -> Confounding:
@@ -375,3 +390,10 @@ def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
         residuals=study.residuals,
         two_values=study.two_values,
     )
+
+
+def weighted_facts(plan: Plan[EffectStudy]) -> WeightedFacts:
+    """What the interval of an effect by the weights of a scheme follows from, beside what is released."""
+    squares = plan.step("squares")
+    assert isinstance(squares, ResidualSquares)
+    return WeightedFacts(effect_facts(plan), squares)

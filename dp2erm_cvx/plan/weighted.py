@@ -1,4 +1,4 @@
-"""An effect by the weights of a declared scheme: its rule of use, its steps and its predicted error."""
+"""An effect by the weights of a declared scheme: its rule of use and its steps."""
 
 from __future__ import annotations
 
@@ -6,28 +6,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data.counts import KINDS, refuse
-from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.inference.nuisances import clipped_square
-from dp2erm_cvx.plan import defaults
 from dp2erm_cvx.plan.declared import DeclaredEffect
-from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.settings import shares_in_turn
 from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.program.trust import refuse_patched
-from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
-from dp2erm_cvx.steps.nuisances import Confounding, LinearNuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import AverageScore
 from dp2erm_cvx.steps.step import Step
-from dp2erm_cvx.steps.sums import TreatmentRate
-from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum, weights_at_rate
+from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 
 #: The scheme that has a rule of use, where it is declared by its name alone.
 RULED = "entropy_balancing"
@@ -129,80 +120,3 @@ def weighted_steps(study: DeclaredEffect, steps: list[Step], nuisances: LinearNu
     yield from shares_in_turn([*steps, squares])
     program: Any = weighting_program(study, study.handed(steps))
     yield WeightedSum(program=program, lines=lines, noise=Noise.GAMMA)
-
-
-def weighted_error(study: DeclaredEffect, treated: float) -> float:
-    """Predicted mean squared error where so large a share is treated, of the weights at equal shares.
-
-    Of the noise of the weighted sum, of sampling, and of what noise of the regression leaves at half of the
-    distance between the arms.
-    """
-    *before, score = study.steps()
-    assert isinstance(score, WeightedSum)
-    settings = study.settings
-    universe = study.handed(before)
-    known = weights_at_rate(score.program, universe, 0.5)
-    n, epsilon = universe.n_samples, study.budget.epsilon
-    rate = min(treated, 1.0 - treated)
-    left = 1.0 - settings.spent - settings.rate_share
-    # V is nearly in proportion to the largest base weight
-    noise = 2.0 * settings.residual_bound * known.movement * (0.5 / rate) / (n * left * epsilon)
-    sampling = study.scale**2 / (rate * (1.0 - rate) * n)
-    share = settings.center_share * epsilon
-    sizes = n, universe.n_features + 2, share
-    fit = defaults.planned_fit(*sizes, settings.slope, settings.norm_bound, Rows.COMMON)
-    spread = np.full(1, settings.norm_bound / math.sqrt(universe.n_features) * 0.7)
-    _, slopes = fit.errors(spread, study.scale, rate, Confounding(study.confounding).within(rate))
-    moved = 0.5 * study.confounding * float(slopes[0, 0])
-    return 2.0 * noise**2 + sampling + moved**2
-
-
-def expected_release(plan: Plan[Any], records: Records) -> dict[str, Array]:
-    """What an effect by weights is expected to release: every step without its noise, from public records.
-
-    The rate, the mean and the spread are those of the records, times n over their number. The regression has
-    intercepts of 0, and slopes by which outcomes spread as far as their residuals do, less what its ridge
-    takes, and the root mean square of their noise beside. Squares are those of normal residuals, and the
-    weighted sum is 0.
-
-    Parameters
-    ----------
-    plan
-        Of an effect by the weights of a scheme.
-    records
-        Public records of the universe that the first step finds its records in. Their outcomes are not used.
-
-    Returns
-    -------
-    dict
-        Numbers by the names of the steps.
-    """
-    study = plan.study
-    n = study.universe.n_samples
-    times = n / records.n_samples
-    released: dict[str, Array] = {}
-    here = records
-    for step in plan.steps:
-        if isinstance(step, TreatmentRate | CovariateMean | MeanSquare):
-            released[step.name] = times * np.array(step.exact_sums(here, released), dtype=np.float64)
-        if isinstance(step, CovariateMean | MeanSquare):
-            here = step.mapped(here, released)
-    score, squares = plan.main, plan.step("squares")
-    assert isinstance(score, WeightedSum)
-    assert isinstance(squares, ResidualSquares)
-    constants = score.nuisances.term.rows.constants(study.universe.n_features)
-    center = str(score.nuisances.term.source)
-    theta = np.zeros(len(constants))
-    released[center] = theta
-    nuisances = score.lines.at(released, n).nuisances
-    spreads = np.array(nuisances.spreads)
-    shrunk, noise = nuisances.shrinkage(nuisances.deviation)
-    # per standard deviation of a covariate: together as large as residuals, and then as their noise is
-    slopes = np.full(len(spreads), study.scale / math.sqrt(len(spreads)))
-    slopes = np.hypot(slopes * (1.0 - shrunk[0]), noise[0])
-    theta[~constants] = np.divide(slopes, spreads, where=spreads > 0.0, out=np.zeros(len(spreads)))
-    by_noise = float(np.linalg.norm(nuisances.stretch * noise))
-    square = clipped_square(math.hypot(study.scale, by_noise), study.settings.residual_bound)
-    released[squares.name] = squares.expected(square, nuisances.rate)
-    released[score.name] = np.zeros(1)
-    return released

@@ -17,8 +17,9 @@ from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
 from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
+from dp2erm_cvx.inference.weighted import Weighting, weighted_interval
 from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.effect import effect_facts
+from dp2erm_cvx.plan.effect import effect_facts, weighted_facts
 from dp2erm_cvx.release.declaration import declaration_of, state_steps
 from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.parts import (
@@ -28,7 +29,6 @@ from dp2erm_cvx.release.parts import (
     state_groups,
 )
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.release.weighted import Weighting, weighted_interval
 from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
@@ -324,7 +324,7 @@ def _by_weights(
 ) -> EffectRelease:
     """State what a run by the weights of a scheme released."""
     study, score = plan.study, plan.main
-    result, weighting = weighted_interval(plan, released, level)
+    result, weighting = weighted_interval(weighted_facts(plan), released, level)
     square = plan.step("spread")
     return EffectRelease(
         estimand=study.estimand,

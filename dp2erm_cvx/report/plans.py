@@ -62,9 +62,8 @@ def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[
     """Predictions of the release from public numbers, each with its sentence; widths in units of ``unit``."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
-        assumed = plan.study.settings.known is None and len(plan.study.universe.domain.arms) == 2
         text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
-        return {"half_width": (half, f"{text}{', where a third is treated' * assumed}.")}
+        return {"half_width": (half, f"{text}{_where_treated(plan.study)}.")}
     if not isinstance(plan.study, Study):
         return {}
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}
@@ -79,6 +78,15 @@ def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[
         facts["noise_half_width"] = (half, f"95 % of the noise in {whose} is within {{:.3g}}.")
         facts["shrinkage"] = (moved.shrinkage, "Its ridge draws it toward 0 by {:.0%}.")
     return facts
+
+
+def _where_treated(study: EffectStudy) -> str:
+    """The share of the treated that a half width is predicted at; nothing where it is public, or of arms."""
+    if study.weights is not None:
+        return ", where half are treated"
+    if study.settings.known is not None or len(study.universe.domain.arms) > 2:
+        return ""
+    return ", where a third is treated"
 
 
 register(Plan, plan_blocks)

@@ -14,12 +14,11 @@ from dp2erm_cvx.design.rehearsal import (
     PublicBalance,
     largest_distance,
     largest_movement,
-    normal_records,
     rehearsed_size,
 )
 from dp2erm_cvx.design.trade_off import choices, paper_curve
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError
-from dp2erm_cvx.inference.rehearsal import normal_arms
+from dp2erm_cvx.inference.rehearsal import normal_arms, normal_records
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.minimal_dispersion import minimal_dispersion
 from dp2erm_cvx.problems.stable_balancing import stable_balancing

@@ -13,7 +13,9 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect, read_release
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.inference.rehearsal import Public, rehearsed
+from dp2erm_cvx.inference.rehearsal import Public, normal_records, rehearsed
+from dp2erm_cvx.inference.weighted import expected_interval
+from dp2erm_cvx.plan.effect import weighted_facts
 from dp2erm_cvx.program import scheme, setting
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.verify import verify
@@ -79,6 +81,21 @@ def test_the_interval_holds_the_effect(fitted: PrivateEffect) -> None:
     assert 5.0 < weighting.stability < 20.0
     parts = [release.interval.noise_half_width, release.interval.sampling_half_width]
     assert max(part for part in parts if part) < 0.5 * (high - low)
+
+
+def test_a_plan_predicts_the_half_width_of_the_interval(fitted: PrivateEffect) -> None:
+    """By the formula of the release, at numbers that are expected: what it printed was half as wide."""
+    plan = fitted.plan(3000, P)
+    predicted = 1.96 * math.sqrt(plan.study.predicted_error)
+    assert predicted == pytest.approx(fitted.release_.interval.half_width, rel=0.12)
+    records = normal_records(plan.study.start, 3000, 0.5, 1.0)
+    interval, weighting = expected_interval(weighted_facts(plan), records, 0.95)
+    # but for the share of the budget that covers arithmetic
+    assert predicted == pytest.approx(0.5 * (interval.high - interval.low), rel=2e-3)
+    assert weighting.stability == fitted.plan(3000, P).main.at_rate(0.5).movement
+    text = " ".join(str(plan).split())
+    assert f"Predicted 95 % half width: {predicted:.3g}" in text
+    assert "where half are treated" in text
 
 
 def test_what_must_hold_is_said_at_once(fitted: PrivateEffect) -> None:

@@ -1,4 +1,7 @@
-"""The interval of an effect by the weights of a declared scheme, from released and public numbers."""
+"""The interval of an effect by the weights of a declared scheme, from released or expected numbers.
+
+The formulas are in ``docs/theory/scheme_effects.md``.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,10 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.inference.interval import ScoreInterval, biased_quantile, misses
-from dp2erm_cvx.inference.nuisances import nuisance_error
+from dp2erm_cvx.inference.nuisances import EffectFacts, clipped_square, nuisance_error
 from dp2erm_cvx.inference.rehearsal import Public, rehearsed
-from dp2erm_cvx.plan import EffectStudy, Plan
-from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.steps.weighted_residuals import ReleasedLines, ResidualSquares, WeightedSum
 
 #: The rehearsal is within this factor of what weights leave of a distance.
@@ -57,25 +59,61 @@ class Weighting(Stated):
     mass: float
 
 
+@dataclass(frozen=True)
+class WeightedFacts:
+    """What is public of an effect by the weights of a scheme before anything is released.
+
+    Parameters
+    ----------
+    effect
+        As of every effect. Its score is the planned sum of weighted residuals, in units of the outcome once
+        it is multiplied by what a released rate makes of it.
+    squares
+        The planned sum of squared residuals.
+    """
+
+    effect: EffectFacts
+    squares: ResidualSquares
+
+    @property
+    def score(self) -> WeightedSum:
+        """The planned sum of weighted residuals."""
+        score = self.effect.score
+        assert isinstance(score, WeightedSum)
+        return score
+
+
 def weighted_interval(
-    plan: Plan[EffectStudy], released: Mapping[str, Array], level: float
+    facts: WeightedFacts, released: Mapping[str, Array], level: float
 ) -> tuple[ScoreInterval, Weighting]:
     """The estimate with its interval at a ``level``, and what is public of the weights (Theorem 28).
 
     Its half width is the q with ``P(N + L > q - B) + P(N + L > q + B) = 2 tail``: L the noise of the weighted
     sum, N normal with the deviations of sampling and of the regression, and B the allowed bias, of which the
-    rehearsed share is left.
+    rehearsed share is left. The same whether numbers were released or are expected to be.
+
+    Parameters
+    ----------
+    facts
+        What is public before the release.
+    released
+        Numbers by the names of the steps.
+    level
+        Coverage of the interval.
+
+    Returns
+    -------
+    tuple
+        The interval, in units of the outcome, and the weights.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
-    score, squares, study = plan.main, plan.step("squares"), plan.study
-    assert isinstance(score, WeightedSum)
-    assert isinstance(squares, ResidualSquares)
-    n = study.universe.n_samples
+    effect, score, squares = facts.effect, facts.score, facts.squares
+    n = effect.universe.n_samples
     lines = score.at(score.universe, released).lines
     rate = lines.rate
     known = score.at_rate(rate)
-    trial = rehearsed(score.program, _public(plan, lines))
+    trial = rehearsed(score.program, _public(effect, lines))
     left = min(_MORE * trial.left, 1.0)
     moments, tail = misses(level)
     law = squares.calibration
@@ -83,8 +121,8 @@ def weighted_interval(
     square = squares.mean_square(released, margin)
     bases = 1.0 / (rate * (1.0 - rate))
     sampling = math.sqrt(trial.inflation * square * bases / n)
-    error = nuisance_error(effect_facts(plan), released, math.sqrt(square * bases))
-    beyond = _BEYOND if study.two_values is None else 0.0
+    error = nuisance_error(effect, released, math.sqrt(square * bases))
+    beyond = _BEYOND if effect.two_values is None else 0.0
     intercepts = (beyond + trial.mass) * _intercept_error(lines, released, math.sqrt(square))
     uncertain = math.hypot(left * error.noise, left * error.sampling, intercepts)
     deviation = math.hypot(sampling, uncertain)
@@ -121,15 +159,81 @@ def weighted_interval(
     return result, weighting
 
 
-def _public(plan: Plan[EffectStudy], lines: ReleasedLines) -> Public:
+def expected_release(facts: WeightedFacts, records: Records) -> dict[str, Array]:
+    """What an effect by weights is expected to release: every step without its noise, from public records.
+
+    The rate, the mean and the spread are those of the records, times n over their number. The regression has
+    intercepts of 0, and slopes by which outcomes spread as far as their residuals do, less what its ridge
+    takes, and the root mean square of their noise beside. Squares are those of normal residuals, and the
+    weighted sum is 0.
+
+    Parameters
+    ----------
+    facts
+        What is public of an effect by the weights of a scheme.
+    records
+        Public records of the universe that the first step finds its records in. Their outcomes are not used.
+
+    Returns
+    -------
+    dict
+        Numbers by the names of the steps.
+    """
+    effect, score, squares = facts.effect, facts.score, facts.squares
+    residuals = effect.residuals
+    n = effect.universe.n_samples
+    times = n / records.n_samples
+    released: dict[str, Array] = {}
+    here = records
+    for step in (effect.rate, effect.mean, effect.spread):
+        if step is not None:
+            released[step.name] = times * np.array(step.exact_sums(here, released), dtype=np.float64)
+            here = step.mapped(here, released)
+    constants = score.nuisances.term.rows.constants(effect.universe.n_features)
+    center = str(score.nuisances.term.source)
+    theta = np.zeros(len(constants))
+    released[center] = theta
+    nuisances = score.lines.at(released, n).nuisances
+    spreads = np.array(nuisances.spreads)
+    shrunk, noise = nuisances.shrinkage(nuisances.deviation)
+    # per standard deviation of a covariate: together as large as residuals, and then as their noise is
+    slopes = np.full(len(spreads), residuals.scale / math.sqrt(len(spreads)))
+    slopes = np.hypot(slopes * (1.0 - shrunk[0]), noise[0])
+    theta[~constants] = np.divide(slopes, spreads, where=spreads > 0.0, out=np.zeros(len(spreads)))
+    by_noise = float(np.linalg.norm(nuisances.stretch * noise))
+    square = clipped_square(math.hypot(residuals.scale, by_noise), residuals.bound)
+    released[squares.name] = squares.expected(square, nuisances.rate)
+    released[score.name] = np.zeros(1)
+    return released
+
+
+def expected_interval(
+    facts: WeightedFacts, records: Records, level: float
+) -> tuple[ScoreInterval, Weighting]:
+    """The interval, and the weights, at what is expected to be released: :func:`expected_release`.
+
+    Parameters
+    ----------
+    facts
+        What is public before the release.
+    records
+        Public records of the universe that the first step finds its records in.
+    level
+        Coverage of the interval.
+
+    Raises DeclarationError unless ``1/2 <= level < 1``.
+    """
+    return weighted_interval(facts, expected_release(facts, records), level)
+
+
+def _public(effect: EffectFacts, lines: ReleasedLines) -> Public:
     """What the public records of the rehearsal are made of."""
-    score, study = plan.main, plan.study
-    rate = plan.step("rate")
+    rate = effect.rate
     assert rate is not None
-    noise = rate.calibration.unit * rate.calibration.scale / study.universe.n_samples
+    noise = rate.calibration.unit * rate.calibration.scale / effect.universe.n_samples
     spreads = tuple(float(one) for one in lines.nuisances.spreads)
-    distance = max(study.confounding, _LEAST)
-    return Public(score.universe.domain, lines.rate, noise, spreads, distance)
+    distance = max(effect.assumed.distance, _LEAST)
+    return Public(effect.score.universe.domain, lines.rate, noise, spreads, distance)
 
 
 def _intercept_error(lines: ReleasedLines, released: Mapping[str, Array], deviation: float) -> float:
