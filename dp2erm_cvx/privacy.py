@@ -6,8 +6,9 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Self
 
 from dp2erm_cvx.checks import check_settings, public_number, setting
 from dp2erm_cvx.errors import DeclarationError
@@ -146,20 +147,28 @@ def _up(number: float) -> float:
     return math.nextafter(number * (1.0 + 8.0 * _ULP), math.inf)
 
 
-class BoundFamily(enum.StrEnum):
-    """Whose stability bound is in force: the sharp theorems, or the paper's statements as printed."""
-
-    SHARP = "sharp"
-    PAPER = "paper"
+#: What a bound assumes until the error of computed weights is counted.
+EXACT = "the weights are those of the exact minimizer"
 
 
 @dataclass(frozen=True)
 class StabilityBound:
     """A proven bound on how far the weights move between neighboring datasets, of public numbers alone.
 
-    ``V`` bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)``; ``W1`` and ``W2`` the paper's
-    quantities and ``L2`` the norm ``||w - w'||_2`` where a theorem states them; ``private`` is False where
-    something was read off the data.
+    Parameters
+    ----------
+    V
+        Bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)`` of weights of sum n, at most 2n.
+    theorem
+        The statement that proves it.
+    assumptions
+        What the statement assumes of program and data, in words.
+    relations
+        The neighbors that it covers.
+    w_max
+        Bounds every weight.
+    private
+        False where something was read off the data.
     """
 
     V: float
@@ -167,7 +176,30 @@ class StabilityBound:
     assumptions: tuple[str, ...]
     relations: frozenset[Neighboring]
     w_max: float
-    W1: float | None = None
-    W2: float | None = None
-    L2: float | None = None
     private: bool = True
+
+    def of_computed_weights(self, error: float, n_samples: int, *, certain: bool) -> Self:
+        """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
+
+        V sums every weight's movement once, with both weights of the changed record in place of theirs: it
+        grows by at most the two errors. No nonnegative weights of sum n have a V above 2n, computed ones
+        included: that is their bound where it is not ``certain`` that they are certified.
+
+        Parameters
+        ----------
+        error
+            Bound on ``||w_hat - w||_1`` of either dataset.
+        n_samples
+            Number of records n.
+        certain
+            Whether every dataset's weights are sure to be certified to that error.
+        """
+        cap = 2.0 * n_samples
+        V = max(self.V, cap)
+        if certain:
+            V = min(self.V + 2.0 * error, V)
+        assumptions = self.assumptions
+        if error > 0.0:
+            # the error is counted, so that exact minimizers are no longer assumed
+            assumptions = tuple(text for text in assumptions if text != EXACT)
+        return replace(self, V=V, assumptions=assumptions)

@@ -16,7 +16,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.checks import numbers
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe, setting
 
 
@@ -41,9 +41,6 @@ class Uniform(ClosedFormWeights):
 
     def bound(self, universe: Universe) -> StabilityBound:
         return stability.uniform_weights(universe.n_samples)
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        return stability.fixed_weights(universe.n_samples, 1.0)
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,6 @@ class KnownCoefficient(ClosedFormWeights):
         cap = math.log(self.trim)
         return min(math.log1p(math.exp(-reach)), cap), min(math.log1p(math.exp(reach)), cap)
 
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        if math.isfinite(self.trim):
-            raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
-        norm = math.hypot(*self.coefficient) * (1 + 1e-12)
-        return stability.paper_known_coefficient(universe.n_samples, universe.domain.covariate_bound, norm)
-
 
 @dataclass(frozen=True)
 class RandomizedTrial(ClosedFormWeights):
@@ -118,8 +109,3 @@ class RandomizedTrial(ClosedFormWeights):
     def log_range(self, domain: Domain) -> tuple[float, float]:
         cap, p = math.log(self.trim), self.propensity
         return min(-math.log(max(p, 1 - p)), cap), min(-math.log(min(p, 1 - p)), cap)
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        if math.isfinite(self.trim):
-            raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
-        return stability.paper_randomized_trial(universe.n_samples, self.propensity)

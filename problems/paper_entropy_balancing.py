@@ -21,7 +21,6 @@ from types import MappingProxyType
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, dot_error
 from dp2erm_cvx.checks import numbers, public_size
 from dp2erm_cvx.data.domain import Domain
@@ -148,9 +147,3 @@ class PaperEntropyBalancing(EntropyFirstStage):
             )
         floor = universe.domain.arm_floor
         return entropy_balancing_paper_scaling(universe.n_samples, self.mu, floor, self.radius)
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        q = self.base_measure
-        ratio = 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
-        n, floor = universe.n_samples, universe.domain.arm_floor
-        return stability.paper_entropy_balancing(n, self.mu, self.radius, floor, base_measure_ratio=ratio)

@@ -19,6 +19,7 @@ from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.paper import PrintedBound
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
@@ -112,6 +113,11 @@ def bound_of(V: float, **changes: Any) -> StabilityBound:
     """A bound for every neighbor, by no theorem."""
     facts = {"theorem": "a test", "assumptions": (), "relations": frozenset(Neighboring), "w_max": V / 2}
     return StabilityBound(V=V, **(facts | changes))
+
+
+def printed_of(V: float, *, W1: float, W2: float) -> PrintedBound:
+    """A bound for every neighbor in the measures of the paper, by no theorem."""
+    return PrintedBound(**vars(bound_of(V)), W1=W1, W2=W2)
 
 
 def make_records(n: int, p: int = 10, seed: int = 0, **changes: Any) -> Records:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
+from dp2erm_cvx.calibration import Calibration, Noise, Objective
 from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.paper import PrintedBound, calibrate_paper, universal_corollary
 from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage, registry
-from dp2erm_cvx.stability import uniform_weights, universal_corollary
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.weights import WeightsPlan
 
@@ -81,7 +82,7 @@ def ipw_composition(study: Study) -> Plan[Study]:
     if M * R > _LARGEST:
         raise CalibrationError(f"exp(M R) overflows at M R = {M * R:g}: choose a smaller radius")
     largest = 1.0 + math.exp(M * R)
-    bound = StabilityBound(
+    bound = PrintedBound(
         V=2.0 * largest,
         theorem="corollary on data-independent weights, applied to weights that depend on the data",
         assumptions=("each weight depends on its own record, which the corollary excludes",),

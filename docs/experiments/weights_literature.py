@@ -23,7 +23,7 @@ from dp2erm_cvx import Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily
+from dp2erm_cvx.paper import usable_bound
 from dp2erm_cvx.program import FirstStage, Landmarks, registry
 from dp2erm_cvx.program.files import programs_of_file
 from dp2erm_cvx.report.figures import WIDTH, new_figure, save
@@ -227,7 +227,7 @@ class OfPaper:
         if self.keeps_treatment:
             domain = replace(domain, relation="replace-one-keep-treatment")
         where = Universe(domain, universe.n_samples, universe.n_columns)
-        return self.program(exponent).stability(where, BoundFamily.PAPER).V
+        return usable_bound(self.program(exponent), where).V
 
 
 OF_PAPER = (

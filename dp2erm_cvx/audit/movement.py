@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
@@ -20,9 +19,14 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.neighbors import Reading
-from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
+from dp2erm_cvx.paper import PrintedBound, in_paper, printed_bound, universal_corollary, usable_bound
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver
+
+#: The paper's statement about a program as it stands, and its minimum with the universal corollary.
+_PRINTED = "paper, printed"
+_USABLE = "paper, usable"
 
 
 class Quantity(enum.StrEnum):
@@ -57,11 +61,30 @@ class Claim:
         object.__setattr__(self, "quantity", Quantity(self.quantity))
 
     @classmethod
-    def of(cls, name: str, bound: StabilityBound, printed: bool = False) -> list[Claim]:
-        """The finite claims of one bound; a bound on W1 states no more about V than that V <= W1."""
-        bounds = {Quantity.V: None if bound.V == bound.W1 else bound.V, Quantity.W1: bound.W1}
-        bounds |= {Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
-        bounds |= {Quantity.L2: bound.L2} if printed else {}
+    def of(cls, name: str, bound: StabilityBound) -> list[Claim]:
+        """The finite claims of a bound: on V and the largest weight, or on the paper's measures."""
+        if isinstance(bound, PrintedBound):
+            return cls.of_printed(name, bound)
+        return cls._finite(name, bound, {Quantity.V: bound.V, Quantity.LARGEST: bound.w_max})
+
+    @classmethod
+    def of_printed(cls, name: str, bound: PrintedBound, *, norm: bool = False) -> list[Claim]:
+        """The finite claims of a bound of the paper, in its measures; on the ``norm`` as well, if asked for.
+
+        A bound on W1 states no more about V than that V <= W1.
+        """
+        bounds: dict[Quantity, float | None] = {}
+        if bound.V != bound.W1:
+            bounds[Quantity.V] = bound.V
+        bounds |= {Quantity.W1: bound.W1, Quantity.W2: bound.W2, Quantity.LARGEST: bound.w_max}
+        if norm:
+            bounds[Quantity.L2] = bound.L2
+        return cls._finite(name, bound, bounds)
+
+    @classmethod
+    def _finite(
+        cls, name: str, bound: StabilityBound, bounds: Mapping[Quantity, float | None]
+    ) -> list[Claim]:
         return [
             cls(name, quantity, value, bound.theorem)
             for quantity, value in bounds.items()
@@ -79,26 +102,31 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     """
     resolved = program.at(universe)
     # neither this package's nor derived: its author's
-    name = "stated" if resolved.own_data() is None else "sharp"
-    families: dict[str, Callable[[], StabilityBound]] = {name: lambda: resolved.stability(universe)}
-    if resolved.in_paper:
+    own = "stated" if resolved.own_data() is None else "sharp"
+    families: dict[str, Callable[[], list[Claim]]] = {
+        own: lambda: Claim.of(own, resolved.stability(universe)),
+    }
+    if in_paper(resolved):
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
         same = dataclasses.replace(universe.domain, relation=keep, codebook=None)
-        printed = dataclasses.replace(universe, domain=same)
-        families["paper, printed"] = lambda: resolved.printed_bound(printed)
-    families["paper, usable"] = lambda: resolved.stability(universe, BoundFamily.PAPER)
-    claims, refused, heaviest = list[Claim](), dict[str, str](), list[float]()
+        where = dataclasses.replace(universe, domain=same)
+        families[_PRINTED] = lambda: Claim.of_printed(_PRINTED, printed_bound(resolved, where), norm=True)
+    families[_USABLE] = lambda: Claim.of_printed(_USABLE, usable_bound(resolved, universe))
+    claims = list[Claim]()
+    refused = dict[str, str]()
+    heaviest = list[float]()
     for name, compute in families.items():
         try:
-            bound = compute()
+            stated = compute()
         except CalibrationError as error:
             refused[name] = str(error)
             continue
-        claims += Claim.of(name, bound, printed=name == "paper, printed")
-        heaviest += [bound.w_max] if name != "paper, usable" else []
+        claims += stated
+        if name != _USABLE:
+            heaviest += [claim.bound for claim in stated if claim.quantity is Quantity.LARGEST]
     largest = max(1.0, *heaviest) if heaviest else math.inf
-    claims += Claim.of("universal", stability.universal_corollary(universe.n_samples, largest))
+    claims += Claim.of_printed("universal", universal_corollary(universe.n_samples, largest))
     return tuple(dict.fromkeys(claims)), refused
 
 

@@ -26,10 +26,11 @@ from dp2erm_cvx.display import Shown, grid, heading, law_text
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names
 from dp2erm_cvx.inference.rehearsal import REHEARSED, normal_records, resized
 from dp2erm_cvx.inference.weighted import expected_interval
+from dp2erm_cvx.paper import usable_bound
 from dp2erm_cvx.parallel import Progress, run_tasks
 from dp2erm_cvx.plan.effect import EffectStudy, weighted_facts
 from dp2erm_cvx.plan.plan import make_plan
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, registry
 from dp2erm_cvx.program.stage import Registered, family_of, fields_of
 from dp2erm_cvx.solve import solve
@@ -505,7 +506,7 @@ def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:
     for ridge in _default_grids(program, request.universe.domain)["ridge"]:
         tried = program.with_settings(ridge=ridge)
         try:
-            V = tried.stability(request.universe, BoundFamily.PAPER).V
+            V = usable_bound(tried, request.universe).V
             records = request.records(min(request.universe.n_samples, REHEARSED))
             weights = solve(tried.instance(records)).value
         except Dp2ermError:

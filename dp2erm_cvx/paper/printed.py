@@ -1,4 +1,4 @@
-"""Bounds that the paper prints for programs that are declarations: the one place that knows them by name."""
+"""What the paper prints about programs of the library: the one place that knows them by name."""
 
 from __future__ import annotations
 
@@ -9,28 +9,70 @@ from typing import Any
 
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.paper.bound import BoundFamily, PrintedBound
+from dp2erm_cvx.paper.statements import (
+    fixed_weights,
+    paper_entropy_balancing,
+    paper_ipw_logistic,
+    paper_kernel_balancing,
+    paper_known_coefficient,
+    paper_randomized_trial,
+    usable,
+)
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.stability import paper_kernel_balancing
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.trust import is_of_library
 
-#: From a resolved program and a universe to the bound that the paper prints.
-Statement = Callable[[Any, Universe], StabilityBound]
+#: From a program whose settings are known and its universe to the bound that the paper prints. It raises
+#: CalibrationError where the paper says nothing of the settings or of the universe.
+Statement = Callable[[Any, Universe], PrintedBound]
 
 
-def printed_kernel_balancing(program: Any, universe: Universe) -> StabilityBound:
+def printed_uniform(program: Any, universe: Universe) -> PrintedBound:
+    """The corollary on weights that depend on no record, where all of them are 1."""
+    return fixed_weights(universe.n_samples, 1.0)
+
+
+def printed_known_coefficient(program: Any, universe: Universe) -> PrintedBound:
+    """The proposition on known regression parameters, for weights that are not trimmed."""
+    if math.isfinite(program.trim):
+        raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
+    norm = math.hypot(*program.coefficient) * (1 + 1e-12)
+    return paper_known_coefficient(universe.n_samples, universe.domain.covariate_bound, norm)
+
+
+def printed_randomized_trial(program: Any, universe: Universe) -> PrintedBound:
+    """The proposition on randomized trials, for weights that are not trimmed."""
+    if math.isfinite(program.trim):
+        raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
+    return paper_randomized_trial(universe.n_samples, program.propensity)
+
+
+def printed_logistic_propensity(program: Any, universe: Universe) -> PrintedBound:
+    """The proposition on estimated regression parameters, for weights that are not trimmed."""
+    if math.isfinite(program.log_weight.cap):
+        raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
+    row_bound = program.row_bound(universe.domain)
+    radius = program.ball(universe.domain)
+    return paper_ipw_logistic(universe.n_samples, row_bound, program.mu, radius)
+
+
+def printed_entropy_balancing(program: Any, universe: Universe) -> PrintedBound:
+    """The theorem on the stability of entropy balancing weights."""
+    base_measure = program.base_measure
+    ratio = 1.0
+    if base_measure is not None:
+        ratio = max(base_measure) / min(base_measure) * (1 + 1e-12)
+    n = universe.n_samples
+    floor = universe.domain.arm_floor
+    return paper_entropy_balancing(n, program.mu, program.radius, floor, base_measure_ratio=ratio)
+
+
+def printed_kernel_balancing(program: Any, universe: Universe) -> PrintedBound:
     """The proposition on MMD weights.
 
-    Parameters
-    ----------
-    program
-        A resolved program with a kernel, a ridge and a cap.
-    universe
-        Its universe.
-
-    Raises
-    ------
-    CalibrationError
-        Where the proposition says nothing of the universe, and where an arm may be too small for its half of
-        the weight: to fail on a small arm would depend on the data.
+    Raises CalibrationError where an arm may be too small for its half of the weight as well: to fail on a
+    small arm would depend on the data.
     """
     n = universe.n_samples
     domain = universe.domain
@@ -46,10 +88,57 @@ def printed_kernel_balancing(program: Any, universe: Universe) -> StabilityBound
     return paper_kernel_balancing(n, kernel_bound, ridge, cap, relation=domain.relation)
 
 
-#: What the paper prints about a program, by its name.
-PRINTED: Mapping[str, Statement] = MappingProxyType({"mmd": printed_kernel_balancing})
+#: What the paper prints about a program of the library, by the name of the program.
+PRINTED: Mapping[str, Statement] = MappingProxyType(
+    {
+        "uniform": printed_uniform,
+        "ipw_known": printed_known_coefficient,
+        "ipw_randomized": printed_randomized_trial,
+        "ipw_logistic": printed_logistic_propensity,
+        "paper_entropy_balancing": printed_entropy_balancing,
+        "mmd": printed_kernel_balancing,
+    }
+)
 
 
-def printed_statement(name: str) -> Statement | None:
-    """What the paper prints about the program of the library of this name; None where it prints nothing."""
-    return PRINTED.get(name)
+def in_paper(program: FirstStage) -> bool:
+    """Whether the paper makes a statement about a program; about one that an author wrote it makes none."""
+    return program.name in PRINTED and is_of_library(program)
+
+
+def printed_bound(program: FirstStage, universe: Universe) -> PrintedBound:
+    """The paper's statement about a program, as printed.
+
+    Parameters
+    ----------
+    program
+        A first stage.
+    universe
+        The records that its weights are computed from.
+
+    Raises
+    ------
+    CalibrationError
+        Where the paper makes no statement about the program, its settings or the universe.
+    DeclarationError
+        For a setting that is not valid in this universe.
+    """
+    resolved = program.at(universe)
+    if not in_paper(resolved):
+        raise CalibrationError(f"the paper states no stability bound for {resolved.name}")
+    return PRINTED[resolved.name](resolved, universe)
+
+
+def usable_bound(program: FirstStage, universe: Universe) -> PrintedBound:
+    """The smaller of the paper's statement and its universal corollary; raises as :func:`printed_bound`."""
+    return usable(universe.n_samples, printed_bound(program, universe))
+
+
+def bound_of_family(program: FirstStage, universe: Universe, family: BoundFamily) -> StabilityBound:
+    """The bound of a program by the theorems of this package, or by the paper's statement.
+
+    Raises CalibrationError where no theorem of the family covers the program or its domain.
+    """
+    if family is BoundFamily.PAPER:
+        return usable_bound(program, universe)
+    return program.stability(universe)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.checks import public_number, whole_number
-from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.privacy import EXACT, StabilityBound
 from dp2erm_cvx.stability.base import (
-    EXACT,
     coupled_variation,
     declared_floor,
     largest_weight,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import public_fraction, public_size, setting
 from dp2erm_cvx.data.counts import KINDS, refuse
 from dp2erm_cvx.data.universe import Universe
@@ -24,6 +24,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage, registry
 from dp2erm_cvx.program.registry import refuse_taken_name
 from dp2erm_cvx.program.trust import refuse_patched
+from dp2erm_cvx.steps.calibrators import Calibrator, calibrator
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.nuisances import Confounding, RuleNuisances, TwoValues
 from dp2erm_cvx.steps.record_map import RAREST, Balance, Factors, OutcomeRows, Rows, RuleRows, Term

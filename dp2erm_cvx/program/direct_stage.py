@@ -23,7 +23,6 @@ from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
-from dp2erm_cvx.paper.printed import Statement, printed_statement
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, BalanceFunctions
 from dp2erm_cvx.program.declaration import (
@@ -294,20 +293,6 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         if read.has_total_of_library:
             total["total"] = cp.sum(w) == n
         return Declaration(objective, {"weights": w}, total | box | beside)
-
-    @property
-    def in_paper(self) -> bool:
-        return self._statement_of_paper() is not None
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        statement = self._statement_of_paper()
-        if statement is None:
-            return super().printed_bound(universe)
-        return statement(self, universe)
-
-    def _statement_of_paper(self) -> Statement | None:
-        """What the paper prints of a program of the library; of an author's it knows nothing."""
-        return printed_statement(self.name) if self.scheme.of_library else None
 
     def bound(self, universe: Universe) -> StabilityBound:
         """The smaller one of the bound that follows from the form and of the one that its author states.

@@ -20,7 +20,7 @@ from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import exact_sum
-from dp2erm_cvx.privacy import BoundFamily, StabilityBound
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, Declaration, Params, Value
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
@@ -82,28 +82,12 @@ class FirstStage(Program):
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    @property
-    def in_paper(self) -> bool:
-        """Whether the paper makes a statement about a program of this kind."""
-        return type(self).printed_bound is not FirstStage.printed_bound
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        """The paper's statement for a resolved program, as printed.
-
-        Raises CalibrationError where it makes none.
-        """
-        raise CalibrationError(f"the paper states no stability bound for {self.name}")
-
-    def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
+    def stability(self, universe: Universe) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
-        That of the paper is the smaller of its statement and the universal corollary. Raises
-        CalibrationError where no theorem of the family covers the declared program or domain.
+        Raises CalibrationError where no theorem covers the declared program or domain.
         """
-        program = self.at(universe)
-        if family is BoundFamily.PAPER:
-            return stability.usable(universe.n_samples, program.printed_bound(universe))
-        return program.bound(universe)
+        return self.at(universe).bound(universe)
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""

@@ -16,7 +16,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_fraction, public_number, public_size, setting
-from dp2erm_cvx.curves.curves import LOGISTIC, Curve, CurvesByArm, Loss
+from dp2erm_cvx.curves.curves import Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
@@ -572,18 +572,6 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
     def bound(self, universe: Universe) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
         return self.movement(universe).bound
-
-    def printed_bound(self, universe: Universe) -> StabilityBound:
-        plain = tuple(self.margins) == ("s",) and self.kind is not Kind.PRIVATE
-        trim = self.log_weight.cap if plain and self.loss == LOGISTIC else None
-        if trim is None:
-            return super().printed_bound(universe)
-        if math.isfinite(trim):
-            raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
-        domain = universe.domain
-        return stability.paper_ipw_logistic(
-            universe.n_samples, self.row_bound(domain), self.mu, self.ball(domain)
-        )
 
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.

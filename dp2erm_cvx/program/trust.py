@@ -43,6 +43,13 @@ def of_library(kind: type[Any]) -> bool:
     )
 
 
+def is_of_library(program: Any) -> bool:
+    """True if the library wrote a program: its scheme, or its class where it has none."""
+    if "scheme" in {field.name for field in dataclasses.fields(program)}:
+        return bool(program.scheme.of_library)
+    return of_library(type(program))
+
+
 def refuse_own_class(kind: type[Any]) -> None:
     """Raise DeclarationError for a class of programs that is not the library's."""
     if not of_library(kind):

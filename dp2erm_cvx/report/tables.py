@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
@@ -28,7 +27,8 @@ from dp2erm_cvx.errors import (
     SolverError,
 )
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
+from dp2erm_cvx.paper import calibrate_paper, printed_bound, universal_corollary, usable_bound
+from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, registry
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, Status, solve
@@ -66,10 +66,10 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
     resolved = program.at(universe)
     sharp = _tried(lambda: resolved.stability(universe))
     yield STATED if resolved.own_data() is None else SHARP, sharp
-    usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
-    printed = usable
+    usable = _tried(lambda: usable_bound(resolved, universe))
+    printed: StabilityBound | str = usable
     if not isinstance(usable, str):
-        printed = resolved.printed_bound(universe)
+        printed = printed_bound(resolved, universe)
         yield PRINTED, printed
     yield USABLE, usable
     if not resolved.relations:
@@ -77,7 +77,7 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
         return
     known = [bound.w_max for bound in (printed, sharp) if not isinstance(bound, str)]
     largest = known[0] if known else _declared_cap(resolved, universe)
-    yield UNIVERSAL, stability.universal_corollary(universe.n_samples, largest)
+    yield UNIVERSAL, universal_corollary(universe.n_samples, largest)
 
 
 def _declared_cap(resolved: FirstStage, universe: Universe) -> float:

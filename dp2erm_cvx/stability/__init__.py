@@ -1,27 +1,18 @@
 """Stability bounds: how far the weights can move between two neighboring datasets.
 
 Every function maps public numbers to a :class:`~dp2erm_cvx.privacy.StabilityBound`; none of them sees
-data. The sharp ones bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
-that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper_`` and the two
-corollaries are printed results: they bound W1 >= V and W2.
+data. They bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
+that sum to ``n``, for datasets that differ in record ``j``.
 """
 
 from dp2erm_cvx.stability.base import (
     Bound,
     any_weights,
     fixed_up_to_scale,
-    fixed_weights,
     general_stability_theorem,
     largest_weight,
-    paper_entropy_balancing,
-    paper_ipw_logistic,
-    paper_kernel_balancing,
-    paper_known_coefficient,
-    paper_randomized_trial,
     tilt_lemma,
     uniform_weights,
-    universal_corollary,
-    usable,
 )
 from dp2erm_cvx.stability.separable import (
     ArmCurves,
@@ -38,20 +29,12 @@ __all__ = [
     "MarginMovement",
     "any_weights",
     "fixed_up_to_scale",
-    "fixed_weights",
     "general_stability_theorem",
     "largest_weight",
     "margin_movement",
     "minimizer_norm",
-    "paper_entropy_balancing",
-    "paper_ipw_logistic",
-    "paper_kernel_balancing",
-    "paper_known_coefficient",
-    "paper_randomized_trial",
     "record_diameter",
     "separable",
     "tilt_lemma",
     "uniform_weights",
-    "universal_corollary",
-    "usable",
 ]

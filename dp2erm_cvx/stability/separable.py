@@ -33,9 +33,8 @@ from dp2erm_cvx.curves.suprema import (
     support,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.privacy import EXACT, StabilityBound
 from dp2erm_cvx.stability.base import (
-    EXACT,
     coupled_variation,
     declared_floor,
     largest_weight,

@@ -12,13 +12,11 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
     Calibration,
-    Calibrator,
     MarginCalibration,
     Noise,
     Objective,
     Perturbed,
     calibrate_output,
-    calibrator,
     predicted_error,
 )
 from dp2erm_cvx.calibration.numbers import GridNoise
@@ -27,11 +25,13 @@ from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.paper import BoundFamily
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.steps.calibrators import Calibrator, calibrator
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, WithConstant

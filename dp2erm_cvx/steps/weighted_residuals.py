@@ -22,10 +22,9 @@ from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, placed
 from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel
-from dp2erm_cvx.privacy import Budget, StabilityBound
+from dp2erm_cvx.privacy import EXACT, Budget, StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.stability.base import EXACT
 from dp2erm_cvx.steps.nuisances import LinearNuisances
 from dp2erm_cvx.steps.record_map import RAREST, UNIT, treated_share
 from dp2erm_cvx.steps.step import Step

@@ -12,7 +12,8 @@ from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
 from dp2erm_cvx.model.sums import grid_error, weights_on_grid
-from dp2erm_cvx.privacy import BoundFamily, StabilityBound
+from dp2erm_cvx.paper import BoundFamily, bound_of_family
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, Kind, PrivateFirstStage
 from dp2erm_cvx.program.weighting.stage import SMALL_ERROR
 from dp2erm_cvx.solve import (
@@ -29,7 +30,6 @@ from dp2erm_cvx.solve import (
     uncertified_start,
 )
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.stability.base import EXACT
 from dp2erm_cvx.steps.execution import Execution, Inputs
 
 #: Records of a public example; only a refusal needs as many as are declared.
@@ -66,7 +66,7 @@ class WeightsPlan:
         """
         n = universe.n_samples
         program = program.at(universe)
-        bound = program.stability(universe, family)
+        bound = bound_of_family(program, universe, family)
         if bound.V < 2.0:
             raise CalibrationError(
                 f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
@@ -84,7 +84,7 @@ class WeightsPlan:
             tolerance = max(tolerance, reached * (1.0 + 1e-12))
         error = tolerance * n
         certain = not error or reached is None or reached <= tolerance
-        bound = _of_computed(bound, error, n, certain=certain)
+        bound = bound.of_computed_weights(error, n, certain=certain)
         # no error assumes exact weights
         known = public is not None or bound.V >= 2.0 * n or not error
         return cls(program, bound, tolerance, n, known)
@@ -129,26 +129,6 @@ def _after_the_grid(program: FirstStage, n_samples: int, radius: float) -> float
     """
     repaired = radius if program.kind is Kind.WEIGHTING else 0.0
     return radius + repaired + grid_error(n_samples)
-
-
-def _of_computed(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:
-    """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
-
-    V sums every weight's movement once, with both weights of the changed record in place of theirs: it
-    grows by at most the two errors. W1 counts the largest common weight twice on top. W2 as printed counts
-    how many weights differ, which the least error makes n: it is raised only as far as keeps
-    ``V <= sqrt(2) W2``, which is what certifies a calibration by it. No nonnegative weights of sum n have a V
-    above 2n, computed ones included: that is their bound where it is not ``certain`` that they are certified.
-    """
-    cap = 2.0 * n_samples
-    # the error is counted, so that exact minimizers are no longer assumed
-    return replace(
-        bound,
-        assumptions=tuple(text for text in bound.assumptions if not (error > 0.0 and text == EXACT)),
-        V=min(bound.V + 2.0 * error, max(bound.V, cap)) if certain else max(bound.V, cap),
-        W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
-        W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),
-    )
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:

@@ -16,10 +16,8 @@ from dp2erm_cvx.calibration import (
     Noise,
     Objective,
     calibrate,
-    calibrate_paper,
     calibrate_ranges,
     calibrate_renyi,
-    calibrator,
     predicted_error,
     privacy_loss,
     utility_bound,
@@ -27,8 +25,10 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.objective import GAMMA_FLOOR, GRID
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.paper import calibrate_paper
 from dp2erm_cvx.privacy import Budget
-from tests.helpers import bound_of
+from dp2erm_cvx.steps.calibrators import calibrator
+from tests.helpers import bound_of, printed_of
 from tests.noise.laws import box_of
 from tests.plan.check import spent_delta
 
@@ -55,7 +55,7 @@ def declarations(count, least=1e-6):
         epsilon = float(rng.choice([least, 100.0, size(1e-3, 20.0), size(least, 100.0)]))
         delta = float(rng.choice([1e-300, 0.5, 1 / 400, size(1e-12, 1e-2), size(1e-300, 0.5)]))
         n = int(rng.choice([2, 10**7, 400, int(size(2, 1e7))]))
-        bound = bound_of(V, W1=V, W2=V * size(0.71, 100.0))
+        bound = printed_of(V, W1=V, W2=V * size(0.71, 100.0))
         split = [None, float(rng.uniform(0.01, 0.99))][rng.integers(2)]
         yield Objective(bound, loss, n), Budget(epsilon, delta), split
 
@@ -112,7 +112,7 @@ def test_planted_bugs_are_caught(way):
         response_bound=3.0,
         box=RowBox((1.0,) * 4, 14.0),
     )
-    right, small = (Objective(bound_of(V, W1=V, W2=V), loss, 400) for V in (5.0, 5.0 / math.sqrt(400)))
+    right, small = (Objective(printed_of(V, W1=V, W2=V), loss, 400) for V in (5.0, 5.0 / math.sqrt(400)))
     budget = Budget(1.0, 1e-5)
     result, by_root_n = (WAYS[way][0](objective, budget, 0.7) for objective in (right, small))
     assert spent(result, right) <= result.delta
@@ -235,7 +235,7 @@ def printed(W1, epsilon, delta, p, corrected=False):
 @pytest.mark.parametrize("p", [1, 20])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_noise_is_the_stated_formula(p, epsilon):
-    objective = Objective(bound_of(7.0, W1=7.0, W2=7.0), replace(PRINTED, n_parameters=p), 400)
+    objective = Objective(printed_of(7.0, W1=7.0, W2=7.0), replace(PRINTED, n_parameters=p), 400)
     budget = Budget(epsilon, 1e-4)
     for corrected, part in ((False, "(ii), as printed"), (True, "(ii), corrected")):
         result = calibrate_paper(objective, budget, noise="gaussian", corrected=corrected)
@@ -248,7 +248,7 @@ def test_noise_is_the_stated_formula(p, epsilon):
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
     budget = Budget(200.0, 1 / 400)
-    objective = Objective(bound_of(800.0, W1=800.0, W2=566.0), FLAT, 400)
+    objective = Objective(printed_of(800.0, W1=800.0, W2=566.0), FLAT, 400)
     with pytest.raises(CalibrationError, match="not certified at epsilon = 200") as caught:
         calibrate_paper(objective, budget, noise="gaussian")
     assert "\n" not in str(caught.value)

@@ -14,7 +14,6 @@ from dp2erm_cvx.calibration import (
     Noise,
     Objective,
     calibrate,
-    calibrator,
     margin_delta,
     margin_divergence,
     privacy_loss,
@@ -28,6 +27,7 @@ from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.steps.calibrators import calibrator
 from tests.helpers import BOUNDED_INFLUENCE
 from tests.plan.check import margin_delta_at
 

@@ -6,17 +6,14 @@ from dataclasses import replace
 import pytest
 
 from dp2erm_cvx.calibration import (
-    CALIBRATORS,
     Noise,
     Objective,
     SumLaw,
     calibrate,
     calibrate_output,
-    calibrate_paper,
     calibrate_renyi,
     calibrate_saturating,
     calibrate_sums,
-    calibrator,
     privacy_loss,
     renyi_divergence,
     renyi_epsilon,
@@ -27,7 +24,9 @@ from dp2erm_cvx.calibration.numbers import calibrate_grid, calibrate_integers
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.curves.suprema import Saturation
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.paper import PrintedBound, calibrate_paper
 from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve, StabilityBound
+from dp2erm_cvx.steps.calibrators import CALIBRATORS, calibrator
 from dp2erm_cvx.steps.fit import calibrate_multinomial
 from tests.helpers import BOUNDED_INFLUENCE
 
@@ -41,9 +40,11 @@ LOSSES = {"renyi": SQUARED, "output": MEAN, "saturating": BENT}
 LOSSES |= dict.fromkeys(("sharp", "paper", "multinomial"), LOSS)
 
 
-def bound_of(V=6.0, **changes):
+def bound_of(V=6.0, kind=PrintedBound, **changes):
     facts = {"theorem": "Theorem X", "assumptions": (), "relations": frozenset(Neighboring), "w_max": 3.0}
-    return StabilityBound(V=V, **(facts | {"W1": V, "W2": V} | changes))
+    if kind is PrintedBound:
+        facts |= {"W1": V, "W2": V}
+    return kind(V=V, **(facts | changes))
 
 
 def calibrated(name, bound=None, n=400, budget=None, loss=None, **options):
@@ -101,7 +102,7 @@ UNCALIBRATED = [
     (of("sharp", loss={"gradient_radius": 1e300}, split=0.5), r"noise scale = 1.2e\+301"),
     (of("sharp", loss={"gradient_radius": math.inf}), "noise scale = inf"),
     *((of("sharp", loss={"hessian_trace": trace}), "gamma = ") for trace in (1e-300, math.inf)),
-    (of("paper", bound=bound_of(W1=None)), "no W1 and W2"),
+    (of("paper", bound=bound_of(kind=StabilityBound)), "no W1 and W2"),
     (of("paper", bound=bound_of(W2=math.inf)), "W2 = inf"),
     (of("paper", noise="gaussian", budget=Budget(1.0)), "delta = 0.0"),
     (of("paper", loss={"gradient_bound": 1e295}), "out of floating-point range"),

@@ -13,7 +13,6 @@ from dp2erm_cvx.calibration import (
     Objective,
     calibrate,
     calibrate_saturating,
-    calibrator,
     privacy_loss,
     saturating_epsilon,
 )
@@ -29,6 +28,7 @@ from dp2erm_cvx.problems.itr import itr
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.program.stage import family_of
+from dp2erm_cvx.steps.calibrators import calibrator
 from tests.helpers import BOUNDED_INFLUENCE, bound_of, logistic_diameter
 from tests.plugins.literature import hinge_rule
 

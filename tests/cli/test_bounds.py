@@ -7,11 +7,11 @@ import pytest
 
 from dp2erm_cvx import Domain, PrivateTwoStageERM
 from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.paper import paper_ipw_logistic
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.program import registry
 from dp2erm_cvx.report.tables import PRINTED, SHARP, UNIVERSAL, USABLE, against_n, against_ridge
-from dp2erm_cvx.stability import paper_ipw_logistic
 from tests.command_line import done, facts, refused, run, sets, shown, study_of
 from tests.helpers import logistic_propensity
 

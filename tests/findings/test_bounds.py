@@ -7,19 +7,25 @@ import pytest
 from rules import Constants, Weights, effective_share, first_stage
 from scipy.special import logsumexp
 
-from dp2erm_cvx import Domain, stability
+from dp2erm_cvx import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.paper import entropy_balancing_paper_scaling
-from dp2erm_cvx.privacy import BoundFamily, Neighboring
+from dp2erm_cvx.paper import (
+    entropy_balancing_paper_scaling,
+    paper_entropy_balancing,
+    paper_ipw_logistic,
+    paper_kernel_balancing,
+    usable,
+    usable_bound,
+)
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import paper_ipw_logistic, paper_kernel_balancing, usable
 from tests.helpers import logistic_propensity
 
 # The paper's "117 times larger" noise of composed IPW: out of reach of its own bounds, and what it takes.
@@ -55,17 +61,17 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
 SCHEMES = {
     "logistic": (
         lambda n: logistic_propensity(n, 1.0, 1.0, 1.0).V,
-        lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0).W1,
+        lambda n: paper_ipw_logistic(n, 1.0, 1.0, 1.0).W1,
         (3.39, 3.43, 131, 3965),
     ),
     "entropy balancing, scaled by arm sizes": (
         lambda n: entropy_balancing_paper_scaling(n, 1.0, n // 4, 1.0).V,
-        lambda n: stability.paper_entropy_balancing(n, 1.0, 1.0, n // 4).W1,
+        lambda n: paper_entropy_balancing(n, 1.0, 1.0, n // 4).W1,
         (9.05, 9.17, 1446, 41285),
     ),
     "MMD per arm, no flips printed": (
         lambda n: mmd(ridge=1.0).stability(Universe(Domain(1.0, 1.0, arm_floor=n // 4), n, 2)).V,
-        lambda n: stability.paper_kernel_balancing(n, 1.0, float(n), 4.0).W1,
+        lambda n: paper_kernel_balancing(n, 1.0, float(n), 4.0).W1,
         (10.02, 10.13, 149, 4480),
     ),
 }
@@ -174,7 +180,7 @@ PRINTED = {"ridge": 1.0, "radius": 1.0}
 )
 def test_programs(program, domain, reason):
     with pytest.raises(CalibrationError, match=reason):
-        program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
+        usable_bound(program.resolve(domain), Universe(domain, 100, 2))
 
 
 def test_and_what_it_grants():
@@ -184,7 +190,7 @@ def test_and_what_it_grants():
         (PaperEntropyBalancing(**PRINTED), FLOOR),
         (ipw_logistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
-        bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
+        bound = usable_bound(program.resolve(domain), Universe(domain, 100, 2))
         if program.name == "mmd":  # true where treatments are kept
             assert bound.relations == frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
             assert bound == usable(100, paper_kernel_balancing(100, 1.0, 100.0, 5.0))

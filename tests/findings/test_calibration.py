@@ -9,17 +9,23 @@ from scipy import stats
 from scipy.special import expit
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
-from dp2erm_cvx.calibration import Noise, Objective, calibrate_paper
+from dp2erm_cvx.calibration import Noise, Objective
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.paper import (
+    PrintedBound,
+    calibrate_paper,
+    fixed_weights,
+    paper_entropy_balancing,
+    paper_ipw_logistic,
+)
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import arm_means, plug_in_ate
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic, ipw_private
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, Uniform
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import fixed_weights, paper_entropy_balancing, paper_ipw_logistic
 from tests.helpers import known_coefficient
 from tests.stability.movement import Pair, norm_bound, printed_quantities, scaled_entropy, solved
 
@@ -28,7 +34,7 @@ W1, N, DELTA = 800.0, 400, 1 / 400
 FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
 
-BOUND = StabilityBound(
+BOUND = PrintedBound(
     V=W1, theorem="given", assumptions=(), relations=frozenset(Neighboring), w_max=N, W1=W1, W2=W1
 )
 

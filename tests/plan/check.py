@@ -7,6 +7,7 @@ import numpy as np
 
 from dp2erm_cvx import Universe
 from dp2erm_cvx.calibration import Perturbed, RenyiCalibration
+from dp2erm_cvx.paper import PrintedBound
 from dp2erm_cvx.plan import Plan
 
 
@@ -142,7 +143,9 @@ def check(plan: Plan, stage, n, domain, budget):
     allowed = mpmath.fsum(mpmath.mpf(calibration.delta) for calibration, _, _ in parts)
     assert allowed <= budget.delta
     for calibration, loss, bound in parts:
-        V = bound if bound.W1 is None else dataclasses.replace(bound, V=calibration.V)
+        V = bound
+        if isinstance(bound, PrintedBound):
+            V = dataclasses.replace(bound, V=calibration.V)
         assert spent_delta(calibration, loss, n, V, domain.outcome_bound) <= calibration.delta
     assert spent <= plan.guarantee.epsilon <= budget.epsilon
     assert allowed <= plan.guarantee.delta <= budget.delta

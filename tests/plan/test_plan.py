@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, Neighboring, Universe
-from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
@@ -19,6 +18,7 @@ from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.problems.regression import saturating_regression
 from dp2erm_cvx.program import WholeSpace
+from dp2erm_cvx.steps.calibrators import NAMES
 from tests.plan.changed import changed
 from tests.plan.check import check
 

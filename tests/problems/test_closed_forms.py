@@ -11,12 +11,18 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression
 
-from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
-from dp2erm_cvx.privacy import BoundFamily
+from dp2erm_cvx.paper import (
+    BoundFamily,
+    bound_of_family,
+    paper_entropy_balancing,
+    printed_bound,
+    usable_bound,
+)
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.mmd import mmd, mmd_pooled
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
@@ -160,22 +166,22 @@ def test_what_no_theorem_covers_is_refused() -> None:
         (PAPER | {"ridge": 0.0}, BoundFamily.PAPER, "ridge = 0"),
     ):
         with pytest.raises(CalibrationError, match=told):
-            PaperEntropyBalancing(**settings).stability(UNIVERSE, family)
+            bound_of_family(PaperEntropyBalancing(**settings), UNIVERSE, family)
     without_floor = Universe(Domain(1.0, 1.0), 40, 2)
     for family in BoundFamily:
         with pytest.raises(CalibrationError, match="arm_floor is not declared"):
-            PaperEntropyBalancing(**PAPER).stability(without_floor, family)
+            bound_of_family(PaperEntropyBalancing(**PAPER), without_floor, family)
     with pytest.raises(DeclarationError, match="3 entries for 200"):
         PaperEntropyBalancing(base_measure=(1.0, 2.0, 1.0)).instance(RECORDS)
 
 
 def test_a_base_measure_widens_the_printed_bound() -> None:
     even, uneven = PaperEntropyBalancing(**PAPER), PaperEntropyBalancing(**PAPER, base_measure=UNEVEN)
-    printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
-    assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5).W1
-    bounds = [one.stability(UNIVERSE, BoundFamily.PAPER).V for one in (uneven, even)]
+    printed = paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
+    assert printed.W1 > paper_entropy_balancing(40, 1.0, 1.0, 5).W1
+    bounds = [usable_bound(one, UNIVERSE).V for one in (uneven, even)]
     assert bounds[0] >= bounds[1]
-    assert uneven.printed_bound(UNIVERSE).W1 == pytest.approx(printed.W1, rel=1e-9)
+    assert printed_bound(uneven, UNIVERSE).W1 == pytest.approx(printed.W1, rel=1e-9)
 
 
 FLOORED = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
@@ -192,9 +198,9 @@ def test_kernels_that_no_theorem_covers_are_refused() -> None:
         (mmd(cap=50.0), here, BoundFamily.PAPER, "replace-one"),
     ):
         with pytest.raises(CalibrationError, match=told):
-            program.stability(universe, family)
+            bound_of_family(program, universe, family)
     kept = Universe(keep, 100, 2)
-    assert mmd(cap=50.0).stability(kept, BoundFamily.PAPER).relations == {keep.relation}
+    assert usable_bound(mmd(cap=50.0), kept).relations == {keep.relation}
     assert mmd().stability(kept).V <= mmd().stability(here).V
 
 

@@ -15,7 +15,7 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
     *("errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration", "data"),
-    *("stability", "noise", "datasets", "paper", "weighting", "model", "program", "solve", "neighbors"),
+    *("stability", "noise", "datasets", "weighting", "model", "program", "solve", "neighbors", "paper"),
     *(
         "steps",
         "inference",
@@ -39,9 +39,9 @@ ONLY = {
     "model": {"errors", "arrays", "display", "checks", "data", "weighting"},
     "program": {
         *("errors", "display", "checks", "arrays", "curves", "privacy", "data", "stability"),
-        *("paper", "weighting", "model"),
+        *("weighting", "model"),
     },
-    "paper": {"errors", "checks", "privacy", "data", "stability"},
+    "paper": {"errors", "checks", "privacy", "data", "stability", "program", "calibration"},
     "stability": {"errors", "arrays", "checks", "curves", "privacy"},
     "weighting": {"errors", "arrays", "checks", "curves", "data", "stability"},
     "calibration": {"errors", "arrays", "checks", "curves", "privacy"},

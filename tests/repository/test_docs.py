@@ -23,7 +23,6 @@ import pytest
 from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, read_release, release, stability
-from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of, program_template
 from dp2erm_cvx.data.domain_file import load_domain
@@ -33,6 +32,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
+from dp2erm_cvx.steps.calibrators import NAMES
 from dp2erm_cvx.study import read_study
 from tests.command_line import done, refused
 from tests.helpers import logistic_propensity

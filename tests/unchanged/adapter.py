@@ -14,16 +14,18 @@ from dp2erm_cvx import (
     PrivateRule,
     PrivateTwoStageERM,
 )
-from dp2erm_cvx.calibration import NAMES, Perturbed
+from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.data.counts import SamplingWeights
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.paper import BoundFamily, PrintedBound, bound_of_family
 from dp2erm_cvx.plan import Plan, Study, make_plan
-from dp2erm_cvx.privacy import BoundFamily
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.program.registry import first_stages, programs, second_stages
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps.calibrators import NAMES
 
 __all__ = ["Codebook", "Domain", "SamplingWeights"]
 
@@ -69,18 +71,24 @@ def stability_of(
 ) -> dict[str, float | str | bool | None]:
     """The bound of a first stage, and what its weights are sure to be certified to."""
     universe = Universe(domain, n, n_features)
-    bound = first.stability(universe, BoundFamily(family))
+    bound = bound_of_family(first, universe, BoundFamily(family))
     return {
         "V": bound.V,
         "w_max": bound.w_max,
-        "W1": bound.W1,
-        "W2": bound.W2,
+        **measures(bound),
         "theorem": bound.theorem,
         "relations": ", ".join(sorted(relation.value for relation in bound.relations)),
         "assumptions": "; ".join(bound.assumptions),
         "private": bound.private,
         "certified": first.resolve(domain).certified_error(universe),
     }
+
+
+def measures(bound: StabilityBound) -> dict[str, float | None]:
+    """W1 and W2 of a bound of the paper; None for any other."""
+    if isinstance(bound, PrintedBound):
+        return {"W1": bound.W1, "W2": bound.W2}
+    return {"W1": None, "W2": None}
 
 
 def plan_of(
@@ -135,8 +143,7 @@ def _flat(plan: Plan[Any]) -> dict[str, float | str | bool | None]:
         "theorem": plan.theorem,
         "V": plan.bound.V,
         "used_V": calibration.V,
-        "W1": plan.bound.W1,
-        "W2": plan.bound.W2,
+        **measures(plan.bound),
         "scale": calibration.scale,
         "gamma": calibration.gamma if solved else None,
         "sensitivity": calibration.sensitivity,

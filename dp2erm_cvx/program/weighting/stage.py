@@ -13,10 +13,10 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.weights import WeightsModel
-from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.privacy import EXACT, Neighboring, StabilityBound
 from dp2erm_cvx.program.memory import refuse_size
 from dp2erm_cvx.stability import any_weights
-from dp2erm_cvx.stability.base import EXACT, stated_bound
+from dp2erm_cvx.stability.base import stated_bound
 from dp2erm_cvx.weighting.bounds.constants import WeightingConstants, weighting_constants
 from dp2erm_cvx.weighting.bounds.public_radius import StepConstants, public_radius
 from dp2erm_cvx.weighting.bounds.response import largest_response

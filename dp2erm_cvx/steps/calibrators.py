@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration.base import Calibration, Noise, Objective, predicted_error
 from dp2erm_cvx.calibration.numbers import calibrate_output
-from dp2erm_cvx.calibration.objective import calibrate, calibrate_paper, calibrate_saturating
+from dp2erm_cvx.calibration.objective import calibrate, calibrate_saturating
 from dp2erm_cvx.calibration.renyi import calibrate_renyi
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.paper import BoundFamily, calibrate_paper
+from dp2erm_cvx.privacy import Budget
 
 
 @dataclass(frozen=True, repr=False)
