@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx import display
+from dp2erm_cvx import hooks
 
 if TYPE_CHECKING:
     from dp2erm_cvx.data.cells import Treatment
@@ -96,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 # a release or a plan is data, and what is told of it stands in a folder that takes long to import
-display.load_by(lambda: import_module("dp2erm_cvx.report"))
+hooks.load_by(lambda: import_module("dp2erm_cvx.report"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -104,69 +104,6 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return as_html(self.blocks())
-
-
-#: What is told of an object of a kind, block by block.
-Report = Callable[[Any], "Iterable[Block]"]
-#: Reports of kinds that are data and know no sentences, by the folder that writes them.
-_REPORTS: dict[type, Report] = {}
-#: What imports that folder.
-_LOADERS: list[Callable[[], object]] = []
-
-
-def register(kind: type, report: Report) -> None:
-    """Tell objects of this kind, and of the kinds derived from it, by a report.
-
-    Parameters
-    ----------
-    kind
-        A class whose objects are data, such as a release.
-    report
-        What a reader is shown of one of them.
-    """
-    _REPORTS[kind] = report
-
-
-def load_by(loader: Callable[[], object]) -> None:
-    """Call a loader where a report is asked for that nobody registered yet.
-
-    Parameters
-    ----------
-    loader
-        Imports the folder that registers the reports; a second call does nothing.
-    """
-    _LOADERS.append(loader)
-
-
-def report_of(shown: object) -> Iterator[Block]:
-    """Report of an object, as it was registered for its kind.
-
-    Parameters
-    ----------
-    shown
-        A release, a plan, or another object that is data.
-
-    Raises
-    ------
-    LookupError
-        If no report of its kind is registered.
-    """
-    report = _registered(type(shown))
-    if report is None:
-        for loader in _LOADERS:
-            loader()
-        report = _registered(type(shown))
-    if report is None:
-        raise LookupError(f"no report of a {type(shown).__name__} is registered: import dp2erm_cvx.report")
-    return iter(report(shown))
-
-
-def _registered(kind: type) -> Report | None:
-    """The report of a kind, or of the nearest kind that it is derived from."""
-    for one in kind.__mro__:
-        if one in _REPORTS:
-            return _REPORTS[one]
-    return None
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -23,8 +23,9 @@ from dp2erm_cvx.data.dataset import Dataset, refuse_undeclared
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
-from dp2erm_cvx.display import Shown, report_of
+from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, brief
+from dp2erm_cvx.hooks import report_of
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.noise import secure_available
 from dp2erm_cvx.plan.settings import CausalSettings

@@ -13,8 +13,9 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.checks import Stated, json_types
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text, report_of
+from dp2erm_cvx.display import WIDTH, Shown, as_text, law_text
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.hooks import report_of
 from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.caveats import caveats_of
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.display import digits_of, grid, heading, pairs, register
+from dp2erm_cvx.display import digits_of, grid, heading, pairs
+from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan.predict import NoiseRange
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval

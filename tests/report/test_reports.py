@@ -2,7 +2,7 @@
 
 import pytest
 
-from dp2erm_cvx.display import register, report_of
+from dp2erm_cvx.hooks import register, report_of
 
 
 class Measured:

@@ -14,7 +14,8 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
-    *("errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration", "data"),
+    *("hooks", "errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration"),
+    "data",
     *("stability", "noise", "datasets", "weighting", "model", "program", "solve", "neighbors", "paper"),
     *(
         "steps",
