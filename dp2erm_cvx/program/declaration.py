@@ -322,6 +322,31 @@ def printed(e: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
 
 
+def refuse_no_problem(name: str, returned: Any) -> None:
+    """Raise DeclarationError where an author's function returns no problem, with what to return instead.
+
+    Parameters
+    ----------
+    name
+        The function, for the message.
+    returned
+        What it returned.
+    """
+    if isinstance(returned, cp.Problem):
+        return
+    objective = "objective"
+    what = "nothing" if returned is None else f"an object of the class {type(returned).__name__}"
+    if isinstance(returned, cp.Minimize | cp.Maximize):
+        objective = printed(returned.args[0])
+        what = f"the objective {objective}"
+    elif isinstance(returned, cp.Expression):
+        objective = printed(returned)
+        what = f"the expression {objective}"
+    raise DeclarationError(
+        f"{name}: returns {what}: return cp.Problem(cp.Minimize({objective}), constraints)"
+    )
+
+
 #: Numbers of records at which a formula is written, to tell which of its numbers grow with n.
 SIZES = (5, 8)
 
@@ -334,11 +359,35 @@ def with_n(few: str, many: str) -> str:
     return "".join(part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True))
 
 
-def _reason(problem: Any) -> str:
-    """Reason why the smallest expression that is not DPP is not, and what to do."""
+def refuse_products(problem: cp.Problem) -> None:
+    """Raise DeclarationError for products of data, which are not DPP: a re-solve could use old data.
+
+    Parameters
+    ----------
+    problem
+        A problem that is convex by the rules of CVXPY.
+    """
+    if problem.is_dcp(dpp=True) or not problem.is_dcp():
+        return
+    cause = _not_dpp(problem)
+    assert cause is not None
+    raise DeclarationError(
+        f"{printed(cause)}: a product of data, which is not DPP: data may be added, or multiply variables "
+        "once; make the product by records.rows or records.numbers (covariates times treatment are "
+        "records.by_arm(1.0), and (2a - 1) x is records.signed)"
+    )
+
+
+def _not_dpp(problem: Any) -> Any:
+    """The smallest expression of a problem that is not DPP; None where there is none."""
     with cp.utilities.scopes.dpp_scope():
         parts = (problem.objective.expr, *problem.constraints)
-        cause = next((node for part in parts for node in _smallest(part)), None)
+        return next((node for part in parts for node in _smallest(part)), None)
+
+
+def _reason(problem: Any) -> str:
+    """Reason why the smallest expression that is not DPP is not, and what to do."""
+    cause = _not_dpp(problem)
     if cause is None:
         return "the objective is not convex: minimize a convex function"
     data = ", ".join(sorted({parameter.name() for parameter in cause.parameters()}))

@@ -32,6 +32,8 @@ from dp2erm_cvx.program.declaration import (
     Value,
     differing,
     printed,
+    refuse_no_problem,
+    refuse_products,
     with_n,
 )
 from dp2erm_cvx.program.first_stage import FirstStage
@@ -170,6 +172,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         reading = self._at(self.scheme.example())
         other = self.scheme.example(1009, 7)
         self.reading_at(STANDARD, other.n_samples, other.n_columns)
+        if isinstance(reading.form, str):
+            refuse_products(reading.problem)
         if not isinstance(reading.form, WeightingForm) and not reading.curvature > 0.0:
             raise DeclarationError(
                 f"{printed(reading.objective)}: no strong convexity in the weights is known; {reading.form}"
@@ -511,11 +515,7 @@ class WeightsReading:
         self.program, self.universe = program, universe
         self._records, self._w = records, w
         self.problem = records.used(program.called(w, records))
-        if not isinstance(self.problem, cp.Problem):
-            raise DeclarationError(
-                f"{program.name}: returns a {type(self.problem).__name__}: return "
-                "cp.Problem(cp.Minimize(objective), constraints)"
-            )
+        refuse_no_problem(program.name, self.problem)
         self.objective, self.own = self.problem.objective.args[0], records.own
         self.ends = _ends(self.problem.constraints, w)
         self.form = self._form_read()

@@ -21,7 +21,7 @@ from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread
+from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread, refuse_no_problem
 from dp2erm_cvx.program.penalties import PublicPenalty
 from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shifted_rows
 
@@ -92,6 +92,11 @@ class Form:
     def of(problem: cp.Problem, v: cp.Variable) -> Form:
         """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
         objective = _objective(problem)
+        for variable in problem.variables():
+            if variable is not v:
+                raise DeclarationError(
+                    f"variable {variable.name()}: is not {v.name()}: write the problem in {v.name()} alone"
+                )
         terms: list[MarginTerm] = []
         public: list[tuple[float, Any]] = []
         ridge = l1 = 0.0
@@ -110,8 +115,8 @@ class Form:
         margins = _one_square(_tilted(terms))
         if len(margins) != 1:
             raise DeclarationError(
-                f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
-                f"record; here are {len(margins)}"
+                f"{printed(objective)}: a loss is read of one margin, rows @ {v.name()} plus one number per "
+                f"record, and {_margins_in_words(margins)}"
             )
         penalty = PublicPenalty.of(public, v) if public else None
         return Form(margins[0], ridge, l1, _set(problem.constraints, v), public=penalty)
@@ -165,14 +170,24 @@ def at_size(form: Form, n: int, is_mean: bool) -> Form:
     return replace(form.scaled(n), ridge=form.ridge, l1=form.l1, public=form.public, is_mean=True)
 
 
+def _margins_in_words(margins: Sequence[MarginTerm]) -> str:
+    """How many margins were read, of which rows, and what to write instead."""
+    if not margins:
+        return "none is written: add a sum over records such as cp.sum(cp.logistic(records.x @ theta))"
+    rows = " and ".join(term.rows.name() for term in margins)
+    return f"{len(margins)} are written, of the rows {rows}: write all curves of the same rows and number"
+
+
 def _close(numbers: Sequence[float], others: Sequence[float]) -> bool:
     return bool(np.allclose(numbers, others, rtol=1e-12, atol=0.0))
 
 
 def _objective(problem: cp.Problem) -> Any:
     """Objective of a declared problem. Raises DeclarationError for what is not convex or has no set."""
-    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
-        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+    refuse_no_problem("the function", problem)
+    if not isinstance(problem.objective, cp.Minimize):
+        objective = printed(problem.objective.args[0])
+        raise DeclarationError(f"maximizes {objective}: write cp.Minimize of its negative")
     _refuse_nonconvex(problem.objective.args[0], *problem.constraints)
     for datum in problem.parameters():
         if not hasattr(datum, "within"):
@@ -330,8 +345,8 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     if name == "quad_over_lin" and _scalar(node.args[1]):
         return _losses(c / _number(node.args[1]), cp.square(first), v)
     raise DeclarationError(
-        f"{printed(node)}: no sum over records, and a penalty of {v.name()} holds no data. Declare weights "
-        "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
+        f"{printed(node)}: no sum over records, and a penalty of {v.name()} holds no data: write cp.sum of a "
+        f"curve of rows @ {v.name()}, or leave the data out"
     )
 
 
@@ -514,7 +529,25 @@ def _atom(node: Any) -> tuple[Atom, Any]:
             return node.atom, inner
         if name in ("logistic", "exp"):
             return atom(name), inner
-    raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}")
+    if any(constant.shape == _NORMCDF for constant in node.constants()):
+        # CVXPY writes this function as squares of maxima, in which nobody would know it again
+        margins = ", ".join(variable.name() for variable in node.variables())
+        raise DeclarationError(
+            f"cp.log_normcdf of {margins}: CVXPY approximates log Phi: write probit(-s), of "
+            "dp2erm_cvx.program, for -cp.log_normcdf(s)"
+        )
+    remedy = _INSTEAD.get(name, "")
+    raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}{remedy}")
+
+
+#: Shape of the constants that CVXPY writes ``log_normcdf`` with.
+_NORMCDF = (7, 7)
+#: What to write in the place of an atom without a curve, by its name.
+_INSTEAD = {
+    "abs": ". An absolute value has a kink: write huber(., M)",
+    "maximum": ". A hinge has a kink: write square(pos(.)) or logistic(.)",
+    "norm1": ". A sum of absolute values has kinks: write sum(huber(., M))",
+}
 
 
 def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:

@@ -211,14 +211,18 @@ class RowBounds:
         largest = largest_multiple(curve, reach, *numbers)
         return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
 
-    def loss_at_zero(self, curve: Curve) -> float:
+    def loss_at_zero(self, curve: Curve, size: float) -> float:
         """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
 
         Where there is a full slope, that of the largest offset there: a loss that saturates says little of
-        theta by its value.
+        theta by its value. A loss that falls without end has its least value where margins reach: theta has
+        the norm ``size`` at most.
         """
         ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
-        falls = float(np.max(curve.value(ends) - curve.least_value(self.reach(math.inf))))
+        least = curve.least_value(self.reach(math.inf))
+        if not math.isfinite(least):
+            least = curve.least_value(self.reach(size))
+        falls = float(np.max(curve.value(ends))) - least if math.isfinite(least) else 0.0
         if math.isfinite(steepest):
             falls = max(falls, steepest * float(np.max(np.abs(ends))))
         return math.sqrt(max(self.factor[1] * falls, 1e-300))

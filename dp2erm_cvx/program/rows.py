@@ -237,8 +237,13 @@ class DeclaredRecords:
         return self._own(name, Range(low, high), make, 0, 1)
 
     @staticmethod
-    def at_zeros(name: str, make: Callable[..., Any], n_columns: int, k: int) -> Array:
-        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for others."""
+    def at_zeros(
+        name: str, make: Callable[..., Any], n_columns: int, k: int, *, of_width: bool = False
+    ) -> Array:
+        """Values (2, k) at public records of zeros in both arms. Raises DeclarationError for others.
+
+        ``of_width`` says that k may be declared, as ``width``.
+        """
         rows = []
         for arm in (0, 1):
             try:
@@ -247,8 +252,9 @@ class DeclaredRecords:
                 reason = f"fails at a record of zeros in arm {arm}: {type(error).__name__}"
                 raise DeclarationError(f"{name!r} {reason}") from None
             if len(values) != k:
+                remedy = f", or declare width={len(values)}" if of_width else ""
                 raise DeclarationError(
-                    f"{name!r} has {len(values)} numbers at a record of zeros: must be {k}"
+                    f"{name!r} returns {len(values)} numbers for a record of zeros: return {k}{remedy}"
                 )
             rows.append(values)
         return np.array(rows)
@@ -431,7 +437,7 @@ class DeclaredRecords:
         called = Called.of(name, make)
         self.called[name] = called
         if self.tried:
-            self.at_zeros(name, make, self.n_columns, size)
+            self.at_zeros(name, make, self.n_columns, size, of_width=width != 0)
         if name not in self.own:
             self.own = (*self.own, name)
 

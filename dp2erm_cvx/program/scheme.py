@@ -22,6 +22,7 @@ from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BALANCES
+from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 from dp2erm_cvx.program.reach import Called
 from dp2erm_cvx.program.stated import refuse_unused
@@ -45,9 +46,9 @@ def refuse_no_function(function: object) -> None:
     """Raise DeclarationError for what a decorator cannot read: anything but a function with a name."""
     if isinstance(function, cp.Problem):
         raise DeclarationError(
-            "a single problem does not tell what depends on the number of records: put the decorator on a "
-            "function of the weights and the records, or pass a function of n that makes it to "
-            "scheme.from_problem"
+            f"{printed(function.objective.args[0])}: a single problem does not tell what depends on the "
+            "number of records: put the decorator on a function of (w, records), or of (theta, records) for "
+            "a second stage; or pass a function of n that makes a problem of weights to scheme.from_problem"
         )
     if not isinstance(function, types.FunctionType):
         kind = type(function).__name__
@@ -335,20 +336,28 @@ def asked(function: Function, *arguments: Any, **settings: Any) -> Any:
         raise
     except Exception as error:
         text = " ".join(str(error).split()).rstrip(".")
+        if isinstance(error, TypeError) and "positional argument" in text:
+            names = ["theta" if _is_theta(arguments) else "w", "records", *settings]
+            text += f"; its arguments are ({', '.join(names)})"
         variable = arguments[0] if arguments else None
         if isinstance(variable, cp.Variable) and variable.name() == "w":
-            text += _hint_of_weights(error)
+            text += _hint_of_weights(error, settings)
         elif "ncompatible dimensions" in text:
             text += "; theta has one entry for every column of records.x, or for each of its coordinates"
         raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
 
 
-def _hint_of_weights(error: Exception) -> str:
+def _is_theta(arguments: tuple[Any, ...]) -> bool:
+    """Whether a function was asked for a second stage: its first argument is the parameter."""
+    return bool(arguments) and isinstance(arguments[0], cp.Variable) and arguments[0].name() == "theta"
+
+
+def _hint_of_weights(error: Exception, settings: Mapping[str, Any]) -> str:
     """What to write instead, for an error that a function of the weights and the records raised."""
     text = str(error)
     if isinstance(error, cp.error.ParameterError) or "'NoneType'" in text:
         return "; data have no values yet: write records.x, and return the problem, which is solved later"
-    if isinstance(error, ZeroDivisionError):
+    if isinstance(error, ZeroDivisionError) and 0 in settings.values():
         return "; a setting is 0: start it above 0, such as ridge=setting(0.1, above=0)"
     if "unexpected keyword argument" in text or "NumPy function" in text:
         return "; write functions of CVXPY, such as cp.sum(records.x, axis=0), in the place of NumPy's"
@@ -364,6 +373,8 @@ def _hint_of_weights(error: Exception) -> str:
             "; a declaration is read at three columns first: name one by itself, such as "
             "records.numbers('age', lambda x, a, y: x[7], -1, 1)"
         )
+    if "must be symmetric" in text:
+        return "; write sum_squares(Z.T @ w) in the place of quad_form(w, Z @ Z.T)"
     sizes = isinstance(error, ValueError | IndexError) or "dimensions" in text or "has no len()" in text
     if not sizes:
         return ""

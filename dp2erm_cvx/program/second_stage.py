@@ -445,7 +445,7 @@ class SecondStage(DeclaredProgram):
             hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
             strong_convexity=program.strong_convexity(universe.domain),
             theta_bound=far if math.isfinite(far) else None,
-            outcome_bound=universe.domain.outcome_bound if plain else bounds.loss_at_zero(curve),
+            outcome_bound=universe.domain.outcome_bound if plain else bounds.loss_at_zero(curve, size),
             gradient_bound=largest,
             covariate_bound=bounds.norm if plain else None,
             response_bound=max(map(abs, bounds.offset)) if plain else None,

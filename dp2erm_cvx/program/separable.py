@@ -773,7 +773,14 @@ def margins_read(
         or len(returned) != 2
         or not all(isinstance(e, kinds) for e in returned)
     ):
-        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin {margins[0]}")
+        what = f"an object of the class {type(returned).__name__}"
+        if isinstance(returned, tuple):
+            what = "other values"
+        elif isinstance(returned, cp.Expression):
+            what = f"the expression {printed(returned)} alone"
+        raise DeclarationError(
+            f"{function.__name__}: returns {what}: return (loss, log weight) of the margin {margins[0]}"
+        )
     loss, weight = (cp.Constant(part) if isinstance(part, int | float) else part for part in returned)
     curve, beside = read_curve(loss, *variables, compared=compared)
     log_weight = read_log_weight(weight, variables[0], compared=compared)

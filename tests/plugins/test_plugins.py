@@ -98,7 +98,7 @@ def test_gradients_stay_within_the_derived_constants(program):
 
 def released(first, second):
     data, model = records(n=200), PrivateTwoStageERM(DOMAIN, Budget(2.0), first, second)
-    return model.fit(data.covariates, data.a, data.y)
+    return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
 @every(SECOND, "second")
@@ -235,7 +235,7 @@ OF_MARGIN = [
     ((cp.abs,), {}, "abs(s): no curve is known"),
     ((lambda s: -s,), {}, "no curvature"),
     ((cp.logistic, cp.sqrt), {}, "no curve is known"),
-    ((cp.logistic, lambda s: "s"), {}, "returns (loss, log weight)"),
+    ((cp.logistic, lambda s: "s"), {}, "returns other values: return (loss, log weight)"),
     ((cp.logistic,), {"ridge": -1.0}, "ridge = -1.0"),
     ((cp.logistic,), {"ridge": "M +"}, "is no formula"),
     ((cp.logistic,), {"ridge": "1 << 2"}, "a formula has numbers, M"),
@@ -252,8 +252,8 @@ OF_THETA = [
     ((lambda v, r: squares(v, r) + cp.norm(v),), RIDGE),
     ((lambda v, r: squares(v, r) + r.n * cp.sum(cp.exp(v)),), "no penalty that is read"),
     ((lambda v, r: cp.sum_squares(r.z - r.x @ v),), "records have no 'z'"),
-    ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "here are 2"),
-    ((lambda v, r: squares(v, r) + cp.sum(cp.square(r.x @ v - r.treatment)),), "here are 2"),
+    ((lambda v, r: squares(v, r) + cp.sum(cp.logistic(r.signed @ v)),), "2 are written, of the rows"),
+    ((lambda v, r: squares(v, r) + cp.sum(cp.square(r.x @ v - r.treatment)),), "2 are written, of the rows"),
     ((lambda v, r: squares(v, r) + r.n * v.size * cp.sum_squares(v),), RIDGE),
     ((lambda v, r: squares(v, r) + cp.sum_squares(v),), RIDGE),
     ((lambda v, r: cp.sum_squares(r.y - r.rows("z", lambda x, a, y: x, 1.0) @ v),), "1.0: must be Ball(r)"),
@@ -425,7 +425,7 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
     for function, reason in ((misspelt, "'probability', which is not defined"), (no_number, "is no number")):
         with pytest.raises(DeclarationError, match=reason):
             scheme.known(least=0.5, most=2.0)(function)().stability(UNIVERSE)
-    maps = ((lambda x, a, y: x * probability, "not defined"), (lambda x, a, y: x[1:], "has 3 numbers"))  # noqa: F821
+    maps = ((lambda x, a, y: x * probability, "not defined"), (lambda x, a, y: x[1:], "returns 3 numbers"))  # noqa: F821
     for make, reason in maps:
         own = of_weights(
             lambda w, r, make=make: (

@@ -141,7 +141,7 @@ def test_a_stated_bound_outside_of_the_form_is_conditional():
     releases = []
     for _ in range(2):
         model = PrivateTwoStageERM(DOMAIN, Budget(1.0), made(), "arm_means")
-        model.fit(X, RECORDS.a, RECORDS.y)
+        model.fit(X, RECORDS.a, RECORDS.y, conditional=True)
         assert model.private_workings_.weights.certificate.basis == "duality gap"
         assert model.private_workings_.weights.certified
         releases.append(model.release_)

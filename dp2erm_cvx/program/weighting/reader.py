@@ -23,7 +23,7 @@ from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.declaration import derivative, printed
+from dp2erm_cvx.program.declaration import derivative, printed, refuse_no_problem
 from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.weighting.data import FeatureTable, at_features, is_mean
@@ -228,8 +228,7 @@ def _with_public_numbers(problem: cp.Problem, w: cp.Variable, records: DeclaredR
 
     Raises DeclarationError for no convex problem in these weights, and for data of other records.
     """
-    if not isinstance(problem, cp.Problem):
-        raise DeclarationError(f"the function returns a {type(problem).__name__}: return a cp.Problem")
+    refuse_no_problem("the function", problem)
     others = [variable.name() for variable in problem.variables() if variable is not w]
     if others:
         raise DeclarationError(f"variable {others[0]}: is none of the weights: write the problem in w alone")
