@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx import hooks
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.data.blocked import BlockedDataset
     from dp2erm_cvx.data.cells import Treatment
     from dp2erm_cvx.data.codebook import Codebook
     from dp2erm_cvx.data.dataset import Dataset
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data.private_ranges import OpenDomain, Within
     from dp2erm_cvx.data.universe import Universe
     from dp2erm_cvx.design import PublicData
+    from dp2erm_cvx.diagnostics import augmented, balance_table
     from dp2erm_cvx.estimators import (
         PrivateEffect,
         PrivateRanges,
@@ -24,16 +26,20 @@ if TYPE_CHECKING:
         TwoStageERM,
     )
     from dp2erm_cvx.ledger import Ledger
+    from dp2erm_cvx.plan.predict import planned_range
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.ranges import RangesRelease
     from dp2erm_cvx.release.reading import read_release
     from dp2erm_cvx.release.rule import RuleRelease, effects, recommend
     from dp2erm_cvx.release.two_stage import Release
+    from dp2erm_cvx.report.figures import forest_plot, love_plot, overlap_plot
+    from dp2erm_cvx.study import read_study
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "BlockedDataset": "data.blocked",
     "Budget": "privacy",
     "Codebook": "data.codebook",
     "Dataset": "data.dataset",
@@ -54,13 +60,21 @@ _HOME = {
     "TwoStageERM": "estimators",
     "Universe": "data.universe",
     "Within": "data.private_ranges",
+    "augmented": "diagnostics",
+    "balance_table": "diagnostics",
     "effects": "release.rule",
+    "forest_plot": "report.figures",
     "load_domain": "data.domain_file",
+    "love_plot": "report.figures",
+    "overlap_plot": "report.figures",
+    "planned_range": "plan.predict",
     "read_release": "release.reading",
+    "read_study": "study",
     "recommend": "release.rule",
 }
 
 __all__ = [
+    "BlockedDataset",
     "Budget",
     "Codebook",
     "Dataset",
@@ -81,9 +95,16 @@ __all__ = [
     "TwoStageERM",
     "Universe",
     "Within",
+    "augmented",
+    "balance_table",
     "effects",
+    "forest_plot",
     "load_domain",
+    "love_plot",
+    "overlap_plot",
+    "planned_range",
     "read_release",
+    "read_study",
     "recommend",
 ]
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect
-from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx import BlockedDataset, Budget, Domain, PrivateEffect
 from dp2erm_cvx.report.figures import BLUE, ORANGE, new_figure, plain, save
 
 rng, n = np.random.default_rng(5), 60_000

@@ -6,9 +6,8 @@ noise; a seeded release carries no privacy guarantee.
 
 import sys
 
-from dp2erm_cvx import Budget, PrivateEffect
+from dp2erm_cvx import Budget, PrivateEffect, augmented
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
-from dp2erm_cvx.diagnostics import augmented
 from dp2erm_cvx.report.figures import BLUE, new_figure, plain, save
 
 data, epsilons = load_nhefs(), (1.0, 2.0, 4.0, 8.0)

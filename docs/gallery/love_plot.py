@@ -5,10 +5,9 @@ Balance tables are functions of the private records: nothing of this picture may
 
 import sys
 
-from dp2erm_cvx import TwoStageERM
+from dp2erm_cvx import TwoStageERM, love_plot
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
-from dp2erm_cvx.report.figures import love_plot
 
 data = load_nhefs()
 domain = nhefs_domain(covariate_bound=2.7, intercept=1.0)

@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 
-from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect
-from dp2erm_cvx.report.figures import forest_plot
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, forest_plot
 
 rng, n = np.random.default_rng(4), 40_000
 region = rng.choice(["North", "South", "East"], n, p=[0.5, 0.3, 0.2])

@@ -21,8 +21,8 @@ from dp2erm_cvx.checks import json_types, one_line, one_of
 from dp2erm_cvx.display import digits_of, law_text
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.store import transaction
-from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve
-from dp2erm_cvx.release import Guarantee, Standing
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve, Standing
+from dp2erm_cvx.release import Guarantee
 
 
 def decimal(number: float) -> Fraction:

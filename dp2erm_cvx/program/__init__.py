@@ -16,11 +16,12 @@ from dp2erm_cvx.program.declaration import Declaration, Params
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.margin_rows import MarginRows
+from dp2erm_cvx.program.registry import build, first_stages, second_stages
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable import PrivateFirstStage, SeparableFirstStage, private
 from dp2erm_cvx.program.stage import Instance, Kind, Program
-from dp2erm_cvx.program.weights import scheme, second_stage
+from dp2erm_cvx.program.weights import describe, scheme, second_stage
 from dp2erm_cvx.stability import Bound
 
 __all__ = [
@@ -56,12 +57,16 @@ __all__ = [
     "Universe",
     "WholeSpace",
     "bounded_influence",
+    "build",
     "capped_by_arm",
     "caps_of_arms",
+    "describe",
+    "first_stages",
     "imbalance_of_arms",
     "private",
     "probit",
     "scheme",
     "second_stage",
+    "second_stages",
     "setting",
 ]

@@ -14,9 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, ProgramError, known_names
-from dp2erm_cvx.program import FirstStage, Program, SecondStage
+from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.scheme import Scheme
-from dp2erm_cvx.program.stage import Registered, family_of, fields_of
+from dp2erm_cvx.program.second_stage import SecondStage
+from dp2erm_cvx.program.stage import Program, Registered, family_of, fields_of
 from dp2erm_cvx.program.trust import refuse_own_class
 
 #: Of the entry points that name modules or packages of programs.

@@ -1,6 +1,5 @@
 """Releases: their guarantee, the statements of their steps, what follows from them, and how they are read."""
 
-from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.record import SCHEMA_VERSION, Guarantee, NumericalNoise, StepStatement
 
-__all__ = ["SCHEMA_VERSION", "Guarantee", "NumericalNoise", "Standing", "StepStatement"]
+__all__ = ["SCHEMA_VERSION", "Guarantee", "NumericalNoise", "StepStatement"]

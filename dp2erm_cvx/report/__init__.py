@@ -3,7 +3,8 @@
 An import registers the reports of releases and plans (:func:`dp2erm_cvx.hooks.register`).
 """
 
-from dp2erm_cvx.report import plans, story
+from dp2erm_cvx.report import plans as plans
+from dp2erm_cvx.report import story as story
 from dp2erm_cvx.report.page import audit_facts, audit_page, check_installed, missing, release_page
 
-__all__ = ["audit_facts", "audit_page", "check_installed", "missing", "plans", "release_page", "story"]
+__all__ = ["audit_facts", "audit_page", "check_installed", "missing", "release_page"]

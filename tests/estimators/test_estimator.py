@@ -15,11 +15,11 @@ from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.estimators import two_stage
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.stable_balancing import stable_balancing_hard
 from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.balance import one_by_one
-from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.declaration import guarantee_of
 from dp2erm_cvx.solve import SCS, Newton
 from tests.helpers import penalized_rule

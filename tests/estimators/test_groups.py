@@ -12,7 +12,7 @@ from dp2erm_cvx.data.cells import Treatment
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.release import Standing
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report import release_page
 from dp2erm_cvx.report.figures import forest_plot

@@ -21,8 +21,8 @@ from dp2erm_cvx import (
 )
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
-from dp2erm_cvx.release import Standing
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.report.words import meaning, promised
 

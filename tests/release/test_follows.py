@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from dp2erm_cvx.display import as_text, digits_of
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.inference.interval import e_value
-from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release import Guarantee, Standing
+from dp2erm_cvx.privacy import Neighboring, Standing
+from dp2erm_cvx.release import Guarantee
 from dp2erm_cvx.release.effect import EffectInterval
 from dp2erm_cvx.release.verify import at_level, verify
 from dp2erm_cvx.report.answers import answer_blocks, answers, answers_as

@@ -8,7 +8,7 @@ import pytest
 from dp2erm_cvx import Domain, PrivateTwoStageERM, effects, recommend
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.plan.predict import planned_range
-from dp2erm_cvx.release import Standing
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.effect import Nuisance, capped_share
 from dp2erm_cvx.release.verify import plan_of
 from dp2erm_cvx.steps.covariates import CovariateLaw

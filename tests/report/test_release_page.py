@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.release import Standing
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.record import FITTED_BEFORE
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.report import release_page

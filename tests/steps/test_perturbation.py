@@ -13,12 +13,12 @@ from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.noise import Draw
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.problems.arm_means import plug_in_ate
 from dp2erm_cvx.problems.entropy_balancing import entropy_balancing
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr_logistic
 from dp2erm_cvx.program import WholeSpace, scheme, second_stage
-from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import step as module
 from dp2erm_cvx.steps.fit import coefficient_bound
