@@ -301,10 +301,10 @@ def _tell_holder(answered: Answered, figures: Mapping[str, str], *, balance: boo
                 click.echo(f"warning: {place}{solution.advice()}", err=True)
     if not balance and not figures:
         return
-    from dp2erm_cvx.diagnostics import adjusted
+    from dp2erm_cvx.estimators.balance import adjusted_balance
     from dp2erm_cvx.report.figures import love_plot, overlap_plot
 
-    table, propensity, arms = adjusted(answered.plan, result)
+    table, propensity, arms = adjusted_balance(answered.plan, result)
     if balance:
         if title:
             click.echo(title, err=True)

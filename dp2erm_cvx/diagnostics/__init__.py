@@ -8,7 +8,6 @@ covered by the guarantee.
 from dp2erm_cvx.diagnostics.balance import (
     BalanceTable,
     Estimate,
-    adjusted,
     augmented,
     balance_table,
     difference,
@@ -18,7 +17,6 @@ from dp2erm_cvx.diagnostics.balance import (
 __all__ = [
     "BalanceTable",
     "Estimate",
-    "adjusted",
     "augmented",
     "balance_table",
     "difference",

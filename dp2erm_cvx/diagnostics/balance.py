@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.tables import as_array
 from dp2erm_cvx.display import Shown, grid, heading
@@ -18,10 +18,6 @@ from dp2erm_cvx.errors import DataError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.plan import Plan
-    from dp2erm_cvx.plan.plan import PlanResult
-
-from dp2erm_cvx.arrays import Array
 
 Mask = NDArray[np.bool_]
 
@@ -117,7 +113,8 @@ def balance_table(
     spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
     before, after = (
-        np.array([_mean(table[arm], w[arm]) for arm in members]) for w in (np.ones(len(table)), weight)
+        np.array([weighted_means(table[arm], w[arm]) for arm in members])
+        for w in (np.ones(len(table)), weight)
     )
     constant = [names[int(k)] for k in np.flatnonzero((variances[0] == 0) & (variances[1] == 0))]
     return BalanceTable(
@@ -142,59 +139,6 @@ def balance_table(
 PREDICTED = "predicted outcome"
 #: What is noted where an effect is adjusted by a regression alone.
 UNWEIGHTED = "one propensity, hence no weights: an outcome regression adjusts"
-
-
-def adjusted(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable, Array, NDArray[np.int64]]:
-    """Balance before and after what a release adjusts by; propensities (m,) and arms (m,). Not private.
-
-    Of the m records that count, for the data holder only. Weights are those of residuals in the score of an
-    effect, of records in a rule, or of the first stage. Of an effect a row of its own is the outcome that
-    least squares without privacy predict of the covariates; after: less what the released regression
-    predicts. Where every propensity is the same, those of a logistic regression without privacy are returned.
-    ``plan`` and ``result`` are what ``look`` of an estimator gets, of records in memory.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    records, data, released = result.inputs.records, result.inputs.dataset, result.released
-    assert isinstance(data, Dataset)
-    inside = np.sum(np.reshape(records.counts, (records.n_samples, -1)), axis=1) > 0.0
-    table, columns, weights = data.X, data.columns, np.ones(records.n_samples)
-    propensity, notes, predicted = weights, [], None
-    score: Any = plan.step("score")
-    of_scheme = plan.step("weighted_sum") is not None
-    if result.inputs.weights is not None:
-        weights = result.weights.value
-    elif of_scheme:
-        weights = plan.main.weights_of(records, released)
-    elif score is not None:
-        own = score.at(score.universe, released)
-        parts = own.parts(records, released)
-        none, propensity = 0.0 * parts.e, parts.e
-        alone = parts._replace(m_0=none, m_1=none, center=0.0, residual=none + 1e-9 * own.score_bound)
-        weights = np.abs(own.score(alone))
-        rows = np.column_stack([records.a - 0.5, np.ones(len(weights)), records.covariates])
-        line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
-        predicted = rows[:, 1:] @ line[1:]  # halfway between the arms
-        outcome = predicted + records.domain.outcome_center
-        table, columns = np.column_stack([table, outcome]), (*columns, PREDICTED)
-    elif (balance := getattr(getattr(plan.step("rule"), "regression", None), "balance", None)) is not None:
-        weights = balance.of(records.covariates, records.a, released)
-        propensity = expit(balance.log_odds.predict(records.covariates, records.a, released))
-    arms = records.a[inside]
-    if np.ptp(propensity[inside]) == 0.0 and np.ptp(arms) > 0:
-        if result.inputs.weights is None and not of_scheme:
-            notes.append(UNWEIGHTED)
-        own_model = LogisticRegression(max_iter=1000).fit(records.covariates[inside], arms)
-        propensity = own_model.predict_proba(records.covariates)[:, 1]
-    made = balance_table(table[inside], arms, weights[inside], columns)
-    if predicted is not None:  # what weights and the released regression together leave of it
-        left = (predicted - 0.5 * (parts.m_0 + parts.m_1))[inside, None]
-        means = made.means_after.copy()
-        means[:, -1] = [_mean(left[mask], weights[inside][mask])[0] for mask in arm_masks(arms)]
-        gap, apart = (np.diff(each[:, -1])[0] for each in (made.means_before, means))
-        smd = np.append(made.smd_after[:-1], made.smd_before[-1] * apart / gap if gap else np.nan)
-        made = replace(made, means_after=means, smd_after=smd)
-    return replace(made, notes=(*made.notes, *notes)), propensity[inside], arms
 
 
 def effective_sample_size(weights: ArrayLike) -> float:
@@ -283,7 +227,7 @@ def _scaled(weight: Array) -> Array:
     return weight / largest if largest > 0 else weight
 
 
-def _mean(X: Array, w: Array) -> Array:
+def weighted_means(X: Array, w: Array) -> Array:
     """Weighted means (p,) of X (n, p); nan where there is no weight."""
     total = np.sum(w)
     return w @ X / total if total > 0 else np.full(X.shape[1], np.nan)

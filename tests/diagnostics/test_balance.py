@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, diagnostics
-from dp2erm_cvx.diagnostics import adjusted, balance_table, effective_sample_size
+from dp2erm_cvx.diagnostics import balance_table, effective_sample_size
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.estimators.balance import adjusted_balance
 from dp2erm_cvx.report.figures import love_plot, overlap_plot
 
 X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0], [7.0, 1.0]])
@@ -118,7 +119,7 @@ def test_what_is_released_balances_what_confounds() -> None:
         model = kind(Domain(1.5, 4.0), Budget(500.0), settings={"propensity": propensity}, seed=1)
         model.look = lambda *run: seen.extend(run)
         model.fit(confounded, arms, arms + confounded[:, 0])
-        return adjusted(*seen)
+        return adjusted_balance(*seen)
 
     for kind in (PrivateEffect, PrivateRule):
         table, propensity, _ = looked(kind, "logistic")

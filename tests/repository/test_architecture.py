@@ -15,21 +15,9 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
     *("hooks", "errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration"),
-    "data",
-    *("stability", "noise", "datasets", "weighting", "model", "program", "solve", "neighbors", "paper"),
-    *(
-        "steps",
-        "inference",
-        "plan",
-        "release",
-        "ledger",
-        "diagnostics",
-        "estimators",
-        "audit",
-        "study",
-        "conformance",
-    ),
-    *("design", "report", "cli"),
+    *("data", "stability", "noise", "datasets", "diagnostics", "weighting", "model", "program"),
+    *("solve", "neighbors", "paper", "steps", "inference", "plan", "release", "ledger"),
+    *("estimators", "audit", "study", "conformance", "design", "report", "cli"),
 )
 
 #: Some import even less.
@@ -48,20 +36,10 @@ ONLY = {
     "calibration": {"errors", "arrays", "checks", "curves", "privacy"},
     "noise": {"errors", "checks", "privacy", "calibration"},
     "ledger": {"errors", "checks", "privacy", "calibration", "release", "display"},
-    "diagnostics": {"errors", "arrays", "data", "display", "plan"},
+    "diagnostics": {"errors", "arrays", "data", "display"},
     "problems": {
-        *(
-            "errors",
-            "checks",
-            "arrays",
-            "curves",
-            "privacy",
-            "data",
-            "stability",
-            "paper",
-            "model",
-            "program",
-        ),
+        *("errors", "checks", "arrays", "curves", "privacy", "data", "stability"),
+        *("paper", "model", "program"),
     },
 }
 
