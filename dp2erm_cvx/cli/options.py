@@ -245,7 +245,7 @@ printing_options = apply(
     click.option(
         "--yes",
         is_flag=True,
-        help="Release all the same where records do not look as declared, or an arm is empty.",
+        help="Release all the same where a look at the records finds what stops a run.",
     ),
     click.option(
         "--conditional",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,11 @@ from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.cli.programs import known_solver
 from dp2erm_cvx.display import digits_of, grid
-from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
+from dp2erm_cvx.errors import DeclarationError, LedgerError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics.columns import RecordCounts
+    from dp2erm_cvx.diagnostics.look import Findings
     from dp2erm_cvx.estimators.fitting import Answered
     from dp2erm_cvx.ledger import Receipt
     from dp2erm_cvx.plan import Plan
@@ -102,10 +103,10 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         records = _records(declared, data, options, bar)
         if options["balance"] or places.figures:
             _refuse_blocks(records)
-        counts = _counts(declared, records)
+        counts, findings = declared.looked_at(models, records)
         plans = declared.plans_for(models, records)
         _refuse_weaker(plans, conditional=options["conditional"])
-        _announce(counts, models.values(), yes=options["yes"])
+        _announce(counts, findings, yes=options["yes"])
         answered = _answered(declared, models, plans, records, places, options, bar)
     releases = {name: one.release for name, one in answered.items()}
     _tell_notes(declared, releases)
@@ -174,21 +175,6 @@ def _refuse_blocks(records: StudyRecords) -> None:
 
     if isinstance(records.cells, BlockedDataset):
         raise DeclarationError("--balance and plots need all records in memory: add --blocks never")
-
-
-def _counts(study: StudyFile, records: StudyRecords) -> list[RecordCounts]:
-    """What becomes of the cells: once for questions of the same outcome and covariates."""
-    counts: list[RecordCounts] = []
-    known: list[Any] = []
-    first, *others = study.questions
-    # ranges that are released are of the columns of all others
-    asked = others if others and first.kind == "ranges" else study.questions
-    for question in asked:
-        declared = question.known, question.named
-        if declared not in known:
-            known.append(declared)
-            counts.append(records.counts(*declared))
-    return counts
 
 
 def _answered(
@@ -355,18 +341,17 @@ def _refuse_weaker(plans: Mapping[str, Plan[Any]], *, conditional: bool) -> None
         )
 
 
-def _announce(counted: Sequence[RecordCounts], models: Collection[Any], *, yes: bool) -> None:
-    """Tell the data holder what becomes of the records, before anything is charged.
+def _announce(counted: Sequence[RecordCounts], findings: Findings, *, yes: bool) -> None:
+    """Tell the data holder what becomes of the records and what a look finds, before anything is charged.
 
-    Raises DataError where these counts are ``wrong``, or one of the ``models`` advises so, unless ``yes``.
+    Raises DataError where it finds what stops a release, unless ``yes``.
     """
+    if not yes:
+        findings.refuse("--yes")
     for counts in counted:
-        judged = [model for model in models if str(model.public().codebook.outcome) == counts.outcome]
-        wrong = [*counts.wrong, *filter(None, dict.fromkeys(model.advice(counts.values) for model in judged))]
-        if wrong and not yes:
-            text = "; ".join([*wrong, "nothing was charged; --yes releases all the same"])
-            raise DataError(f"{text}. {counts}")
         click.echo(str(counts), err=True)
+    for line in (*findings.gross, *findings.lines):
+        click.echo(f"look: {line}", err=True)
 
 
 def _write_releases(

@@ -22,7 +22,7 @@ from dp2erm_cvx.checks import declared_by_name
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import reading, screen
 from dp2erm_cvx.display import described, grid, heading
-from dp2erm_cvx.errors import DeclarationError, brief, known_names, placed
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError, brief, known_names, placed
 
 if TYPE_CHECKING:
     from dp2erm_cvx.arrays import Array
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data.tables import Table
     from dp2erm_cvx.design import DesignRequest
     from dp2erm_cvx.diagnostics.columns import RecordCounts, TableCells
+    from dp2erm_cvx.diagnostics.look import AskedAbout, Seen
     from dp2erm_cvx.display import Block
 
 
@@ -89,6 +90,9 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
         units = (book, None) if public is None else (public.codebook, public.ranges, _outcomes(options))
         update, parts = screen.stages(bar), table_parts(data, layout)
         cells, sums = list[TableCells](), list[Any]()
+        asked = [] if public is None or public.codebook is None else _asked(options["study"], changes, public)
+        seen: list[Seen] = []
+        first = 0
         update("parts of the table", 0, len(parts))
         for number, read in enumerate(parts, 1):  # of which one alone is in memory
             table = read()
@@ -98,8 +102,12 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
             if public is not None and public.codebook is not None:
                 own = _record_sums(table, public, covariates_of(declared))
                 sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
+                read_now = [_seen(table, one, covariates_of(declared), first) for one in asked]
+                seen = [a + b for a, b in zip(seen, read_now, strict=True)] if seen else read_now
+                first += len(table.cells(table.names[0]))
             update("parts of the table", number, len(parts))
         records = [] if public is None else list(_records(sums, public))
+        records += _looked_at(seen, asked)
         text = ""
         if draft is not None:
             drafted = _drafted(cells[0], layout, (treatment, outcome), question, declared.get("ranges", {}))
@@ -192,6 +200,45 @@ def _record_sums(
         shrunk = int(np.sum(length > public.features_bound * (1.0 + 1e-9)))
     counts = record_counts(table, public=public, columns=data.columns)
     return counts, np.array([0.0 if data.sampling is None else data.sampling.sum(), shrunk])
+
+
+def _asked(
+    path: str | None, changes: Sequence[str], public: library.Domain | library.OpenDomain
+) -> list[AskedAbout]:
+    """What the questions of a file ask about its records; of one that asks none: all is adjusted for."""
+    from dp2erm_cvx.diagnostics.look import AskedAbout
+    from dp2erm_cvx.study import read_study
+
+    if path is None:
+        return [AskedAbout(public)]
+    try:
+        study = read_study(path, changes)
+        return study.asked(study.models()) or [AskedAbout(public)]
+    except Dp2ermError:  # a study that is not complete, or a domain alone
+        return [AskedAbout(public)]
+
+
+def _seen(table: Table, asked: AskedAbout, covariates: Sequence[str] | None, first: int) -> Seen:
+    """What a look reads of a part of a table."""
+    from dp2erm_cvx.data.dataset import DatasetBlock
+    from dp2erm_cvx.diagnostics.look import seen_in
+    from dp2erm_cvx.study.records import data_columns
+
+    public = asked.public
+    a, y = (table.cells(name) for name in data_columns(public))
+    data = DatasetBlock.coded(public, table, a, y, public.columns or covariates)
+    return seen_in(data, public, table, first)
+
+
+def _looked_at(seen: Sequence[Seen], asked: Sequence[AskedAbout]) -> Iterator[str]:
+    """What a look finds, for all questions together."""
+    from dp2erm_cvx.diagnostics.look import Findings, look
+
+    if not seen:
+        return
+    findings = sum(map(look, seen, asked), Findings())
+    yield from (f"Stops dp2erm run, unless --yes: {line}." for line in findings.gross)
+    yield from (f"Look: {line}." for line in findings.lines)
 
 
 def _records(sums: Sequence[Any], public: library.Domain | library.OpenDomain) -> Iterator[str]:

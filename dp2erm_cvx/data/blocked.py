@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
@@ -79,6 +79,8 @@ class BlockedDataset:
     treatment: str
     outcome: str
     coded_by: Public | None = None
+    _made: Callable[..., Dataset] | None = field(default=None, repr=False)
+    _beside: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         return f"BlockedDataset(n_samples={self.n_samples}, columns={self.columns})"
@@ -175,7 +177,7 @@ class BlockedDataset:
         chosen = Dataset.chosen(pieces.source, pieces.names, treatment, outcome, covariates)
         tables = pieces.tables((treatment, outcome, *chosen))
         made = partial(DatasetBlock.read, treatment=treatment, outcome=outcome, covariates=chosen)
-        return cls(pieces, tables, tables.then(made), chosen, treatment, outcome)
+        return cls(pieces, tables, tables.then(made), chosen, treatment, outcome, _made=made)
 
     def coded(self, public: Public) -> BlockedDataset:
         """A coded dataset, by the codebook of a domain: :meth:`~dp2erm_cvx.data.dataset.Dataset.coded`.
@@ -200,7 +202,24 @@ class BlockedDataset:
             return DatasetBlock.coded(public, table, table.cells(arm), table.cells(outcome), names, *person)
 
         blocks = tables.then(made, *persons)
-        return replace(self, tables=tables, blocks=blocks, columns=names, coded_by=public)
+        how: dict[str, Any] = {"coded_by": public, "_made": made, "_beside": persons}
+        return replace(self, tables=tables, blocks=blocks, columns=names, **how)
+
+    def map_with_tables(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        """``function(table, block, *rows)`` of the cells of every block and of its records, in one pass.
+
+        Parameters
+        ----------
+        function
+            What is called.
+        beside
+            Arrays (n, ...) and ``range(n)``, of which it gets the rows of its block.
+
+        The records are those of all covariates: a dataset that :meth:`restricted` made has no tables.
+        """
+        assert self._made is not None
+        both = partial(_with_records, self._made, len(self._beside), function)
+        return self.tables.map(both, *self._beside, *beside)
 
     def declared(self, public: Public) -> BlockedDataset:
         """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
@@ -241,6 +260,12 @@ class BlockedDataset:
             return list(itertools.chain.from_iterable(rows))
 
         return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain, n_columns)
+
+
+def _with_records(
+    made: Callable[..., Dataset], own: int, function: Callable[..., R], table: Table, *beside: Beside
+) -> R:
+    return function(table, made(table, *beside[:own]), *beside[own:])
 
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

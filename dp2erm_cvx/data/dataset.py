@@ -355,6 +355,33 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
     return _to_table(values, columns)
 
 
+def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
+    """The cells that records are made of, with those of the treatment and of the outcome beside ``X``.
+
+    Parameters
+    ----------
+    public
+        What is declared; without a codebook cells are numbers.
+    X, a, y
+        As of :meth:`Dataset.declared`.
+
+    Returns
+    -------
+    A table, or None where there are no cells but the records.
+    """
+    book = public.codebook
+    if book is None or isinstance(X, Dataset) or a is None or y is None:
+        return None
+    table, _ = _raw(X, public.columns, book)
+    own = {str(book.treatment.column or "a"): a, str(book.outcome or "y"): y}
+    names = (*(name for name in table.names if name not in own), *own)
+
+    def column(name: str) -> Any:
+        return as_column(own[name], name) if name in own else table.column(name)
+
+    return Table(table.source, names, column, table.place)
+
+
 def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
     """Raw columns by name, and the covariates that they become."""
     if column_names(X) is not None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,7 @@ from dp2erm_cvx.data.cells import folded
 from dp2erm_cvx.data.codebook import OTHER, Codebook
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.tables import Table, as_cells, labels, numbers_or_nan
+from dp2erm_cvx.data.tables import Table, as_column, distinct_labels, labels, numbers_or_nan
 from dp2erm_cvx.errors import brief
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
@@ -32,6 +32,14 @@ _IDENTIFIER = re.compile(
 _CODE = re.compile(r"-[1789]|-?([789])\1+")
 #: Numbers with a decimal sign, or a separator of thousands, where what is declared reads none.
 _OTHER_DECIMAL = re.compile(r"[-+]?\d+[.,]\d+")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
+_SMALL = re.compile(r"[-+]?\d{1,3}")
+_MINUS = re.compile(r"[\u2212\u2013\u2010]\s?\d+([.,]\d+)?")
+_PERCENT = re.compile(r"[-+]?\d+([.,]\d+)?\s?%")
+#: Groups of thousands, of which no number is read.
+_GROUPS = re.compile(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?")
+#: What files write in an empty cell.
+_EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", ".", "#n/a", "<na>"})
 _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 
@@ -39,13 +47,39 @@ _DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 class RecordCounts:
     """Counts of what becomes of records by what is declared: for the data holder alone.
 
-    ``arms`` are those that count, by arm. ``missing`` have no treatment, and ``absent`` of any arm no
-    outcome. ``unreadable`` are the cells by column that hold nothing declared: no label of the treatment, no
-    level, no number. ``clipped`` values of the ``outcome`` are beyond their bound, and ``outside`` are the
-    numbers by covariate that are beyond their declared range. ``spelled`` says of three labels which declared
-    ones they are but for case and blanks; ``levels`` are cells by declared level. ``silent`` are of an arm,
-    but not eligible, or outside of the declared groups: the arms are counted without them. ``values`` are the
-    first three of the outcomes that count.
+    Parameters
+    ----------
+    outcome
+        The column of the outcome.
+    arms
+        Records that count, by arm.
+    missing
+        Records without a treatment.
+    clipped
+        Values of the outcome that are beyond their bound.
+    unreadable
+        Cells by column that hold nothing declared: no label of the treatment, no level, no number.
+    spelled
+        Cells by a note on a label which a declared one is but for case and blanks.
+    levels
+        Cells by declared level.
+    silent
+        Records of an arm that are not eligible, or outside of the declared groups: they are in no arm.
+    absent
+        Records of any arm that have no outcome.
+    values
+        The first three of the outcomes that count.
+    outside
+        Numbers by covariate that are beyond their declared range.
+    blank
+        Those of the unreadable cells, by column, that are empty or say that they are, such as NA.
+    gaps
+        Cells by covariate column that are empty or hold nothing declared, of the records that count, by arm
+        (K,). One that is declared for an empty cell is a gap too.
+    signs
+        Texts in columns of numbers, by column: how many of them are of which kind, see :func:`sign_of`.
+    words
+        Three of the words that stand in columns of numbers, each behind its column.
     """
 
     outcome: str
@@ -53,24 +87,29 @@ class RecordCounts:
     missing: int
     clipped: int
     unreadable: Mapping[str, int]
-    spelled: tuple[str, ...]
+    spelled: Mapping[str, int]
     levels: Mapping[str, int]
     silent: int
     absent: int
     values: tuple[float, ...]
     outside: Mapping[str, int]
+    blank: Mapping[str, int] = field(default_factory=dict)
+    gaps: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, compare=False)
+    signs: Mapping[str, Counter[str]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
         """Counts of the records of both."""
 
         def added(own: Any, more: Any) -> Any:
             if isinstance(own, Mapping):
-                return {name: count + more[name] for name, count in own.items()}
+                both = {name: count + more[name] for name, count in own.items() if name in more}
+                return {**own, **more, **both}
             if isinstance(own, tuple):
                 return tuple(sorted({*own, *more})[:3])
             return own if isinstance(own, str) else own + more
 
-        names = [field.name for field in fields(self)]
+        names = [one.name for one in fields(self)]
         return RecordCounts(*(added(getattr(self, name), getattr(other, name)) for name in names))
 
     @property
@@ -90,33 +129,9 @@ class RecordCounts:
         lines = [f"NOT PRIVATE, for the data holder only: {self.line}"]
         if cells := [f"{name} {count:,}" for name, count in self.unreadable.items() if count]:
             lines.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
-        if unseen := [level for level, count in self.levels.items() if not count]:
-            lines.append(f"Declared levels that no record has: {', '.join(unseen)}.")
         if self.clipped:
             lines.append(f"Values of {self.outcome} that are clipped: {self.clipped:,}.")
         return " ".join(lines)
-
-    @property
-    def wrong(self) -> list[str]:
-        """Problems that a release of these records should not be paid for, each in a few words."""
-        eligible, total = sum(self.arms.values()), self.total
-        named = {"controls": "a control"}
-        problems = [f"no record is {named.get(arm, arm)}" for arm, count in self.arms.items() if not count]
-        problems += [
-            f"{name}: {count:,} of {total:,} cells hold nothing declared"
-            + (f"; {_as_numbers(name)}" if name == self.outcome else "")
-            for name, count in self.unreadable.items()
-            if 2 * count > total
-        ]
-        if 10 * self.clipped > eligible > 0:
-            clipped = f"{self.clipped:,} of {eligible:,} values of {self.outcome} are clipped"
-            problems.append(f"{clipped}: declare a wider bound")
-        problems += [
-            f"{name}: {count:,} of {total:,} values are beyond the declared range"
-            for name, count in self.outside.items()
-            if 4 * count > total
-        ]
-        return [*problems, *self.spelled]
 
 
 def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> RecordCounts:
@@ -126,51 +141,167 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     """
     book = public.codebook
     assert book is not None
-    treatment, outcome = str(book.treatment.column), str(book.outcome)
+    treatment = book.treatment.column or "a"
+    outcome = book.outcome or "y"
     table = replace(table, column=book.read(table.cells))
-    texts = labels(table.cells(treatment), treatment)
-    arms = book.treatment.arms(texts)
-    numbers = numbers_or_nan(table.cells(outcome), outcome)
+    texts = _by_label(*distinct_labels(table.cells(treatment), treatment))
+    arms = book.treatment.arms(table.cells(treatment))
     counted = np.ones(len(arms), dtype=np.bool_)
     if book.silences:
         counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
-    unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
-    near = [f"{treatment}: {text}" for text in _spelled(texts, book.treatment.labels)]
+    near = _spelled(treatment, texts, book.treatment.labels)
+    cells = _Cells(table, book, np.where(counted, arms, -1), len(book.treatment.labels))
+    numbers = cells.read_numbers(outcome)
+    cells.unreadable[treatment] = int(np.sum(arms < 0))
     levels: dict[str, int] = {}
     outside: dict[str, int] = {}
     for name in book.columns(columns):
         if name in book.levels:
-            texts, known = labels(table.cells(name), name), [str(level) for level in book.levels[name]]
-            unreadable[name] = 0 if OTHER in known else sum(text not in known for text in texts)
-            near += [f"{name}: {text}" for text in _spelled(texts, known)]
-            seen = Counter(texts)
+            known = [str(level) for level in book.levels[name]]
+            seen = cells.read_levels(name, known)
+            near |= _spelled(name, seen, known)
             levels |= {f"{name}={level or 'missing'}": seen[level] for level in known if level != OTHER}
         else:
-            cells = numbers_or_nan(table.cells(name), name)
-            unreadable[name] = _unreadable(table, name, cells, book)
+            own = cells.read_numbers(name)
             if name not in book.bins:
-                number = book.numbers(name, cells[counted])
+                number = book.numbers(name, own[counted])
                 outside |= _outside(public, columns, next(iter(book.covariates_of(name))), number)
     for name in dict.fromkeys(book.origin(one)[0] for one in columns):
         if name in book.bins or name in book.crosses:
             sets = book.covariate_levels[name]
             members = np.bincount(book.places(table.cells, name), minlength=len(sets))
             levels |= {f"{name}={level or 'missing'}": int(members[k]) for k, level in enumerate(sets)}
+    unreadable = {treatment: cells.unreadable[treatment], **cells.unreadable}
     if book.unit is not None:
         persons, place = book.unit.labels(table.cells(book.unit.column, written=True))
         unreadable[book.unit.column] = int(np.sum(persons[place] == ""))
-    named = {"treated": 1, "controls": 0}
-    if book.treatment.levels:
-        named = {label: number for number, label in enumerate(book.treatment.labels)}
-    by_arm = {name: int(np.sum((arms == arm) & counted)) for name, arm in named.items()}
-    lost, silent = int(np.sum(arms < 0)), int(np.sum((arms >= 0) & ~counted))
-    absent = int(np.sum(np.isnan(numbers) & (arms >= 0)))
-    values = tuple(np.unique(numbers[(arms >= 0) & counted & np.isfinite(numbers)])[:3].tolist())
-    spelled = tuple(sorted(near)[:3])
-    clipped = _clipped(public, arms[counted], numbers[counted])
     return RecordCounts(
-        outcome, by_arm, lost, clipped, unreadable, spelled, levels, silent, absent, values, outside
+        outcome,
+        arms={name: int(np.sum((arms == arm) & counted)) for name, arm in _numbered_arms(book).items()},
+        missing=int(np.sum(arms < 0)),
+        clipped=_clipped(public, arms[counted], numbers[counted]),
+        unreadable=unreadable,
+        spelled=near,
+        levels=levels,
+        silent=int(np.sum((arms >= 0) & ~counted)),
+        absent=int(np.sum(np.isnan(numbers) & (arms >= 0))),
+        values=tuple(np.unique(numbers[(arms >= 0) & counted & np.isfinite(numbers)])[:3].tolist()),
+        outside=outside,
+        blank=cells.blank,
+        gaps={name: gaps for name, gaps in cells.gaps.items() if name != outcome},
+        signs=cells.signs,
+        words=tuple(sorted(cells.words)[:3]),
     )
+
+
+def _numbered_arms(book: Codebook) -> dict[str, int]:
+    """The number of every arm, by what a line calls those who are in it."""
+    if not book.treatment.levels:
+        return {"treated": 1, "controls": 0}
+    return {label: number for number, label in enumerate(book.treatment.labels)}
+
+
+@dataclass
+class _Cells:
+    """Counts of the cells of the covariates and of the outcome of one table, column by column.
+
+    Parameters
+    ----------
+    table, book
+        The cells as they are declared to be read.
+    arms
+        The arm (n,) of every record that counts, -1 of all others.
+    n_arms
+        The number of arms.
+    unreadable, blank, gaps, signs, words
+        As in :class:`RecordCounts`.
+    """
+
+    table: Table
+    book: Codebook
+    arms: NDArray[np.int64]
+    n_arms: int
+    unreadable: dict[str, int] = field(default_factory=dict)
+    blank: dict[str, int] = field(default_factory=dict)
+    gaps: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    signs: dict[str, Counter[str]] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+
+    def _gaps(self, name: str, gap: NDArray[np.bool_]) -> None:
+        inside = gap & (self.arms >= 0)
+        self.gaps[name] = np.bincount(self.arms[inside], minlength=self.n_arms)
+
+    def read_levels(self, name: str, known: Sequence[str]) -> Counter[str]:
+        """Count the cells of a column with these levels; returns them by label."""
+        texts, place = distinct_labels(self.table.cells(name), name)
+        seen = _by_label(texts, place)
+        odd = {text: count for text, count in seen.items() if text not in known}
+        self.unreadable[name] = 0 if OTHER in known else sum(odd.values())
+        self.blank[name] = 0 if OTHER in known else sum(odd[text] for text in odd if _says_missing(text))
+        gap = np.array([_says_missing(text) or (text in odd and OTHER not in known) for text in texts])
+        self._gaps(name, gap[place] if len(texts) else np.zeros(0, dtype=np.bool_))
+        return seen
+
+    def read_numbers(self, name: str) -> NDArray[np.float64]:
+        """Count the cells of a column of numbers; returns them (n,), nan where a cell is none."""
+        cells = as_column(self.table.cells(name), name)
+        numbers = numbers_or_nan(cells, name)
+        absent = np.isnan(numbers)
+        self._gaps(name, absent)
+        if cells.dtype.kind in "buif":
+            empty = int(np.sum(np.isnan(cells))) if cells.dtype.kind == "f" else 0
+            lost = int(absent.sum()) - empty  # infinities
+        else:
+            odd = Counter(labels(cells[absent], name))
+            empty = sum(count for text, count in odd.items() if _says_missing(text))
+            lost = odd.total() - empty
+            self._texts(name, odd, cells)
+        declared = name in self.book.missing
+        self.unreadable[name] = lost + (0 if declared else empty)
+        self.blank[name] = 0 if declared else empty
+        return numbers
+
+    def _texts(self, name: str, odd: Counter[str], cells: NDArray[Any]) -> None:
+        """Count the kinds of texts in a column of numbers, of which the labels ``odd`` are none."""
+        signs: Counter[str] = Counter()
+        for text, count in odd.items():
+            sign = sign_of(text)
+            signs[sign] += count
+            if sign == "words":
+                self.words.add(f"{name}: {brief(text)}")
+        if self.table.written is not None:
+            cells = as_column(self.table.cells(name, written=True), name)
+        texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+        for text, count in texts.items():
+            if "." in text and text not in odd:
+                signs["thousands" if _THOUSANDS.fullmatch(text) else "decimals"] += count
+            elif _SMALL.fullmatch(text):
+                signs["small"] += count
+        self.signs[name] = signs
+
+
+def sign_of(text: str) -> str:
+    """What kind of text stands where a number is declared, in one word.
+
+    "minus" is a number with another sign than a hyphen, "percent" one with a percent sign, "comma" one with a
+    decimal comma or a separator of thousands that is not read, "date" a date, "empty" a word for nothing, and
+    "words" all else. Among texts that are read as numbers "thousands" look like groups of thousands, "small"
+    are whole numbers below 1,000, and "decimals" have other decimals.
+    """
+    if _says_missing(text):
+        return "empty"
+    if _MINUS.fullmatch(text):
+        return "minus"
+    if _PERCENT.fullmatch(text):
+        return "percent"
+    if _OTHER_DECIMAL.fullmatch(text) or _GROUPS.fullmatch(text):
+        return "comma"
+    return "date" if _DATE.fullmatch(text) else "words"
+
+
+def _says_missing(text: str) -> bool:
+    """Whether a cell is empty, or holds what files write for an empty one."""
+    return text.casefold() in _EMPTY
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
@@ -187,7 +318,7 @@ def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
         outside |= _outside(public, data.columns, name, column)
     lost, clipped, book = int(silent.sum()), _clipped(public, a, y), public.codebook
     unreadable = {} if book is not None and book.silences else {f"{data.treatment} or {data.outcome}": lost}
-    return RecordCounts(data.outcome, arms, lost, clipped, unreadable, (), {}, 0, 0, values, outside)
+    return RecordCounts(data.outcome, arms, lost, clipped, unreadable, {}, {}, 0, 0, values, outside)
 
 
 def _clipped(public: Public, arms: NDArray[Any], numbers: NDArray[Any]) -> int:
@@ -225,20 +356,31 @@ def _outside(
     return {name: int(np.sum((values < low) | (values > high)))}
 
 
-def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:
-    """Cells of a column that are no number; an empty one is fine where a constant is declared for it."""
-    absent = np.isnan(numbers)
-    if name not in book.missing or not absent.any():
-        return int(absent.sum())
-    return sum(label != "" for label in labels(as_cells(table.cells(name), name)[absent], name))
+def _spelled(name: str, seen: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
+    """Labels of a column that are declared ones but for case and blanks: a note for each, and its cells."""
+    notes = _near(seen, known)
+    return {f"{name}: {note}": seen[text] for text, note in notes.items()}
 
 
-def _spelled(texts: Collection[str], known: Collection[str]) -> list[str]:
-    """Labels of a column that are declared ones but for case and blanks, a note for each."""
+def _near(texts: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """A note on every label that is a declared one but for case and blanks."""
     declared = {folded(own): own for own in known if own}
-    near = {declared[folded(own)]: own for own in sorted(set(texts) - set(known)) if folded(own) in declared}
     end = "[cells] with synonyms reads both"
-    return [f"{brief(own)} is declared: did you mean {brief(text)}? {end}" for own, text in near.items()]
+    notes = {}
+    for text in sorted(set(texts) - set(known)):
+        own = declared.get(folded(text))
+        if own is not None:
+            notes[text] = f"{brief(own)} is declared: did you mean {brief(text)}? {end}"
+    return notes
+
+
+def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
+    """Cells by label, of labels that may stand there several times, and of the place (n,) of every cell."""
+    times = np.bincount(place, minlength=len(texts))
+    seen: Counter[str] = Counter()
+    for text, count in zip(texts, times.tolist(), strict=True):
+        seen[text] += count
+    return seen
 
 
 @dataclass(frozen=True)
@@ -299,7 +441,7 @@ class TableCells:
             return "sampling weight", (), f"no number: counts as {weights.missing:g}"
         if name in self.ranges or name in self.book.bins or name in self.outcomes:
             kind = "outcome" if name in self.outcomes else "number"
-            return kind, (), f"no number: counts as missing; {_as_numbers(name)}"
+            return kind, (), f"no number: counts as missing; {read_as_numbers(name)}"
         if book.unit is not None and name == book.unit.column:
             return "person", (), ""
         return "unit" if name in book.no_covariates else "-", (), ""
@@ -382,7 +524,7 @@ class TableCells:
                 "not adjusted for where it is missing; to count complete records alone, declare "
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:.15g}']"
             )
-        notes += _spelled(odd, known)
+        notes += _near(odd, known).values()
         if declared in ("number", "outcome") and (codes := self._codes(name)):
             cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
             line = f'[cells] {key(name)} = {{ synonyms = {{ "" = {json.dumps(codes)} }} }}'
@@ -422,7 +564,8 @@ class TableCells:
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
-def _as_numbers(name: str) -> str:
+def read_as_numbers(name: str) -> str:
+    """Advice on a column of texts where numbers are declared."""
     return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
 
 

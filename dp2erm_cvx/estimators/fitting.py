@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator
 
 from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.data.blocked import BlockedDataset, size_text
-from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.dataset import Dataset, Public, cells_of
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.diagnostics.columns import dataset_counts
+from dp2erm_cvx.diagnostics.look import AskedAbout, look, rows_that_do_not_match, seen_of
+from dp2erm_cvx.diagnostics.look.records import SAMPLE
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
@@ -327,29 +328,51 @@ class PrivateEstimator(ConfiguredEstimator):
         y: ArrayLike | None = None,
         *,
         conditional: bool = False,
+        accept: bool = False,
     ) -> Self:
-        """Release from X (n, k), a (n,) in {0, 1} and y (n,), or from a dataset alone, in memory or blocks.
+        """Release from records.
+
+        Parameters
+        ----------
+        X
+            (n, k) covariates, or a dataset alone, in memory or blocks.
+        a, y
+            (n,) treatments in {0, 1} and outcomes; labels where a codebook is declared.
+        accept
+            Whether to release all the same where a look at the records finds that they do not suit what is
+            declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where others submit what
+            is declared.
+        conditional
+            Whether to release what will not be private.
 
         A release that will not be private by what is declared (``plan(...).standing``), or by the steps of a
         Pipeline before, is refused before anything is spent; ``conditional=True`` consents to it. A seed is a
         consent of its own: nothing is charged then.
 
-        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
-        (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
-        depends on public numbers alone. A solution that could not be certified does not raise; the release
-        then says that its guarantee is conditional, unless that covers any weights. Warns of a long solve, by
-        public numbers, before anything is spent. For the data holder only, it warns of records in memory that
-        hardly suit what is declared, and of weights 1 in place of those that were not found.
+        Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data and for
+        what the look finds (for the data holder: outside the guarantee), LedgerError where the ledger refuses
+        the charge, which depends on public numbers alone. A solution that could not be certified does not
+        raise; the release then says that its guarantee is conditional, unless that covers any weights. Warns
+        of a long solve, by public numbers, before anything is spent. For the data holder only, it warns of
+        what the look finds otherwise, and of weights 1 in place of those that were not found.
         """
         raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
         if not conditional:
             self._refuse_weaker(plan)
-        if isinstance(raw, Dataset):
-            counts = dataset_counts(raw, self.public())
-            for line in filter(None, [*counts.wrong, self.advice(counts.values)]):
-                warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
+        public = self.public()
+        cells = cells_of(public, X, a, y)
+        seen = seen_of(raw, public, cells, most=SAMPLE)
+        findings = rows_that_do_not_match(X, a, y) + look(seen, self.asked(raw.columns))
+        if not accept:
+            findings.refuse("fit(..., accept=True)")
+        for line in (*findings.gross, *findings.lines):
+            warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
         return self._fitted(raw, plan)
+
+    def asked(self, columns: Sequence[str]) -> AskedAbout:
+        """What a look at records with these covariates has to know of what is asked."""
+        return AskedAbout(self.public(), tuple(columns), advice=self.advice)
 
     def fit_announced(self, data: Dataset | BlockedDataset) -> Self:
         """As :meth:`fit`, where the data holder was told of the records, or nobody holds them."""
@@ -490,6 +513,12 @@ class PrivateEstimator(ConfiguredEstimator):
         assumptions = (*guarantee.assumptions, f"step {', '.join(learned)} {FITTED_BEFORE}")
         standing = Standing.FITTED_BEFORE if guarantee.private else guarantee.standing
         return replace(release, guarantee=replace(guarantee, assumptions=assumptions, standing=standing))
+
+    def __dir__(self) -> list[str]:
+        # whoever looks an estimator over, as shells do for completion, would raise what score raises
+        refused = type(self).score is PrivateEstimator.score
+        names = [name for name in object.__dir__(self) if not (refused and name == "score")]
+        return [name for name in names if hasattr(self, name)]
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings

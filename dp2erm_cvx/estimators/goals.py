@@ -16,6 +16,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import chosen_columns
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.universe import Curves, Universe
+from dp2erm_cvx.diagnostics.look import AskedAbout
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator, checked_domain, covariates_known
 from dp2erm_cvx.inference.interval import misses
@@ -218,6 +219,17 @@ class PrivateEffect(PrivateEstimator):
             f"outcome_center = {middle:g}, outcome_bound = {half:g}; else the effect is biased"
         )
 
+    def asked(self, columns: Sequence[str]) -> AskedAbout:
+        """As of other estimators, of the covariates that are adjusted for."""
+        public = self.public()
+        propensity = dict(self.settings or {}).get("propensity")
+        trial = public.codebook is not None and bool(public.codebook.treatment.rates)
+        if isinstance(propensity, int | float | tuple | list):
+            trial = True
+        chosen = tuple(columns[place] for place in self._columns(columns))
+        known = "constant" if trial else "estimated"
+        return AskedAbout(public, chosen, float(self.confounding), known, self.advice)
+
     def _note(self, plan: Any) -> str:
         where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]
         by = "" if self.by is None else f" by {self.by}"
@@ -301,6 +313,16 @@ class PrivateRule(PrivateEstimator):
         public = (self.settings or {}).get("propensity")
         # of coefficients nobody knows yet how many there have to be
         return range(number or (len(public) - 1 if isinstance(public, list | tuple) else 1))
+
+    def asked(self, columns: Sequence[str]) -> AskedAbout:
+        """As of other estimators; public coefficients of a propensity leave nothing to estimate."""
+        propensity = dict(self.settings or {}).get("propensity")
+        known = "estimated"
+        if isinstance(propensity, int | float):
+            known = "constant"
+        elif isinstance(propensity, tuple | list):
+            known = "public"
+        return AskedAbout(self.public(), tuple(columns), propensity=known, advice=self.advice)
 
     def _note(self, plan: Any) -> str:
         return "treatment rule"

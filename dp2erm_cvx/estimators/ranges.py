@@ -10,6 +10,7 @@ from dp2erm_cvx.data.dataset import Public
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.private_ranges import OpenDomain
 from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.diagnostics.look import AskedAbout
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.noise import private_choice
@@ -76,6 +77,10 @@ class PrivateRanges(PrivateEstimator):
 
     def _answer(self, plan: Any, data: Any, result: PlanResult, guarantee: Guarantee) -> RangesRelease:
         return make_ranges(plan, result.released, (*data.columns, data.outcome), guarantee)
+
+    def asked(self, columns: Sequence[str]) -> AskedAbout:
+        """As of other estimators, but nothing is adjusted for."""
+        return AskedAbout(self.public(), ())
 
     def _note(self, plan: Any) -> str:
         return "ranges"

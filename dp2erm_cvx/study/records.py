@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import add
 from typing import Any
 
 from dp2erm_cvx.data.blocked import BlockedDataset
-from dp2erm_cvx.data.blocks import whole
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.tables import Table, read_frame
-from dp2erm_cvx.diagnostics.columns import RecordCounts, record_counts
+from dp2erm_cvx.diagnostics.look import Seen, seen_of
 from dp2erm_cvx.errors import DeclarationError
 
 Records = Dataset | BlockedDataset
@@ -43,10 +40,13 @@ class StudyRecords:
         A table in memory, or one that is read in blocks.
     made
         Records by the domain and the covariates that they were made by.
+    looked
+        What a look has read of them.
     """
 
     cells: Table | BlockedDataset
     made: list[tuple[Public, tuple[str, ...] | None, Records]] = field(default_factory=list)
+    looked: list[tuple[Public, tuple[str, ...] | None, Seen]] = field(default_factory=list)
 
     @classmethod
     def of(cls, table: Any) -> StudyRecords:
@@ -82,11 +82,14 @@ class StudyRecords:
         self.made.append((public, chosen, data))
         return data
 
-    def counts(self, public: Public, covariates: Sequence[str] | None = None) -> RecordCounts:
-        """What becomes of the cells under the codebook of a domain: for the data holder only."""
-        data = self.by(public, covariates)
-        tables: Any = data.tables if isinstance(data, BlockedDataset) else whole(self.cells, 0)
-        counts: RecordCounts = reduce(
-            add, tables.map(partial(record_counts, public=public, columns=data.columns))
-        )
-        return counts
+    def seen(self, public: Public, covariates: Sequence[str] | None = None) -> Seen:
+        """What a look reads of the records by the codebook of a domain: for the data holder only."""
+        chosen = None if covariates is None else tuple(covariates)
+        for known, columns, seen in self.looked:
+            if known == public and columns == chosen:
+                return seen
+        data = self.by(public, chosen)
+        table = None if isinstance(self.cells, BlockedDataset) else self.cells
+        seen = seen_of(data, public, table)
+        self.looked.append((public, chosen, seen))
+        return seen

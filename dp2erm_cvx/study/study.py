@@ -13,6 +13,9 @@ from typing import Any
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
+from dp2erm_cvx.data.private_ranges import OpenDomain
+from dp2erm_cvx.diagnostics.columns import RecordCounts
+from dp2erm_cvx.diagnostics.look import AskedAbout, Findings, look
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
 from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, weaker_standings
@@ -182,7 +185,13 @@ class StudyFile:
         return None
 
     def run(
-        self, table: Any, *, seed: int | None = None, conditional: bool = False, **execution: Any
+        self,
+        table: Any,
+        *,
+        seed: int | None = None,
+        conditional: bool = False,
+        accept: bool = False,
+        **execution: Any,
     ) -> dict[str, BaseRelease]:
         """Answer all questions from one table: planned, then charged together, then answered in their order.
 
@@ -198,6 +207,10 @@ class StudyFile:
             As in :class:`~dp2erm_cvx.estimators.fitting.PrivateEstimator`: nothing is charged then.
         conditional
             Whether releases are made that will not be private: elsewhere DeclarationError is raised.
+        accept
+            Whether to release all the same where a look at the records finds that they do not suit what is
+            declared, see :mod:`~dp2erm_cvx.diagnostics.look`. Decide that in advance where others submit the
+            study.
         execution
             Arguments of the estimators that declare nothing, such as ``solver``.
 
@@ -206,23 +219,62 @@ class StudyFile:
         The releases by the names of their questions.
 
         Raises as :meth:`plans`, :meth:`charge` and :meth:`answered` do, and DataError for a table that lacks
-        a column. Warns the data holder of records that hardly suit what is declared.
+        a column, and where the look finds what stops a release. Warns the data holder of what it finds
+        otherwise.
         """
         records = StudyRecords.of(table)
         models = self.models(seed=seed, **execution)
         self.check(models)
-        for question, model in zip(self.questions, models.values(), strict=True):
-            counts = records.counts(question.known, question.named)
-            for line in filter(None, [*counts.wrong, model.advice(counts.values)]):
-                warnings.warn(f"{question.name}: {line} (for the data holder only)", stacklevel=2)
         plans = self.plans_for(models, records)
         weaker = weaker_standings(plans)
         if weaker and not conditional:
             consent = "Nothing was charged; conditional=True releases all the same"
             raise DeclarationError(f"{self.source}: {'; '.join(weaker)}. {consent}")
+        _, findings = self.looked_at(models, records)
+        if not accept:
+            findings.refuse("run(..., accept=True)")
+        for line in (*findings.gross, *findings.lines):
+            warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
         if seed is None:
             self.charge(plans)
         return {name: one.release for name, one in self.answered(models, plans, records)}
+
+    def looked_at(
+        self, models: Mapping[str, PrivateEstimator], records: StudyRecords
+    ) -> tuple[list[RecordCounts], Findings]:
+        """What becomes of the cells, and what a look at the records finds, for all questions together.
+
+        Not private: for the data holder, before anything is spent.
+        """
+        counts: list[RecordCounts] = []
+        findings = Findings()
+        for question, asked in zip(self._about_records(), self.asked(models), strict=True):
+            seen = records.seen(asked.public, question.named)
+            if asked.columns is None:
+                asked = replace(models[question.name].asked(seen.columns), public=asked.public)
+            if seen.counts not in counts:
+                counts.append(seen.counts)
+            findings += look(seen, asked)
+        return counts, findings
+
+    def asked(self, models: Mapping[str, PrivateEstimator]) -> list[AskedAbout]:
+        """What a look at records has to know of every question that is about more than ranges."""
+        every = []
+        for question in self._about_records():
+            model = models[question.name]
+            public = question.known
+            if not isinstance(public, OpenDomain):
+                public = model.public()
+            asked = AskedAbout(public)
+            if question.columns is not None:
+                asked = replace(model.asked(question.columns), public=public)
+            every.append(asked)
+        return every
+
+    def _about_records(self) -> Sequence[Question]:
+        """All questions but the one that releases ranges, which are of the columns of all others."""
+        first, *others = self.questions
+        return others if others and first.kind == RANGES else self.questions
 
     def plans_for(
         self, models: Mapping[str, PrivateEstimator], records: StudyRecords

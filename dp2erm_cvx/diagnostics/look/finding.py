@@ -1,0 +1,105 @@
+"""What a look finds: sentences that stop a release, and others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+from dp2erm_cvx.data.blocked import BlockedDataset
+from dp2erm_cvx.data.dataset import Dataset, Public
+from dp2erm_cvx.data.tables import Table
+from dp2erm_cvx.diagnostics.look.records import AskedAbout, Seen, seen_in
+from dp2erm_cvx.diagnostics.look.rules import RULES, View
+from dp2erm_cvx.errors import DataError
+
+#: Characters of findings in an error: what is longer is cut in its middle.
+_ROOM = 430
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a look has found.
+
+    Parameters
+    ----------
+    gross
+        Sentences on what stops a release.
+    lines
+        Other sentences.
+    """
+
+    gross: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def __add__(self, other: Findings) -> Findings:
+        """Both, each sentence once."""
+        gross = dict.fromkeys([*self.gross, *other.gross])
+        lines = dict.fromkeys([*self.lines, *other.lines])
+        return Findings(tuple(gross), tuple(lines))
+
+    def refuse(self, consent: str) -> None:
+        """Raise DataError where something stops a release; ``consent`` says how it is released anyway."""
+        if not self.gross:
+            return
+        end = f"nothing was charged; {consent} releases all the same"
+        told = list(self.gross)
+        while len("; ".join(told)) > _ROOM and len(told) > 1:
+            told.pop()
+        left = len(self.gross) - len(told)
+        more = [f"and {left} more, which dp2erm check lists"] if left else []
+        raise DataError("; ".join([*told, *more, end]))
+
+
+def look(seen: Seen, asked: AskedAbout) -> Findings:
+    """What the rules find in records, as a question asks about them: the one look that all commands share."""
+    view = View.of(seen, asked)
+    gross: list[str] = []
+    lines: list[str] = []
+    for rule in RULES:
+        (gross if rule.stops else lines).extend(rule.found(view))
+    return Findings(tuple(dict.fromkeys(gross)), tuple(dict.fromkeys(lines)))
+
+
+def seen_of(
+    data: Dataset | BlockedDataset, public: Public, table: Table | None = None, most: int = 0
+) -> Seen:
+    """What a look reads of records, in memory or in one pass over blocks.
+
+    Parameters
+    ----------
+    data, public
+        The records, made by what is declared.
+    table
+        Their cells, where records in memory have been made of cells.
+    most
+        The number of rows whose cells are read, drawn at random; 0 for all.
+    """
+    if isinstance(data, Dataset):
+        return seen_in(data, public, table, most=most)
+    cells = data.coded_by is not None
+
+    def part(table: Table, block: Dataset, rows: range) -> Seen:
+        return seen_in(block, public, table if cells else None, rows.start)
+
+    return reduce(add, data.map_with_tables(part, range(sum(data.pieces.rows))))
+
+
+def rows_that_do_not_match(X: Any, a: Any, y: Any) -> Findings:
+    """Whether rows of data frames and series that are given together belong together, by their index."""
+    labels: list[Any] = [getattr(part, "index", None) for part in (X, a, y)]
+    indexes = [index for index in labels if hasattr(index, "equals")]
+    gross: list[str] = []
+    lines: list[str] = []
+    if len({len(index) for index in indexes}) > 1:  # which is refused elsewhere
+        return Findings()
+    for index in indexes[1:]:
+        if index.equals(indexes[0]):
+            continue
+        advice = "rows count by their place, not by the index: give .to_numpy() of both where that is right"
+        if index.sort_values().equals(indexes[0].sort_values()):
+            gross.append(f"X, a and y have the same index in another order: {advice}")
+        else:
+            lines.append(f"X, a and y have other indexes: {advice}")
+    return Findings(tuple(dict.fromkeys(gross)), tuple(dict.fromkeys(lines)))
