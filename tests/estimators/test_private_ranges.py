@@ -110,7 +110,9 @@ def test_a_release_says_that_its_domain_was_released_and_that_epsilons_add_up(pa
 def test_nobody_takes_seeded_ranges_for_private_ones():
     data = table(2000)
     domain = PrivateRanges(KNOWN, Budget(2.0), seed=SEED).fit(*data).domain_
-    release = PrivateEffect(domain, Budget(1.0)).fit(*data).release_
+    with pytest.raises(DeclarationError, match="the noise of the ranges of its domain was seeded"):
+        PrivateEffect(domain, Budget(1.0)).fit(*data)
+    release = PrivateEffect(domain, Budget(1.0)).fit(*data, conditional=True).release_
     assert not domain.released.private
     assert not release.private
     assert verify(release).holds
