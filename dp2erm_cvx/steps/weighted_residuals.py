@@ -143,8 +143,13 @@ def refuse_other_weights(program: Program, universe: Universe) -> None:
             "(scheme); those of a loss of margins, known weights and exact moments have no proof"
         )
     form = at_rate(program, 0.5).form(universe)
+    if isinstance(form, str) and program.scheme.statement is not None:
+        raise DeclarationError(
+            f"weights = {name!r}: the V that its author states is of exact weights, and how far from them "
+            f"computed ones are is not known, as {form}"
+        )
     if isinstance(form, str):
-        raise DeclarationError(f"weights = {name!r}: V is 2n, as {form}: its noise would hide every effect")
+        raise DeclarationError(f"weights = {name!r}: V is 2n, which would hide every effect, as {form}")
     if form.hard:
         raise DeclarationError(f"weights = {name!r}: V is 2n under exact constraints: price the imbalance")
     if form.sums.kind is not SumKind.ALL:
