@@ -17,7 +17,6 @@ from scipy.special import erfcx
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.data.codebook import Codebook
-from dp2erm_cvx.data.counts import KINDS, declares
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records, clip_norm
 from dp2erm_cvx.data.universe import Universe
@@ -30,12 +29,8 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.covariates import MISSING, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import Rows, RuleRows, Term
-from dp2erm_cvx.steps.score import AverageScore
 from dp2erm_cvx.steps.step import Step
 
-#: From this declared distance of the arms on, in standard deviations, inverse propensities err more than the
-#: weights of a scheme.
-FAR = 1.3
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
@@ -48,27 +43,6 @@ _LEAST = 50
 _FEWEST, _AT_MOST, _ERROR = 4, 32, 0.03
 #: Covariates beyond which nothing is solved for a prediction.
 _MOST = 100
-
-
-def weights_err_less(estimand: str, propensity: object, distance: float, book: Codebook | None) -> bool:
-    """Whether the weights of a scheme could answer a question with less error than inverse propensities do.
-
-    Parameters
-    ----------
-    estimand
-        What is estimated: a scheme answers for the average effect alone.
-    propensity
-        The kind of propensity in force.
-    distance
-        How far apart the arms are declared to lie, in standard deviations. One that is looked up in the data
-        may not decide.
-    book
-        What is declared of a table. A scheme takes one record of every person, two arms and no groups.
-    """
-    if estimand != AverageScore.estimand or propensity != "logistic" or distance < FAR:
-        return False
-    left_out = book is not None and bool(book.where or book.eligible)
-    return not left_out and not declares(book, *KINDS)
 
 
 @dataclass(frozen=True, eq=False)

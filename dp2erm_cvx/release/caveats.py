@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dp2erm_cvx.data.cells import Eligible
-from dp2erm_cvx.plan.predict import weights_err_less
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.data.counts import KINDS, declares
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -20,6 +21,9 @@ CAPPED = 0.05
 LITTLE = 0.25
 #: Predicted share of confounding, or of a difference between the arms, that may stay without a warning.
 HARDLY = 0.5
+#: From this declared distance of the arms on, in standard deviations, inverse propensities err more than the
+#: weights of a scheme.
+FAR = 1.3
 
 #: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
@@ -148,6 +152,27 @@ def _group_confounds(release: Any) -> bool:
 def _arms_of_events(release: Any) -> bool:
     """True if mean outcomes of several arms are risks by regressions."""
     return release.arms is not None and release.is_risk and by_regressions(release)
+
+
+def weights_err_less(estimand: str, propensity: object, distance: float, book: Codebook | None) -> bool:
+    """Whether the weights of a scheme could answer a question with less error than inverse propensities do.
+
+    Parameters
+    ----------
+    estimand
+        What is estimated: a scheme answers for the average effect alone.
+    propensity
+        The kind of propensity in force.
+    distance
+        How far apart the arms are declared to lie, in standard deviations. One that is looked up in the data
+        may not decide.
+    book
+        What is declared of a table. A scheme takes one record of every person, two arms and no groups.
+    """
+    if estimand != "ate" or propensity != "logistic" or distance < FAR:
+        return False
+    left_out = book is not None and bool(book.where or book.eligible)
+    return not left_out and not declares(book, *KINDS)
 
 
 _EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)

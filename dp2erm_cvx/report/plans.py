@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import digits_of, grid, heading, law_text
 from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan import EffectStudy, Plan, Study
-from dp2erm_cvx.plan.predict import planned_range, residual_imbalance, weights_err_less
+from dp2erm_cvx.plan.predict import planned_range, residual_imbalance
 from dp2erm_cvx.plan.standing import standing_sentences
+from dp2erm_cvx.release.caveats import weights_err_less
 from dp2erm_cvx.report.words import FAR_APART, remains
 from dp2erm_cvx.steps.step import RELEASED
 

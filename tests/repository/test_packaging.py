@@ -79,6 +79,12 @@ def test_reading_data_does_not_import_cvxpy() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_ledger_is_opened_without_cvxpy() -> None:
+    """What a release states and which caveats it has is plain data: its account needs no solver."""
+    code = "import sys\nimport dp2erm_cvx.ledger\nsys.exit('cvxpy' in sys.modules)\n"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.slow
 def test_the_wheel_holds_everything(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "-w", str(tmp_path), str(ROOT)]
