@@ -27,14 +27,14 @@ autodoc_typehints = "signature"
 autodoc_default_options = {"exclude-members": "model_config"}  # pydantic's own
 # how names in signatures are shown: what they stand for fills lines
 autodoc_type_aliases = {
-    "Array": "dp2erm_cvx.domain.Array",
+    "Array": "dp2erm_cvx.arrays.Array",
     "ArrayLike": "ArrayLike",
     "Data": "tuple[ArrayLike, ArrayLike, ArrayLike]"
     " | dp2erm_cvx.data.dataset.Dataset | dp2erm_cvx.data.records.Records",
     "Raw": "tuple[ArrayLike, ArrayLike, ArrayLike]",
     "Generator": "collections.abc.Callable[[numpy.random.Generator], Any]",
     # imported for the type checker alone
-    "BoundCurves": "dict[str, tuple[dp2erm_cvx.domain.Array, dp2erm_cvx.domain.Array]]",
+    "BoundCurves": "dict[str, tuple[dp2erm_cvx.arrays.Array, dp2erm_cvx.arrays.Array]]",
     "Figure": "Figure",
     "Registered": "type[dp2erm_cvx.program.Program] | dp2erm_cvx.program.scheme.Scheme",
 }
@@ -56,7 +56,8 @@ nitpick_ignore_regex = [
         "py:class",
         r"ArmMass|Block|CausalSettings|Index|Released|ScalarLoss|ScalarWeight|Statistic|"
         r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|model.quadratics.Quadratic|"
-        r"program.penalties.PublicPenalty|tables.Table)|"
+        r"program.penalties.PublicPenalty|data.tables.Table|plan.settings.CausalSettings|"
+        r"inference.nuisances.(Residuals|EffectFacts)|release.reading.P|design.samples.Asked)|"
         r"dp2erm_cvx.program.separable.BalancedProgram|"
         r"TypeAliasForwardRef",
     ),

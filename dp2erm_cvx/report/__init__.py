@@ -1,6 +1,6 @@
 """What is told of releases, plans and audits: sentences, tables, figures, and pages that need no network.
 
-An import registers the reports of releases and plans (:func:`dp2erm_cvx.hooks.register`).
+An import registers the reports of releases and plans (``dp2erm_cvx.hooks.register``).
 """
 
 from dp2erm_cvx.report import plans as plans
