@@ -105,6 +105,9 @@ def refuse_commands_alone(self: Findings, consent: str) -> None:
         REFUSE(self, consent)
 
 
+Findings.refuse = refuse_commands_alone  # type: ignore[method-assign]  # of fits while tests are collected
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--noise", default="0", help="another word here is other noise in every test")
 
