@@ -17,8 +17,10 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.paper import (
+    PRINTED,
     BoundFamily,
     bound_of_family,
+    in_paper,
     paper_entropy_balancing,
     printed_bound,
     usable_bound,
@@ -29,6 +31,7 @@ from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import Gaussian, Moments, WholeSpace, memory
 from dp2erm_cvx.program.kernels import Linear, PublicSample, RandomFourier
 from dp2erm_cvx.program.registry import programs
+from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.solve import solve
 from tests.audit.stability.reference import reference_program
 from tests.command_line import run as command
@@ -310,3 +313,13 @@ def test_kernels_of_few_features_have_a_public_radius_at_every_n(n: int) -> None
     assert program.certified_error(universe) < 1e-7
     steep = reference_program("mmd_pooled", kernel=RandomFourier(1e-9, 50)).at(universe)
     assert not steep.takes_blocks(universe)
+
+
+def test_the_paper_says_nothing_of_programs_that_authors_wrote() -> None:
+    own = Scheme(mmd.function, mmd.family, mmd.settings, mmd.formulas, mmd.options, mmd.name)
+    kept = Universe(FLOORED, 100, 2)
+    assert in_paper(mmd())
+    assert own().name in PRINTED
+    assert not in_paper(own())
+    with pytest.raises(CalibrationError, match="the paper states no stability bound for mmd"):
+        printed_bound(own(), kept)
