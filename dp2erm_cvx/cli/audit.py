@@ -37,6 +37,8 @@ _size_option = opt.field_option(
 )
 
 
+#: Seconds of an audit where no limit is given: two unlike searches stop growing within one.
+_SECONDS = 10.0
 _solver_seconds_option = opt.field_option(
     "audit.search:SearchPlan.solver_seconds", type=opt.Number(), default=30.0
 )
@@ -56,7 +58,7 @@ _solver_seconds_option = opt.field_option(
 @opt.field_option(
     "data.universe:Universe.n_features", type=opt.Number(), show_default="those of the ranges without DATA"
 )
-@opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="60 without --solves")
+@opt.field_option("audit.search:SearchPlan.seconds", type=opt.Number(), show_default="10 without --solves")
 @opt.field_option("audit.search:SearchPlan.evaluations", "--solves", type=opt.Number())
 @opt.field_option("audit.search:SearchPlan.seed", type=opt.Number(), default=0)
 @click.option("--solver", "checker", default="clarabel", help="Conic solver that checks what is reported.")
@@ -65,7 +67,9 @@ _solver_seconds_option = opt.field_option(
 @opt.field_option("audit.search:SearchPlan.checkpoint", metavar="FILE")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz, PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again, and certify it.")
-@click.option("--plant", type=opt.Number(), help="Exit with 1 unless V over this is refuted.")
+@click.option(
+    "--plant", multiple=True, type=opt.Number(), help="Exit with 1 unless V over this is refuted; repeatable."
+)
 @click.option("--output-dir", default="output", metavar="FOLDER", help="For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @opt.json_option
@@ -81,7 +85,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     """
     if options["replay"] is not None:
         return _replayed(data, program, options)
-    plant = None if options["plant"] is None else public_number("--plant", options["plant"], above=1)
+    planted = [public_number("--plant", factor, above=1) for factor in options["plant"]]
     command = shlex.join(["dp2erm", *context.meta[opt.WORDS]])
     *pages, facts = _paths(data, options)
     if data is not None and (options["n_samples"], options["n_features"]) != (None, None):
@@ -89,7 +93,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     examined = programs.read_examined(options, program, {} if data else {"outcome_bound": 1.0})
     audit: Any
     if examined.first is None:
-        if data is not None or plant is not None:
+        if data is not None or planted:
             raise DeclarationError(_NO_PROGRAM)
         audit = _of_sums(examined.records.domain, options)
     else:
@@ -103,19 +107,19 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     screen.write_text(facts, json.dumps(audit_facts([audit], command), indent=2) + "\n")
     for page in pages:
         screen.write_text(page, audit_page([audit], command=command))
-    caught = plant is None or audit.catches(plant)
-    code = int(audit.violated or not caught)
+    caught = {factor: audit.catches(factor) for factor in planted}
+    code = int(audit.violated or not all(caught.values()))
     if options["as_json"]:
-        planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
-        screen.print_json(audit_facts([audit])["audits"][0] | planted)
+        listed = [{"factor": factor, "caught": found} for factor, found in caught.items()]
+        screen.print_json(audit_facts([audit])["audits"][0] | ({"planted": listed} if listed else {}))
         return code
     if examined.first is None:
         screen.console().print(str(audit))
     else:
         _show_verdicts(audit)
-    if plant is not None:
-        refuted = "refuted" if caught else "NOT refuted: search for longer"
-        click.echo(f"planted: V / {plant:g}: {refuted}")
+    for factor, found in caught.items():
+        refuted = "refuted" if found else "NOT refuted: search for longer"
+        click.echo(f"planted: V / {factor:g}: {refuted}")
     click.echo(f"Report: {', '.join(map(str, [*pages, facts]))}")
     return code
 
@@ -206,7 +210,7 @@ def _search(options: dict[str, Any]) -> SearchPlan:
 
     solves, seconds = options["solves"], options["seconds"]
     solves = None if solves is None else whole_number("--solves", solves, at_least=1)
-    seconds = 60.0 if (solves, seconds) == (None, None) else seconds
+    seconds = _SECONDS if (solves, seconds) == (None, None) else seconds
     return SearchPlan(
         solves,
         seconds,
@@ -231,7 +235,7 @@ def _show_verdicts(result: StabilityAudit) -> None:
 
 def _replayed(data: str | None, program: str | None, options: dict[str, Any]) -> int:
     """Solve a saved pair again and show it; the exit code."""
-    if options["plant"] is not None:
+    if options["plant"]:
         raise DeclarationError("--plant goes with the search of a --program")
     if data is not None:
         raise DeclarationError("--replay takes the records from the saved pair")

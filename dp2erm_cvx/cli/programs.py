@@ -368,9 +368,10 @@ def check_program_command(
             def show(done: str, name: str = getattr(made, "name", made.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(made, search=search, done=show, n=n)
+            for report in conformance.check_program(made, search=search, done=show, n=n):
+                reports.append(report)
+                if not as_json:  # at once: the next one may take long
+                    console().print(f"{report}\n")
     if as_json:
         print_json([report.to_dict() for report in reports])
-    for report in () if as_json else reports:
-        console().print(f"{report}\n")
     return 0 if all(report.passed for report in reports) else 1

@@ -297,7 +297,8 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def _solved_here(self, plan: Plan[Any]) -> Plan[Any]:
         """A plan with what is known in advance of how these settings run it."""
-        certifies = not plan.programs or by_design(private_solver(self.solver))
+        solves = any(step.programs for step in plan.steps)
+        certifies = not solves or by_design(private_solver(self.solver))
         return replace(plan, certifies=certifies, seeded=self.seed is not None)
 
     def check(self, columns: Sequence[str] | None = None) -> None:

@@ -90,8 +90,8 @@ def test_a_planted_error_says_what_a_search_is_worth(folder):
     assert "planted: V / 2: refuted" in caught
     (unseen,) = re.findall(r"an error of V below a factor ([\d.]+) would not be seen here", caught)
     assert 1.0 < float(unseen) < 2.0
-    missed = run(*words, "--plant", "1.05", "--json")
+    missed = run(*words, "--plant", "1.05", "--plant", "2", "--json")
     assert missed.exit_code == 1
     told = json.loads(missed.stdout)
-    assert told["planted"] == {"factor": 1.05, "caught": False}
+    assert told["planted"] == [{"factor": 1.05, "caught": False}, {"factor": 2.0, "caught": True}]
     assert told["unseen"] == pytest.approx(float(unseen), abs=0.01)

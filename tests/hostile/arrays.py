@@ -252,7 +252,7 @@ def case(rng: Generator) -> Outcome:
     options = {name: draw(rng, n, p) for name, draw in OPTIONS.items()}
     model = PrivateTwoStageERM(domain, budget, *stages, **options)
     try:
-        model.fit(*data)
+        model.fit(*data, conditional=True)
     except Dp2ermError as error:
         if not isinstance(error, DataError):  # which are for the data holder
             public_refusal(error, private)
@@ -278,7 +278,7 @@ def same_for_everyone(model: PrivateTwoStageERM, data: list[Any], error: Dp2ermE
     X = pd.DataFrame(np.linspace(-0.9, 0.9, n * p).reshape(n, p), columns=list(dataset.columns))
     told = "a release"
     try:
-        model.fit(X, np.arange(n) % 2, np.linspace(-0.5, 0.5, n))
+        model.fit(X, np.arange(n) % 2, np.linspace(-0.5, 0.5, n), conditional=True)
     except Dp2ermError as other:
         if type(other) is type(error) and (str(other) == str(error) or "columns" in str(error)):
             return
