@@ -25,9 +25,11 @@ from dp2erm_cvx.problems.stable_balancing import stable_balancing
 from dp2erm_cvx.program import FirstStage, scheme
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.registry import first_stages
+from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.report.figures import frontier_plot
 from dp2erm_cvx.solve import solve
+from tests.plugins import weighting as literature
 
 PLAIN = Domain(1.0, 1.0)
 KNOWN = first_stages()
@@ -386,3 +388,19 @@ def test_every_scheme_in_the_weights_goes_through(name):
         assert 0.0 < row.moved <= row.V <= 200.0
         assert 0.0 <= row.left < 1.01
         assert 0.0 < row.effective < 1.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scheme_of", [made for made in vars(literature).values() if isinstance(made, Scheme)]
+)
+def test_every_scheme_of_the_literature_answers_or_says_why_not(scheme_of):
+    """At 400 records each takes a few seconds; exact balance alone has no bound."""
+    universe = Universe(replace(PLAIN, arm_floor=100), 400, 5)
+    (row,) = frontier([scheme_of], FrontierRequest(universe, grids={"cap": (3.0,)})).rows
+    if row.scheme == "approximate_balance":
+        assert "a hard constraint of an imbalance depends on the data" in row.refusal
+        return
+    assert row.refusal == ""
+    assert 0.0 < row.left < 1.0
+    assert row.moved <= row.V < 800.0
