@@ -16,7 +16,7 @@ from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.step import Step
 
 
-class Declared(Protocol):
+class DeclaredQuestion(Protocol):
     """What is declared of an effect or of a rule."""
 
     @property
@@ -40,7 +40,7 @@ class Declared(Protocol):
         """Clips, shares and guesses in force."""
 
 
-class DeclaredEffect(Declared, Protocol):
+class DeclaredEffect(DeclaredQuestion, Protocol):
     """What is declared of an effect."""
 
     @property

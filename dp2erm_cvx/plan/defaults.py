@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan.declared import Declared, DeclaredEffect
+from dp2erm_cvx.plan.declared import DeclaredEffect, DeclaredQuestion
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
@@ -215,7 +215,7 @@ def spread_share(law: CovariateLaw, total: float) -> float:
     return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
 
 
-def placing(study: Declared, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
+def placing(study: DeclaredQuestion, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
     Their shares are of this ``epsilon``. Covariates are first shrunk to up to three times the norm, so that

@@ -241,7 +241,7 @@ def test_a_first_pass_leaves_the_configuration_of_distributed(path):
     pytest.importorskip("distributed")
     code = f"""
 import dask
-from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx import BlockedDataset
 data = BlockedDataset.read({str(path)!r}, treatment="arm", outcome="y", covariates=["bmi"])
 data.tables.map(repr)
 data.tables.map(repr)

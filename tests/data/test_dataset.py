@@ -310,7 +310,7 @@ def test_carriage_returns_of_a_quoted_cell_make_no_records(tmp_path, cell) -> No
 
 
 def test_a_transport_file_of_sas_has_texts_and_zeros() -> None:
-    table = read_table(str(Path(__file__).parent / "datasets" / "drug.xpt"))  # that pyreadstat wrote
+    table = read_table(str(Path(__file__).parents[1] / "datasets" / "drug.xpt"))  # that pyreadstat wrote
     assert table.names == ("DRUG", "AGE", "SBP")
     assert labels(table.cells("DRUG"), "DRUG") == ["VP", "none", ""]
     np.testing.assert_array_equal(table.cells("AGE"), [61.0, np.nan, 89.0])
@@ -320,7 +320,7 @@ def test_a_transport_file_of_sas_has_texts_and_zeros() -> None:
 
 def test_a_data_set_of_sas_needs_no_stated_encoding() -> None:
     # written by SAS, without an encoding; from the tests of pandas 0.20.3 (BSD 3-Clause License)
-    table = read_table(str(Path(__file__).parent / "datasets" / "airline.sas7bdat"))
+    table = read_table(str(Path(__file__).parents[1] / "datasets" / "airline.sas7bdat"))
     np.testing.assert_array_equal(table.cells("YEAR"), np.arange(1948, 1980))
     np.testing.assert_allclose([table.cells(name)[0] for name in "YWK"], [1.214, 0.243, 0.612], rtol=1e-6)
     frame = pd.DataFrame({"arm": [b"Sal\xe9", np.nan, b"12"]})

@@ -42,11 +42,11 @@ def is_scheme(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def test_a_public_name_has_one_home() -> None:
-    homes = defaultdict(list)
+    homes = defaultdict(set)  # overloads of a function stand in its file
     for path, tree in trees().items():
         for node in tree.body:
             if isinstance(node, (ast.ClassDef, *FUNCTIONS)) and not node.name.startswith("_"):
-                homes[node.name].append(str(path))
+                homes[node.name].add(str(path))
     assert not {name: where for name, where in homes.items() if len(where) > 1}
 
 

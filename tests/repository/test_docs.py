@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, read_release, release, stability
+from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, Release, paper, read_release, release
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import checks_of, program_template
 from dp2erm_cvx.data.domain_file import load_domain
@@ -428,8 +428,8 @@ def test_findings_name_tests_that_exist():
 
 
 def test_statements_of_the_paper_name_functions_that_exist():
-    for name in re.findall(r"`(?:stability\.)?(paper_\w+)`", page("findings.md")):
-        assert callable(getattr(stability, name, None)), name
+    for name in re.findall(r"`(paper_\w+)`", page("findings.md")):
+        assert callable(getattr(paper, name, None)), name
 
 
 def test_every_program_is_shown_from_its_class_or_scheme():
@@ -441,7 +441,7 @@ def test_every_program_is_shown_from_its_class_or_scheme():
 
 def test_every_field_is_explained():
     fields_page, solving = page("after_release.md"), page("solving.md")
-    for field in [field.name for kind in (release.Release, EffectRelease) for field in fields(kind)]:
+    for field in [field.name for kind in (Release, EffectRelease) for field in fields(kind)]:
         assert f"`{field}`" in fields_page or f"`{field}." in fields_page
     for field in [
         field.name for part in (release.Guarantee, release.StepStatement) for field in fields(part)

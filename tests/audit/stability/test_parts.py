@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx import neighbors as batch
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
 from dp2erm_cvx.audit.movement import NeighborPair
@@ -19,6 +18,7 @@ from dp2erm_cvx.audit.rounds import STRATEGIES, Base
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian, Moments, scheme
 from dp2erm_cvx.program.kernels import Linear, PublicSample
