@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, Universe
-from dp2erm_cvx import neighbors as batch
+from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.audit import (
     Attack,
     Declared,

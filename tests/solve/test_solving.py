@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import brentq
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx import neighbors as batch
+from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.data.records import Records
