@@ -245,12 +245,12 @@ printing_options = apply(
     click.option(
         "--yes",
         is_flag=True,
-        help="Release all the same where a look at the records finds what stops a run.",
+        help="Release whatever the look at the records finds.",
     ),
     click.option(
         "--conditional",
         is_flag=True,
-        help="Release all the same where --plan says that a release will not be private.",
+        help="Release what --plan says will not be private.",
     ),
     field_option(f"{ESTIMATOR}.seed", type=Number()),
 )

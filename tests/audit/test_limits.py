@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, Universe
-from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.audit import (
     Attack,
     Declared,
@@ -21,6 +20,7 @@ from dp2erm_cvx.audit import (
 )
 from dp2erm_cvx.audit.search import Deadline, OutOfTime
 from dp2erm_cvx.conformance import check_program, checks
+from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.registry import build, first_stages
 from tests.audit.clock import WorkClock

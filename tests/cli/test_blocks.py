@@ -9,7 +9,7 @@ from tests.command_line import EFFECT, done, sets
 def test_large_files_are_read_in_blocks_without_being_asked_to(folder, monkeypatch):
     pd.read_csv("data.csv").to_parquet("data.parquet", row_group_size=33)
     asked = []
-    words = [*EFFECT[:2], "data.parquet", "--force"]
+    words = [*EFFECT[:2], "data.parquet", "--force", "--yes"]
     monkeypatch.setattr(reading, "_connect", asked.append)
     done(*words)
     monkeypatch.setattr(reading, "LARGE", 1e-9 * 8 * 200)

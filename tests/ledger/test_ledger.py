@@ -204,8 +204,8 @@ def test_a_seeded_fit_charges_nothing_and_says_so_and_an_unproven_plan_is_refuse
         assert model(ledger, seed=1).fit(*DATA).receipt_ is None
     result = unproven(model(ledger).plan(30, 1))
     monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: result)
-    with pytest.raises(CalibrationError, match="not proven"):
-        model(ledger).fit(*DATA)
+    with pytest.raises(CalibrationError, match="not proven"):  # whoever consents to what is not private
+        model(ledger).fit(*DATA, conditional=True)
     assert ledger.account("trial").receipts == ()
 
 

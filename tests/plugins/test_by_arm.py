@@ -236,7 +236,7 @@ REFUSED = [
     (lambda u, arm: (cp.log(u), 0), "logistic|convex"),
     (lambda v, arm: (cp.logistic(v), v), "first argument is s.*or u"),
     (lambda u, treated: (cp.logistic(u), u), "'treated' must be a keyword.*'arm' is an argument"),
-    (lambda u, arm: cp.logistic(u), "returns \\(loss, log weight\\) of the margin u"),
+    (lambda u, arm: cp.logistic(u), "return \\(loss, log weight\\) of the margin u"),
 ]
 
 

@@ -28,6 +28,7 @@ from dp2erm_cvx.conformance import checks_of, program_template
 from dp2erm_cvx.data.domain_file import load_domain
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
+from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.registry import programs
@@ -451,7 +452,7 @@ def test_every_field_is_explained():
         assert f"| `{field}` |" in solving, field
     for solver in SOLVERS:
         assert f"| `{solver}` |" in solving
-    for standing in release.Standing:
+    for standing in Standing:
         assert f"`{standing.value}`" in page("guarantee.md")
 
 

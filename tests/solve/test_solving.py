@@ -14,7 +14,6 @@ import pytest
 from scipy.optimize import brentq
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.data.records import Records
@@ -22,6 +21,7 @@ from dp2erm_cvx.errors import DeclarationError, InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.neighbors import Neighborhood, NeighborSolutions, Reading, Replacements
+from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.program import BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.margin_model import MarginModel

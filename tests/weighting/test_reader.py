@@ -489,7 +489,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
         of(lambda w, r: cp.Parameter(name="c", nonneg=True) * balance(w, r)),
         "c",
     ),
-    "no problem": (lambda w, r: cp.Minimize(square(w)), "return a cp.Problem"),
+    "no problem": (lambda w, r: cp.Minimize(square(w)), "return cp.Problem("),
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -78,12 +79,30 @@ def seen_of(
     """
     if isinstance(data, Dataset):
         return seen_in(data, public, table, most=most)
-    cells = data.coded_by is not None
+    book = None if data.coded_by is None else data.coded_by.codebook
+    names: dict[str, str] = {}
+    if book is not None:
+        names = {book.treatment.column or "a": data.treatment, book.outcome or "y": data.outcome}
 
     def part(table: Table, block: Dataset, rows: range) -> Seen:
-        return seen_in(block, public, table if cells else None, rows.start)
+        return seen_in(block, public, _as_declared(table, names) if names else None, rows.start)
 
     return reduce(add, data.map_with_tables(part, range(sum(data.pieces.rows))))
+
+
+def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
+    """The table with columns by their declared names as well, where a dataset calls them otherwise."""
+    renamed = {declared: own for declared, own in names.items() if declared not in table.names}
+    if not renamed:
+        return table
+
+    def column(name: str) -> Any:
+        return table.cells(renamed.get(name, name))
+
+    def written(name: str) -> Any:
+        return table.cells(renamed.get(name, name), written=True)
+
+    return replace(table, names=(*table.names, *renamed), column=column, written=written)
 
 
 def rows_that_do_not_match(X: Any, a: Any, y: Any) -> Findings:
