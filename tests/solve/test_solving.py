@@ -238,7 +238,7 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
 )
 def test_extreme_ridges_and_datasets_give_sound_radii(name, ridge):
     made, certified = PROGRAMS[name](ridge=ridge), 0
-    for records in list(edge_records().values())[::4]:
+    for records in list(edge_records().values())[::6]:
         chosen = replacements(records, 2)
         result = solved(made, records, chosen)
         for k in np.flatnonzero(result.certified):
