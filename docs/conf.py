@@ -58,6 +58,7 @@ nitpick_ignore_regex = [
         r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|model.quadratics.Quadratic|"
         r"program.penalties.PublicPenalty|data.tables.Table|plan.settings.CausalSettings|"
         r"inference.nuisances.(Residuals|EffectFacts)|release.reading.P|design.samples.Asked)|"
+        r"dp2erm_cvx.diagnostics.look.(rules.View|records.(Sample|Fingerprints))|"
         r"dp2erm_cvx.program.separable.BalancedProgram|"
         r"TypeAliasForwardRef",
     ),

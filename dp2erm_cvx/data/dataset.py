@@ -365,9 +365,7 @@ def cells_of(public: Public, X: Any, a: Any, y: Any) -> Table | None:
     X, a, y
         As of :meth:`Dataset.declared`.
 
-    Returns
-    -------
-    A table, or None where there are no cells but the records.
+    None where there are no cells but the records.
     """
     book = public.codebook
     if book is None or isinstance(X, Dataset) or a is None or y is None:
