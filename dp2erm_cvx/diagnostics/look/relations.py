@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dp2erm_cvx.arrays import Array
 
 #: Records whose pairs are compared by their order, half of them at the most frequent value of a column.
 COMPARED = 300

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.diagnostics.columns import RecordCounts, read_as_numbers
 from dp2erm_cvx.diagnostics.look.records import AskedAbout, Seen
 from dp2erm_cvx.diagnostics.look.relations import (
-    Array,
     SampleMoments,
     Values,
     bent,
