@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -101,12 +102,14 @@ def predict_command(
 ) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
-    Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
-    the outcome, net of the public treatment cost; treatment is recommended where it is positive.
+    Columns are found by name, then coded, scaled and clipped as in the fit. The effect is in units of the
+    outcome, net of the public treatment cost; treatment is recommended where it is positive. Where a column
+    has none of its levels they count by their mean. Both fields are empty where too little of a row is read;
+    what is not read, or out of range, is counted on stderr.
     """
     from dp2erm_cvx.data.files import CsvLayout, read_table
+    from dp2erm_cvx.release.predicting import predictions
     from dp2erm_cvx.release.reading import read_release_file
-    from dp2erm_cvx.release.rule import effects
     from dp2erm_cvx.release.two_stage import rule_of
 
     writable(output, release, data, *programs)
@@ -118,11 +121,17 @@ def predict_command(
         if isinstance(published, library.Release):
             rule_of(published)  # a damaged release is named before the data are read
         layout = CsvLayout(**{name: value for name, value in options.items() if value is not None})
-        values = effects(published, read_table(data, layout))
+        table = read_table(data, layout, ragged=True)
+        predicted = predictions(published, table)
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))
-        writer.writerows((k + 1, int(effect > 0), repr(float(effect))) for k, effect in enumerate(values))
+        for row, effect in enumerate(predicted.effects.tolist(), 1):
+            told = ("", "") if math.isnan(effect) else (int(effect > 0), repr(effect))
+            writer.writerow((row, *told))
+    damage = [note.format(count) for note, count in table.damage.items() if count]
+    for line in (*damage, *predicted.notes):
+        click.echo(f"note: {line}", err=True)
     if not published.private:
         click.echo(f"{published.standing.upper()}: this release has no unconditional guarantee", err=True)
     if output:

@@ -192,7 +192,9 @@ def _record_sums(
     from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.study.records import data_columns
 
-    a, y = (table.cells(name) for name in data_columns(public))
+    book = public.codebook
+    assert book is not None
+    a, y = (book.raw_cells(table, name) for name in data_columns(public))
     data, shrunk = DatasetBlock.coded(public, table, a, y, public.columns or covariates), 0
     if isinstance(public, library.Domain):
         inside = replace(public.of_records, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
@@ -225,7 +227,7 @@ def _seen(table: Table, asked: AskedAbout, covariates: Sequence[str] | None, fir
     from dp2erm_cvx.study.records import data_columns
 
     public = asked.public
-    a, y = (table.cells(name) for name in data_columns(public))
+    a, y = (asked.book.raw_cells(table, name) for name in data_columns(public))
     data = DatasetBlock.coded(public, table, a, y, public.columns or covariates)
     return seen_in(data, public, table, first)
 
@@ -314,7 +316,8 @@ def _drafted(
     """
     from dp2erm_cvx.data.counts import SamplingWeights, Unit
     from dp2erm_cvx.data.domain_file import EDIT
-    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS, key
+    from dp2erm_cvx.diagnostics.columns import MOST_LEVELS
+    from dp2erm_cvx.diagnostics.unread import key
 
     treatment, outcome = columns
     estimators = library.PrivateEffect, library.PrivateTwoStageERM
@@ -363,7 +366,7 @@ def _drafted(
 
 def _proposed(part: str, left: Sequence[str], outcome: str | None) -> str:
     """A question for the ranges that are ``left``, as a remark; nothing where all are declared."""
-    from dp2erm_cvx.diagnostics.columns import key
+    from dp2erm_cvx.diagnostics.unread import key
 
     if not left:
         return ""

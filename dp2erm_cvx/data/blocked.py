@@ -193,7 +193,13 @@ class BlockedDataset:
         names = public.columns or tuple(column for column in self.columns if column not in book.no_covariates)
         arm, outcome, unit = self.treatment, self.outcome, book.unit
         raw = (arm, outcome, *book.columns(names), *book.beside)
-        tables = self.pieces.tables(raw, None if unit is None else unit.column)
+        written = {name for name in raw if book.reads_texts(name)}
+        for own, called in ((arm, book.treatment.column), (outcome, book.outcome)):
+            if book.reads_texts(called):
+                written.add(own)
+        if unit is not None:
+            written.add(unit.column)
+        tables = self.pieces.tables(raw, written)
         persons: Any = ()
         if unit is not None:
             persons = (unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column)))),)

@@ -26,7 +26,16 @@ from dp2erm_cvx.checks import (
     setting,
     true_or_false,
 )
-from dp2erm_cvx.data.tables import by_label, label_of, numbers_or_nan, repeated
+from dp2erm_cvx.data.tables import (
+    as_column,
+    boxed,
+    by_label,
+    distinct_labels,
+    label_of,
+    numbers_of_texts,
+    numbers_or_nan,
+    repeated,
+)
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 
 #: The cells (n,) of a raw column, by its name.
@@ -43,6 +52,44 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 #: The same comparison where the number stands on the left.
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _SIGNS = ("<=", ">=", "<", ">")
+#: What may separate groups of thousands, in the words of a message.
+_SEPARATORS = {".": "a point", ",": "a comma", "'": "an apostrophe", " ": "a blank", "_": "an underscore"}
+#: What stands for an apostrophe or for a minus sign in some files.
+_PLAIN_SIGNS = str.maketrans({"\u2019": "'", "\u2212": "-", "\u2013": "-", "\u2010": "-"})
+#: Fields of a rule that say how numbers are written.
+_NUMBER_FORMATS = ("censored", "thousands", "decimal", "percent")
+
+
+def _separator(name: str, value: object) -> str:
+    """A declared separator of thousands."""
+    if value not in _SEPARATORS:
+        known = ", ".join(f'"{sign}"' for sign in _SEPARATORS)
+        raise DeclarationError(f"{name} = {brief(value)}: must be one of {known}")
+    return str(value)
+
+
+def _decimal_sign(name: str, value: object) -> str:
+    """A declared decimal sign."""
+    if value not in (".", ","):
+        raise DeclarationError(f'{name} = {brief(value)}: must be "." or ","')
+    return str(value)
+
+
+def _factor_of_percent(name: str, value: object) -> float:
+    """What a number with a percent sign is multiplied by."""
+    if value not in (1, 0.01) or isinstance(value, bool):
+        raise DeclarationError(
+            f"{name} = {brief(value)}: must be 1, where 12% counts as 12, or 0.01, where it counts as 0.12"
+        )
+    return public_number(name, value)
+
+
+def _codes(name: str, declared: object) -> tuple[str, ...]:
+    """Declared codes of a missing cell, as labels."""
+    codes = list_of(name, declared, declared_label, '[-9, 999, "unknown"]')
+    if "" in codes:
+        raise DeclarationError(f"{name}: an empty cell is missing by itself: leave it out")
+    return codes
 
 
 def _spellings(name: str, declared: object) -> tuple[str, ...]:
@@ -78,6 +125,19 @@ class CellRule:
         In the directives of ``strptime``, such as ``"%d.%m.%Y"``.
     censored
         Whether ``>89``, ``<0.1`` and ``90+`` count as the number that they name.
+    thousands
+        What separates groups of three digits: ``"."`` where 1.234 is above a thousand, ``","``, ``"'"``,
+        ``" "`` or ``"_"``. A cell whose groups are of another length is missing. Texts alone are read so.
+    decimal
+        The decimal sign of texts, ``"."`` or ``","``. Default: a comma where points separate thousands.
+    percent
+        What a number with a percent sign is multiplied by: 1, so that ``12%`` counts as 12, or 0.01. Numbers
+        without the sign stay what they are.
+    missing_codes
+        Numbers and labels that stand for a missing cell, such as -9 and 999; they are compared before units.
+
+    Each of them maps a cell, with that of the unit of the same record, by public constants alone, so that a
+    record depends on its own cells (Theorem 10) and every bound is that of the declared range.
 
     Raises DeclarationError naming the entry.
     """
@@ -88,6 +148,10 @@ class CellRule:
     since: str | None = setting(None, _date)
     date_format: str | None = setting(None, one_line)
     censored: bool = setting(False, true_or_false)
+    thousands: str | None = setting(None, _separator)
+    decimal: str | None = setting(None, _decimal_sign)
+    percent: float | None = setting(None, _factor_of_percent)
+    missing_codes: Sequence[str | float] = setting((), _codes)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -95,12 +159,36 @@ class CellRule:
             raise DeclarationError("units and unit_column: declare both, or neither")
         if self.date_format is not None and (self.since is None or "%" not in self.date_format):
             raise DeclarationError('date_format: needs since beside it, and directives such as "%d.%m.%Y"')
-        kinds = [name for name in ("synonyms", "units", "since", "censored") if getattr(self, name)]
-        if len(kinds) != 1 and kinds != ["units", "censored"]:
-            raise DeclarationError(
-                f"{' and '.join(kinds) or 'nothing'} declared: synonyms, or since, or units and censored"
-            )
+        if self.thousands is not None and self.thousands == self.decimal_sign:
+            raise DeclarationError(f"thousands = {brief(self.thousands)}: is the decimal sign as well")
+        self._refuse_mixed()
         self._known()
+
+    def _refuse_mixed(self) -> None:
+        """Raise DeclarationError unless cells are read as labels, as dates or as numbers."""
+        numbers = [name for name in ("units", *_NUMBER_FORMATS) if getattr(self, name)]
+        others = [name for name in ("synonyms", "since") if getattr(self, name)]
+        if not (numbers or others or self.missing_codes):
+            known = ", ".join(field.name for field in fields(self))
+            raise DeclarationError(f"nothing declared: say how cells are read, by one of {known}")
+        if len(others) + bool(numbers) > 1:
+            declared = " and ".join([*others, *numbers])
+            raise DeclarationError(
+                f"{declared} declared: a column holds labels (synonyms), dates (since), or numbers "
+                f"(units, {', '.join(_NUMBER_FORMATS)})"
+            )
+
+    @property
+    def decimal_sign(self) -> str:
+        """The decimal sign of texts."""
+        if self.decimal is not None:
+            return self.decimal
+        return "," if self.thousands == "." else "."
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether cells are read as they are written: a reader of files would take 1.234 for a decimal."""
+        return self.thousands is not None or self.decimal is not None or self.percent is not None
 
     def _known(self) -> dict[str, str]:
         """The label of every spelling. Raises DeclarationError where one stands for two labels."""
@@ -113,38 +201,109 @@ class CellRule:
 
     def read(self, values: Any, name: str, column: Column) -> Any:
         """Values (n,) that the cells ``values`` of the column ``name`` count as; ``column`` has the units."""
-        if self.synonyms:
-            known = self._known()
-            return by_label(values, name, lambda text: known.get(folded(text), text), object)
-        plain = self.since is None and not self.censored
-        numbers = numbers_or_nan(values, name) if plain else by_label(values, name, self._number, np.float64)
+        if self.since is not None:
+            return by_label(values, name, self._days, np.float64)
+        if not (self.units or self.censored or self.reads_texts):
+            return self._relabeled(values, name)
+        numbers = numbers_of_texts(values, name, self._number)
+        for code in self._code_numbers():
+            numbers[numbers == code] = math.nan
         if (units := self.unit_column) is not None:
             numbers *= by_label(column(units), units, lambda unit: self.units.get(unit, math.nan), np.float64)
         return numbers
 
-    def _number(self, label: str) -> float:
-        if self.since is None:
-            bare = label.removesuffix("+")
-            sign = next((char for char in _SIGNS if bare.startswith(char)), "")
-            return float(numbers_or_nan([bare.removeprefix(sign)], "")[0])
-        form, time = self.date_format, datetime.datetime
+    def _relabeled(self, values: Any, name: str) -> NDArray[Any]:
+        """Cells (n,) in which those of other spellings are replaced by their labels, and codes by ""."""
+        known = self._known()
+        array = as_column(values, name)
+        texts, place = distinct_labels(values, name)
+        told = ["" if self.is_code(text) else known.get(folded(text), text) for text in texts]
+        changed = np.array([new != old for new, old in zip(told, texts, strict=True)], dtype=np.bool_)
+        rows = np.flatnonzero(changed[place])
+        if not len(rows):
+            return array
+        cells = boxed(array).copy()
+        cells[rows] = [told[number] for number in place[rows].tolist()]
+        return cells
+
+    def is_code(self, text: str) -> bool:
+        """Whether a label stands for a missing cell."""
+        return folded(text) in {folded(str(code)) for code in self.missing_codes}
+
+    def _code_numbers(self) -> list[float]:
+        """The codes of missing cells that are numbers."""
+        if not self.missing_codes:
+            return []
+        numbers = numbers_or_nan(list(self.missing_codes), "missing_codes")
+        return [number for number in numbers.tolist() if not math.isnan(number)]
+
+    def _days(self, label: str) -> float:
+        """The days since the declared date of a cell that is one."""
+        assert self.since is not None
+        if self.is_code(label):
+            return math.nan
+        form = self.date_format
+        time = datetime.datetime
         try:
             date = time.fromisoformat(label) if form is None else time.strptime(label, form)
         except ValueError:
             return math.nan
         return (date.replace(tzinfo=None) - time.fromisoformat(self.since)) / datetime.timedelta(days=1)
 
+    def _number(self, text: str) -> float:
+        """The number that a text is declared to be; nan for any other."""
+        bare = " ".join(text.split())
+        if self.reads_texts:
+            bare = bare.translate(_PLAIN_SIGNS)
+        if self.censored:
+            bare = bare.removesuffix("+")
+            sign = next((char for char in _SIGNS if bare.startswith(char)), "")
+            bare = bare.removeprefix(sign).strip()
+        factor = 1.0
+        if self.percent is not None and bare.endswith("%"):
+            factor = self.percent
+            bare = bare.removesuffix("%").strip()
+        if self.reads_texts:
+            bare = self._regrouped(bare)
+        return factor * float(numbers_or_nan([bare], "")[0])
+
+    def _regrouped(self, text: str) -> str:
+        """A text with a decimal point, and without separators of thousands; "" where it is none."""
+        whole, sign, decimals = text.partition(self.decimal_sign)
+        if self.thousands is not None and self.thousands in whole:
+            first, *groups = whole.split(self.thousands)
+            digits = first.removeprefix("-").removeprefix("+")
+            if not 1 <= len(digits) <= 3 or any(len(group) != 3 for group in groups):
+                return ""
+            whole = "".join([first, *groups])
+        other = "," if self.decimal_sign == "." else "."
+        if other in whole + decimals:
+            return ""
+        return whole + ("." if sign else "") + decimals
+
     def describe(self, name: str) -> str:
         """The public rule in words."""
+        return f"{name}: {'; '.join(self._words())}"
+
+    def _words(self) -> list[str]:
+        """The parts of the rule."""
+        codes = ", ".join(map(str, self.missing_codes))
+        missing = [f"{codes} {'is' if len(self.missing_codes) == 1 else 'are'} missing"] if codes else []
         if self.synonyms:
             known = ((level or "missing", ", ".join(own)) for level, own in self.synonyms.items() if own)
             texts = "".join(f", {level} is also {own}" for level, own in known)
-            return f"{name}: case and blanks do not count{texts}"
+            return [f"case and blanks do not count{texts}", *missing]
         parts = [f"days since {self.since}"] if self.since is not None else []
         parts += ["above or below a limit counts as the limit"] if self.censored else []
+        if self.thousands is not None:
+            parts.append(f"{_SEPARATORS[self.thousands]} separates thousands")
+        if self.reads_texts and self.decimal_sign == ",":
+            parts.append("the decimal sign is a comma")
+        if self.percent is not None:
+            parts.append(f"12% counts as {12 * self.percent:g}")
         units = (f"{unit or 'missing'} times {factor:g}" for unit, factor in self.units.items())
         parts += [f"by {self.unit_column}: {', '.join(units)}"] if self.units else []
-        return f"{name}: {'; '.join(parts)}"
+        return [*parts, *missing]
 
     def to_dict(self) -> dict[str, Any]:
         """The declaration as plain JSON types."""

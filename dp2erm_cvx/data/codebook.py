@@ -38,7 +38,7 @@ from dp2erm_cvx.data.bins import (
 )
 from dp2erm_cvx.data.cells import CellRule, Column, Eligible, Treatment, declared_label, declared_levels
 from dp2erm_cvx.data.counts import SamplingWeights, Unit
-from dp2erm_cvx.data.tables import by_label, numbers_or_nan
+from dp2erm_cvx.data.tables import Table, by_label, numbers_or_nan
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 
 Value = TypeVar("Value")
@@ -62,7 +62,8 @@ class Codebook:
     levels
         For each categorical column its levels: covariate ``region=N`` is 1 where the cell is N, else 0. An
         undeclared level, and a missing cell, count as the level "other" if that is declared, else as none of
-        them; the empty text "" declares a level of missing cells.
+        them; the empty text "" declares a level of missing cells. Effects are predicted at the mean of the
+        levels where a record has none of them (:meth:`with_mean_levels`).
     missing
         For columns of numbers the public constant, in their own units, that stands for a missing cell;
         covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
@@ -211,14 +212,23 @@ class Codebook:
         places = self.places(column, name)
         return np.asarray(places[:, None] == np.arange(len(self.level_sets[name])))
 
-    def read(self, column: Column) -> Column:
+    def read(self, table: Table) -> Column:
         """Cells of raw columns as they are declared to be read: the one place where ``cells`` are applied."""
-        return lambda name: self.read_as(name, column(name), column)
+        return lambda name: self.read_as(name, self.raw_cells(table, name), table)
 
-    def read_as(self, name: str | None, values: Any, column: Column) -> Any:
-        """The cells ``values`` (n,) as those of the raw column ``name``."""
+    def read_as(self, name: str | None, values: Any, table: Table) -> Any:
+        """The cells ``values`` (n,) as those of the raw column ``name``; ``table`` has those of units."""
         rule = self.cells.get(name or "")
-        return values if rule is None or name is None else rule.read(values, name, column)
+        return values if rule is None or name is None else rule.read(values, name, table.cells)
+
+    def raw_cells(self, table: Table, name: str) -> Any:
+        """The cells of a column that its rule reads: as they are written, where it reads texts."""
+        return table.cells(name, written=self.reads_texts(name))
+
+    def reads_texts(self, name: str | None) -> bool:
+        """Whether the cells of a raw column are read as they are written in a file."""
+        rule = self.cells.get(name or "")
+        return rule is not None and rule.reads_texts
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -441,6 +451,42 @@ class Codebook:
         if not columns:
             return np.empty((0, 0))
         return np.column_stack(columns).astype(np.float64, copy=False)
+
+    def with_mean_levels(self, X: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
+        """Covariates to predict at, in which a column of none of its levels counts as their mean.
+
+        The coefficients of a rule say what every level adds to a constant. At a record of no level the
+        constant alone would be left, which noise decides unless many records have none either, whereas its
+        sum with the mean of the levels is told by all records. A fit codes none of the levels as 0 in all of
+        them, which adjusts for what sets such records apart, and predictions are made from a release alone:
+        no sum over private records changes. Bounds would hold all the same, because each record is mapped by
+        public constants (Theorem 10), and L >= 2 numbers 1/L have the norm 1/sqrt(L), below the 1 that the
+        levels of a column count in :meth:`norm`.
+
+        Parameters
+        ----------
+        X
+            (n, k) covariates in their own units, as :meth:`covariates` makes them.
+        names
+            Their names. A column counts where all of its levels are among them, and there are two or more.
+
+        Returns
+        -------
+        X
+            (n, k): the same array where every record has its levels.
+        """
+        places = {name: place for place, name in enumerate(names)}
+        filled = X
+        for column, levels in self.covariate_levels.items():
+            own = [places[name] for name in self.covariates_of(column) if name in places]
+            if self.is_complete(column) or not 2 <= len(own) == len(levels):
+                continue
+            none = np.flatnonzero(~np.any(X[:, own] != 0.0, axis=1))
+            if len(none):
+                filled = filled.copy() if filled is X else filled
+                for place in own:
+                    filled[none, place] = 1.0 / len(own)
+        return filled
 
     def in_words(self, *, fixed: bool = False) -> str:
         """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""

@@ -188,10 +188,10 @@ class Dataset:
         book = public.codebook
         assert book is not None
         table, names = _raw(X, columns or public.columns, book)
-        middles, column = public.middles(len(names)), book.read(table.cells)
+        middles, column = public.middles(len(names)), book.read(table)
         cells = _cells(a, "a", read=as_column), _cells(y, "y", read=as_column)
-        arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table.cells))
-        outcomes = numbers_or_nan(book.read_as(book.outcome, cells[1], table.cells), book.outcome or "y")
+        arms = book.treatment.arms(book.read_as(book.treatment.column, cells[0], table))
+        outcomes = numbers_or_nan(book.read_as(book.outcome, cells[1], table), book.outcome or "y")
         covariates = book.covariates(column, names, middles)
         weights = book.sampling_weights
         counts = np.ones(len(arms)) if weights is None else weights.of(column(weights.column))
@@ -332,8 +332,14 @@ def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
     return (*names, *optional)
 
 
+def rows_to_predict(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """As :func:`covariate_table`; where a column has none of its levels they count by their mean."""
+    rows = covariate_table(public, X, columns)
+    return rows if public.codebook is None else public.codebook.with_mean_levels(rows, columns)
+
+
 def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Raw covariates (m, k) of these columns in their order, by name where X is a frame, to predict at.
+    """Raw covariates (m, k) of these columns in their order, by name where X is a frame.
 
     Those that a codebook makes of cells are made as in :meth:`Dataset.coded`. Raises DataError on a missing
     column, a wrong shape, nan, inf or text.
@@ -343,9 +349,7 @@ def covariate_table(public: Public, X: Any, columns: Sequence[str]) -> NDArray[n
         X = Table("X", own, lambda name: values[:, own.index(name)])
     elif public.codebook is not None:
         table, names = _raw(X, columns, public.codebook)
-        return public.codebook.covariates(
-            public.codebook.read(table.cells), names, public.middles(len(names))
-        )
+        return public.codebook.covariates(public.codebook.read(table), names, public.middles(len(names)))
     if column_names(X) is not None:
         table = read_frame(X)
         return np.column_stack([table.numbers(name) for name in columns])

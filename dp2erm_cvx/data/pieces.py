@@ -10,7 +10,7 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -128,15 +128,18 @@ class Pieces:
     readers: Sequence[Callable[..., Table]]
     tasks: Sequence[Sequence[Any]] = ()
 
-    def tables(self, columns: Sequence[str], unit: str | None = None) -> DaskBlocks[Table]:
-        """The blocks of these columns, ``unit`` as it is written. Raises DataError where one is not there."""
+    def tables(self, columns: Sequence[str], written: Collection[str] = ()) -> DaskBlocks[Table]:
+        """The blocks of these columns, some as they are ``written``.
+
+        Raises DataError where one is not there.
+        """
         head = Table(self.source, self.names, list)
         wanted = tuple(dict.fromkeys(columns))
         for name in wanted:
             head.cells(name)
         length, delayed = blocks.BLOCK, _dask().delayed
         pieces = [
-            delayed(partial(_cells_of, self.source, read, rows, wanted, unit))(
+            delayed(partial(_cells_of, self.source, read, rows, wanted, frozenset(written)))(
                 *(own[k] for own in self.tasks)
             )
             for k, (read, rows) in enumerate(zip(self.readers, self.rows, strict=True))
@@ -175,10 +178,15 @@ def _place(first: int, row: int) -> str:
 
 
 def _cells_of(
-    source: str, read: Callable[..., Table], rows: int, columns: Sequence[str], unit: str | None, *parts: Any
+    source: str,
+    read: Callable[..., Table],
+    rows: int,
+    columns: Sequence[str],
+    written: Collection[str],
+    *parts: Any,
 ) -> Cells:
     made = read(*parts)
-    cells = {name: made.cells(name, written=name == unit) for name in columns}
+    cells = {name: made.cells(name, written=name in written) for name in columns}
     if any(len(column) != rows for column in cells.values()):
         raise DataError(f"{source}: a partition has other rows than when it was counted")
     return cells

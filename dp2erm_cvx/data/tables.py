@@ -91,6 +91,26 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
     return np.where(np.isfinite(numbers), numbers, math.nan)
 
 
+def numbers_of_texts(values: Any, name: str, number: Callable[[str], float]) -> NDArray[np.float64]:
+    """A new (n,) float64 array: the ``number`` of every text, and what other cells hold, of each by itself.
+
+    A cell that is no finite number is nan.
+    """
+    array = as_column(values, f"column {brief(name)}")
+    if array.dtype.kind in "buifmM":
+        return numbers_or_nan(array, name)
+    known: dict[str, float] = {}
+    numbers = np.empty(len(array))
+    for row, cell in enumerate(boxed(array)):
+        if not isinstance(cell, str):
+            numbers[row] = _number_in(cell)
+            continue
+        if cell not in known:
+            known[str(cell)] = number(str(cell))
+        numbers[row] = known[cell]
+    return np.where(np.isfinite(numbers), numbers, math.nan)
+
+
 def labels(values: Any, name: str) -> list[str]:
     """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
     known, place = distinct_labels(values, name)

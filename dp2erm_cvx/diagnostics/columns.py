@@ -18,6 +18,16 @@ from dp2erm_cvx.data.codebook import OTHER, Codebook
 from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.tables import Table, as_column, distinct_labels, labels, numbers_or_nan
+from dp2erm_cvx.diagnostics.unread import (
+    advice_on,
+    is_date,
+    is_other_decimal,
+    key,
+    says_missing,
+    sign_of,
+    signs_of,
+    signs_of_read,
+)
 from dp2erm_cvx.errors import brief
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
@@ -30,17 +40,6 @@ _IDENTIFIER = re.compile(
 )
 #: Numbers that files write where there is none: -1, -9, -88, 999.
 _CODE = re.compile(r"-[1789]|-?([789])\1+")
-#: Numbers with a decimal sign, or a separator of thousands, where what is declared reads none.
-_OTHER_DECIMAL = re.compile(r"[-+]?\d+[.,]\d+")
-_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
-_SMALL = re.compile(r"[-+]?\d{1,3}")
-_MINUS = re.compile(r"[\u2212\u2013\u2010]\s?\d+([.,]\d+)?")
-_PERCENT = re.compile(r"[-+]?\d+([.,]\d+)?\s?%")
-#: Groups of thousands, of which no number is read.
-_GROUPS = re.compile(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?")
-#: What files write in an empty cell.
-_EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", ".", "#n/a", "<na>"})
-_DATE = re.compile(r"(\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4})")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,8 @@ class RecordCounts:
         Cells by covariate column that are empty or hold nothing declared, of the records that count, by arm
         (K,). One that is declared for an empty cell is a gap too.
     signs
-        Texts in columns of numbers, by column: how many of them are of which kind, see :func:`sign_of`.
+        Texts in columns of numbers, by column: how many of them are of which kind, see
+        :mod:`~dp2erm_cvx.diagnostics.unread`.
     words
         Three of the words that stand in columns of numbers, each behind its column.
     """
@@ -143,14 +143,15 @@ def record_counts(table: Table, *, public: Public, columns: Sequence[str]) -> Re
     assert book is not None
     treatment = book.treatment.column or "a"
     outcome = book.outcome or "y"
-    table = replace(table, column=book.read(table.cells))
+    raw = table
+    table = replace(table, column=book.read(table))
     texts = _by_label(*distinct_labels(table.cells(treatment), treatment))
     arms = book.treatment.arms(table.cells(treatment))
     counted = np.ones(len(arms), dtype=np.bool_)
     if book.silences:
         counted = np.sum(book.counts(table.cells, np.ones(len(arms))).reshape(len(arms), -1), axis=1) != 0.0
     near = _spelled(treatment, texts, book.treatment.labels)
-    cells = _Cells(table, book, np.where(counted, arms, -1), len(book.treatment.labels))
+    cells = _Cells(raw, table, book, np.where(counted, arms, -1), len(book.treatment.labels))
     numbers = cells.read_numbers(outcome)
     cells.unreadable[treatment] = int(np.sum(arms < 0))
     levels: dict[str, int] = {}
@@ -207,6 +208,8 @@ class _Cells:
 
     Parameters
     ----------
+    raw
+        The cells as they stand.
     table, book
         The cells as they are declared to be read.
     arms
@@ -217,6 +220,7 @@ class _Cells:
         As in :class:`RecordCounts`.
     """
 
+    raw: Table
     table: Table
     book: Codebook
     arms: NDArray[np.int64]
@@ -237,8 +241,8 @@ class _Cells:
         seen = _by_label(texts, place)
         odd = {text: count for text, count in seen.items() if text not in known}
         self.unreadable[name] = 0 if OTHER in known else sum(odd.values())
-        self.blank[name] = 0 if OTHER in known else sum(odd[text] for text in odd if _says_missing(text))
-        gap = np.array([_says_missing(text) or (text in odd and OTHER not in known) for text in texts])
+        self.blank[name] = 0 if OTHER in known else sum(odd[text] for text in odd if says_missing(text))
+        gap = np.array([says_missing(text) or (text in odd and OTHER not in known) for text in texts])
         self._gaps(name, gap[place] if len(texts) else np.zeros(0, dtype=np.bool_))
         return seen
 
@@ -248,14 +252,10 @@ class _Cells:
         numbers = numbers_or_nan(cells, name)
         absent = np.isnan(numbers)
         self._gaps(name, absent)
-        if cells.dtype.kind in "buif":
-            empty = int(np.sum(np.isnan(cells))) if cells.dtype.kind == "f" else 0
-            lost = int(absent.sum()) - empty  # infinities
-        else:
-            odd = Counter(labels(cells[absent], name))
-            empty = sum(count for text, count in odd.items() if _says_missing(text))
-            lost = odd.total() - empty
-            self._texts(name, odd, cells)
+        odd = unread_texts(self.book, self.raw, name, cells, absent)
+        empty = sum(count for text, count in odd.items() if says_missing(text))
+        lost = odd.total() - empty
+        self._texts(name, odd, cells)
         declared = name in self.book.missing
         self.unreadable[name] = lost + (0 if declared else empty)
         self.blank[name] = 0 if declared else empty
@@ -263,45 +263,41 @@ class _Cells:
 
     def _texts(self, name: str, odd: Counter[str], cells: NDArray[Any]) -> None:
         """Count the kinds of texts in a column of numbers, of which the labels ``odd`` are none."""
-        signs: Counter[str] = Counter()
-        for text, count in odd.items():
-            sign = sign_of(text)
-            signs[sign] += count
-            if sign == "words":
-                self.words.add(f"{name}: {brief(text)}")
-        if self.table.written is not None:
-            cells = as_column(self.table.cells(name, written=True), name)
-        texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
-        for text, count in texts.items():
-            if "." in text and text not in odd:
-                signs["thousands" if _THOUSANDS.fullmatch(text) else "decimals"] += count
-            elif _SMALL.fullmatch(text):
-                signs["small"] += count
+        signs = signs_of(odd)
+        self.words |= {f"{name}: {brief(text)}" for text in odd if sign_of(text) == "words"}
+        if not self.book.reads_texts(name):
+            if self.table.written is not None:
+                cells = as_column(self.table.cells(name, written=True), name)
+            texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+            signs += signs_of_read({text: count for text, count in texts.items() if text not in odd})
         self.signs[name] = signs
 
 
-def sign_of(text: str) -> str:
-    """What kind of text stands where a number is declared, in one word.
+def unread_texts(
+    book: Codebook, raw: Table, name: str, cells: NDArray[Any], absent: NDArray[np.bool_]
+) -> Counter[str]:
+    """What the cells of a column of numbers hold that are none, by label; "" where a cell is empty.
 
-    "minus" is a number with another sign than a hyphen, "percent" one with a percent sign, "comma" one with a
-    decimal comma or a separator of thousands that is not read, "date" a date, "empty" a word for nothing, and
-    "words" all else. Among texts that are read as numbers "thousands" look like groups of thousands, "small"
-    are whole numbers below 1,000, and "decimals" have other decimals.
+    Parameters
+    ----------
+    book, raw
+        How cells are declared to be read, and the cells as they stand.
+    name
+        The column.
+    cells, absent
+        Its cells (n,) as they are read, and which of them are no numbers.
     """
-    if _says_missing(text):
-        return "empty"
-    if _MINUS.fullmatch(text):
-        return "minus"
-    if _PERCENT.fullmatch(text):
-        return "percent"
-    if _OTHER_DECIMAL.fullmatch(text) or _GROUPS.fullmatch(text):
-        return "comma"
-    return "date" if _DATE.fullmatch(text) else "words"
-
-
-def _says_missing(text: str) -> bool:
-    """Whether a cell is empty, or holds what files write for an empty one."""
-    return text.casefold() in _EMPTY
+    rule = book.cells.get(name)
+    if rule is not None and cells.dtype.kind == "f":  # which has made numbers of texts
+        cells = as_column(book.raw_cells(raw, name), name)
+    if cells.dtype.kind in "buif":
+        endless = int(np.sum(np.isinf(cells[absent])))
+        return +Counter({"infinite": endless, "": int(absent.sum()) - endless})
+    odd: Counter[str] = Counter()
+    for text, count in Counter(labels(cells[absent], name)).items():
+        missing = rule is not None and rule.is_code(text)
+        odd["" if missing else text] += count
+    return odd
 
 
 def dataset_counts(data: Dataset, public: Public) -> RecordCounts:
@@ -358,20 +354,25 @@ def _outside(
 
 def _spelled(name: str, seen: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
     """Labels of a column that are declared ones but for case and blanks: a note for each, and its cells."""
-    notes = _near(seen, known)
+    notes = _near(name, seen, known)
     return {f"{name}: {note}": seen[text] for text, note in notes.items()}
 
 
-def _near(texts: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """A note on every label that is a declared one but for case and blanks."""
+def _near(name: str, texts: Collection[str], known: Collection[str]) -> dict[str, str]:
+    """A note on every label of a column that is a declared one but for case and blanks."""
     declared = {folded(own): own for own in known if own}
-    end = "[cells] with synonyms reads both"
     notes = {}
     for text in sorted(set(texts) - set(known)):
         own = declared.get(folded(text))
         if own is not None:
-            notes[text] = f"{brief(own)} is declared: did you mean {brief(text)}? {end}"
+            line = f"[cells] {key(name)} = {{ synonyms = {{ {key(own)} = [{brief_text(text)}] }} }}"
+            notes[text] = f"{brief(own)} is declared: did you mean {brief(text)}? {line} reads both"
     return notes
+
+
+def brief_text(text: str) -> str:
+    """A short text as TOML writes it."""
+    return json.dumps(text if len(text) <= 40 else f"{text[:37]}...", ensure_ascii=False)
 
 
 def _by_label(texts: Sequence[str], place: NDArray[np.intp]) -> Counter[str]:
@@ -408,9 +409,9 @@ class TableCells:
         named, book = dict(ranges) if isinstance(ranges, Mapping) else {}, book or Codebook()
         logs = {name: named.get(next(iter(book.covariates_of(name)))) for name in book.log}
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
-        table, none = replace(table, column=book.read(table.cells)), dict[str, Counter[str]]()
+        none: dict[str, Counter[str]] = {}
         made = cls(book, named, {book.outcome, *outcomes}, none, none, none, Counter(table.damage))
-        columns = {name: made._counted(table, name) for name in table.names}
+        columns = {name: made._counted(table, name) for name in dict.fromkeys(table.names)}
         counts, seen, odd = ({name: own[place] for name, own in columns.items()} for place in range(3))
         return replace(made, counts=counts, seen=seen, odd=odd)
 
@@ -441,19 +442,20 @@ class TableCells:
             return "sampling weight", (), f"no number: counts as {weights.missing:g}"
         if name in self.ranges or name in self.book.bins or name in self.outcomes:
             kind = "outcome" if name in self.outcomes else "number"
-            return kind, (), f"no number: counts as missing; {read_as_numbers(name)}"
+            return kind, (), "no number: counts as missing"
         if book.unit is not None and name == book.unit.column:
             return "person", (), ""
         return "unit" if name in book.no_covariates else "-", (), ""
 
-    def _counted(self, table: Table, name: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    def _counted(self, raw: Table, name: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
         """Cells of a column by kind, its labels, and those that nothing declares."""
-        texts = labels(cells := table.cells(name), name)
+        cells = as_column(self.book.read(raw)(name), name)
+        texts = labels(cells, name)
         seen, odd = Counter(cell for cell in texts if cell), Counter[str]()
         of = _numbers(seen)
         counts = Counter(present=seen.total(), missing=len(texts) - seen.total())
         counts["numbers"] = sum(seen[cell] for cell, number in of.items() if not np.isnan(number))
-        counts["dates"] = sum(seen[cell] for cell in seen if _DATE.fullmatch(cell))
+        counts["dates"] = sum(seen[cell] for cell in seen if is_date(cell))
         declared, known, _ = self._declared(name)
         if known:
             odd.update({cell: times for cell, times in seen.items() if cell not in known})
@@ -462,7 +464,9 @@ class TableCells:
             values = numbers_or_nan(cells, name)
             if declared == "sampling weight" and weights is not None:
                 pair = 0.0, weights.largest
-            odd.update(cell for cell, number in zip(texts, values, strict=True) if cell and np.isnan(number))
+            odd = unread_texts(self.book, raw, name, cells, np.isnan(values))
+            del odd[""]
+            counts["missing"] = len(texts) - int(np.sum(~np.isnan(values))) - odd.total()
             low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
             counts["outside"] = int(np.sum((values < low) | (values > high)))
         counts["odd"] = odd.total()
@@ -509,8 +513,9 @@ class TableCells:
                 advice = f"[unit] column = {brief(name)}, number = N protects persons"
                 hint = [f"looks like an identifier and repeats: {whole}; {advice}"]
             return facts | {"notes": hint}
-        if declared in ("number", "outcome") and (sign := _other_decimal(odd)):
-            note = f"no number: counts as missing; {sign}"
+        if declared in ("number", "outcome"):
+            advice = advice_on(name, signs_of(odd), book.cells.get(name), is_outcome=declared == "outcome")
+            note = f"no number: counts as missing; {advice}"
         elif declared == "treatment" and len(self.seen[name]) > len(known):
             note += "; other spellings of an arm under [cells]"
         most = ", ".join(f"{brief(cell)} ({times:,})" for cell, times in odd.most_common(4))
@@ -524,10 +529,10 @@ class TableCells:
                 "not adjusted for where it is missing; to count complete records alone, declare "
                 f"eligible = ['{key(name)} >= {self.ranges[name][0]:.15g}']"
             )
-        notes += _near(odd, known).values()
+        notes += _near(name, odd, known).values()
         if declared in ("number", "outcome") and (codes := self._codes(name)):
             cells = ", ".join(f"{code} ({self.seen[name][code]:,})" for code in codes)
-            line = f'[cells] {key(name)} = {{ synonyms = {{ "" = {json.dumps(codes)} }} }}'
+            line = f"[cells] {key(name)} = {{ missing_codes = [{', '.join(codes)}] }}"
             notes.append(f"{cells}: far from the other numbers; if it stands for a missing one, {line}")
         elif declared == "number" and name not in book.log and self._varies_by_factors(name):
             notes.append(f"skewed, and its logarithm is not: log = [{json.dumps(name)}] adjusts for that")
@@ -564,17 +569,12 @@ class TableCells:
         return _IDENTIFIER.search(name) is not None and MOST_LEVELS < len(seen) < seen.total()
 
 
-def read_as_numbers(name: str) -> str:
-    """Advice on a column of texts where numbers are declared."""
-    return f"[cells] {key(name)} = {{ synonyms = {{ 1 = [...], 0 = [...] }} }} reads texts as numbers"
-
-
 def _other_decimal(cells: Counter[str]) -> str:
     """Advice on cells of which most are numbers with a sign that is not read."""
-    if 2 * sum(times for cell, times in cells.items() if _OTHER_DECIMAL.fullmatch(cell)) <= cells.total():
+    if 2 * sum(times for cell, times in cells.items() if is_other_decimal(cell)) <= cells.total():
         return ""
     sign = "numbers with a decimal sign, or a separator of thousands, that [csv] does not declare"
-    return f"{sign}; it holds for all columns: rewrite these"
+    return f"{sign}: declare it there for all columns, or under [cells] for this one"
 
 
 def _numbers(labels: Collection[str]) -> dict[str, float]:
@@ -583,8 +583,3 @@ def _numbers(labels: Collection[str]) -> dict[str, float]:
 
 def _first(counted: Counter[str]) -> Counter[str]:
     return Counter(dict(islice(counted.items(), _KEPT)))
-
-
-def key(name: str) -> str:
-    """A name as TOML spells it."""
-    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)

@@ -15,7 +15,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.counts import KINDS, refuse
-from dp2erm_cvx.data.dataset import Dataset, covariate_table
+from dp2erm_cvx.data.dataset import Dataset, rows_to_predict
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
@@ -93,7 +93,7 @@ class TwoStageBase(ConfiguredEstimator):
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return covariate_table(self.domain, X, list(self.feature_names_in_))
+        return rows_to_predict(self.domain, X, list(self.feature_names_in_))
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""

@@ -14,7 +14,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.codebook import norm_within
-from dp2erm_cvx.data.dataset import covariate_table
+from dp2erm_cvx.data.dataset import rows_to_predict
 from dp2erm_cvx.data.records import clip_norm
 from dp2erm_cvx.inference.interval import score_interval
 from dp2erm_cvx.inference.nuisances import value_error
@@ -234,9 +234,10 @@ def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
     X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and clipped as
-    in the fit. Raises DataError for other columns, DeclarationError for a release that is none.
+    in the fit; but where a column has none of its levels, they count by their mean. Raises DataError for
+    other columns, DeclarationError for a release that is none.
     """
-    rows = covariate_table(release.public, X, release.columns)
+    rows = rows_to_predict(release.public, X, release.columns)
     if isinstance(release, RuleRelease):
         return release.effects_at(rows)
     second, domain = rule_of(release)
@@ -247,5 +248,5 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
     """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
-    rows, (second, domain) = covariate_table(release.public, X, release.columns), rule_of(release)
+    rows, (second, domain) = rows_to_predict(release.public, X, release.columns), rule_of(release)
     return second.choices(np.array(release.theta), domain, rows)

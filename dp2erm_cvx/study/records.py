@@ -78,7 +78,10 @@ class StudyRecords:
         else:
             table = self.cells
             names = public.columns or chosen
-            data = Dataset.coded(public, table, table.cells(treatment), table.cells(outcome), names)
+            book = public.codebook
+            assert book is not None
+            a = book.raw_cells(table, treatment)
+            data = Dataset.coded(public, table, a, book.raw_cells(table, outcome), names)
         self.made.append((public, chosen, data))
         return data
 

@@ -201,9 +201,9 @@ def test_numbers_written_for_missing_ones_are_pointed_out_and_read_as_the_hint_s
     column, ranges = {"age": [*map(str, [*plain] * 2), *[str(code)] * 6]}, {"age": (0, 100)}
     (age,) = reported(column, None, ranges)
     assert [f"{code} (6): far from the other numbers" in note for note in age["notes"]] == [True] * hinted
-    assert hinted is (f'[cells] age = {{ synonyms = {{ "" = ["{code}"] }} }}' in " ".join(age["notes"]))
-    book = Codebook(cells={"age": {"synonyms": {"": [str(code)]}}})
-    cells = book.read(read_frame(pd.DataFrame(column)).cells)("age")
+    assert hinted is (f"[cells] age = {{ missing_codes = [{code}] }}" in " ".join(age["notes"]))
+    book = Codebook(cells={"age": {"missing_codes": [code]}})
+    cells = book.read(read_frame(pd.DataFrame(column)))("age")
     assert np.isnan(numbers_or_nan(cells, "age")[-6:]).all()
     (read,) = reported(column, book, ranges)
     assert (read["missing"], read["notes"]) == (6 + 2 * (code in plain), [])
@@ -215,11 +215,16 @@ def test_a_decimal_sign_that_is_not_read_and_a_further_spelling_are_no_levels(fo
     domain = 'outcome_bound = 9\noutcome_column = "y"\n[treatment]\ncolumn = "arm"\ntreated = "b"\n'
     layout = 'control = "a"\n[ranges]\nu = [0, 9]\nbmi = [0, 30]\n[csv]\nseparator = ";"\n'
     Path("mixed.toml").write_text(domain + layout)
-    sign = "a separator of thousands, that [csv] does not declare; it holds for all columns: rewrite these"
-    for flags in (["--study", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]):
+    signs = [
+        'most of them hold a decimal comma: [cells] bmi = { decimal = "," } reads them',
+        "a separator of thousands, that [csv] does not declare: declare it there for all columns, or under",
+    ]
+    for flags, sign in zip(
+        (["--study", "mixed.toml"], ["--treatment", "arm", "--outcome", "y"]), signs, strict=True
+    ):
         report = " ".join(shown("check", "mixed.csv", *flags).split())
         assert sign in report
-        assert "[cells] bmi" not in report
+        assert "synonyms" not in report
         assert "; other spellings of an arm under [cells]" in report
         assert "[unit] column = 'pid'" in report
 
@@ -309,7 +314,7 @@ GAP = LABELS.replace("[levels]", "[missing]\nage = 50\n[levels]")
 #: A study, a column and its cells, and what stops a release; a few cells do not.
 UNREADABLE = (
     # a blank and the case alone
-    (LABELS, "ward", ["South", " NORTH"] * 200, "'North' is declared: did you mean 'NORTH'? [cells] with "),
+    (LABELS, "ward", ["South", " NORTH"] * 200, "'North' is declared: did you mean 'NORTH'? [cells] ward = "),
     (LABELS, "age", ["?"] * 201 + ["50"] * 199, "201 of 400 cells hold nothing declared; "),
     (GAP, "age", ["?"] * 201 + ["50"] * 199, ""),  # a text is no missing number
     (LABELS, "age", [""] * 201 + ["50"] * 199, ""),

@@ -208,7 +208,7 @@ def test_a_release_predicts_from_raw_tables_alone() -> None:
     other.fit(pd.DataFrame(mapped.X, columns=mapped.columns), mapped.a, mapped.y)
     np.testing.assert_array_equal(model.theta_, other.theta_)
     read = read_release(model.release_.to_json())
-    expected = other.predict_effect(mapped.X)
+    expected = other.predict_effect(DOMAIN.codebook.with_mean_levels(mapped.X, mapped.columns))
     np.testing.assert_array_equal(effects(read, frame), expected)
     np.testing.assert_array_equal(model.predict_effect(frame), expected)
     shuffled = frame[frame.columns[::-1]].assign(age=frame["age"].astype(object))

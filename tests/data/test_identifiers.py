@@ -71,7 +71,7 @@ def in_file(tmp_path, frame, ending):
         parquet.write_table(pa.table({"id": pa.array(frame.id, from_pandas=True)}), path, row_group_size=7)
     tables = [read_table(path, ragged=True)]
     if ending in ("csv", "parquet"):
-        (blocks,) = file_pieces(path, PLAIN).tables(["id"], "id").each()
+        (blocks,) = file_pieces(path, PLAIN).tables(["id"], ["id"]).each()
         parts = [part().cells("id", written=True) for part in table_parts(path)]
         tables += [blocks, Table("parts", ("id",), lambda name: [one for part in parts for one in part])]
     return [one.cells("id", written=True) for one in tables]
@@ -91,7 +91,7 @@ def readers(name, cells, tmp_path):
     for kind in (object, "category", "string" if text else "Int64"):
         frame = pd.DataFrame({"id": pd.Series(cells, dtype=kind)})
         yield read_frame(frame).cells("id", written=True)
-        (table,) = frame_pieces(dask.from_pandas(frame, npartitions=3)).tables(["id"], "id").each()
+        (table,) = frame_pieces(dask.from_pandas(frame, npartitions=3)).tables(["id"], ["id"]).each()
         yield table.cells("id")
     arrow = pa.array(cells)
     for column in (arrow, arrow.dictionary_encode()):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.diagnostics.columns import RecordCounts, read_as_numbers
+from dp2erm_cvx.diagnostics.columns import RecordCounts
 from dp2erm_cvx.diagnostics.look.records import AskedAbout, Seen
 from dp2erm_cvx.diagnostics.look.relations import (
     SampleMoments,
@@ -30,6 +30,7 @@ from dp2erm_cvx.diagnostics.look.relations import (
     ordered,
     pooled_within,
 )
+from dp2erm_cvx.diagnostics.unread import advice_on, key
 
 #: Fewest records of an arm that relations are looked at for.
 FEWEST = 10
@@ -345,15 +346,6 @@ def emptier_in_one_arm(view: View) -> Iterator[str]:
             yield f"{name} is empty for {most:.0%} of one arm and {least:.0%} of another"
 
 
-_SIGNS = {
-    "minus": "a minus sign that is none (such as U+2212)",
-    "percent": "a percent sign",
-    "comma": "a decimal comma, or a separator of thousands, that is not declared",
-    "date": "a date: declare since under [cells]",
-    "words": "words",
-}
-
-
 def unread(view: View) -> Iterator[str]:
     """Cells hold something that is not read, or most of a column is empty."""
     counts = view.seen.counts
@@ -368,11 +360,9 @@ def unread(view: View) -> Iterator[str]:
                 yield place
         elif 20 * lost > total:
             signs = counts.signs.get(name, Counter())
-            kind = max(_SIGNS, key=lambda sign: signs.get(sign, 0))
-            why = f"; most of them hold {_SIGNS[kind]}" if signs.get(kind, 0) else ""
-            if name == counts.outcome and kind == "words":
-                why = f"; {read_as_numbers(name)}"
-            yield f"{name}: {lost:,} of {total:,} cells hold nothing declared{why}"
+            why = advice_on(name, signs, book.cells.get(name), is_outcome=name == counts.outcome)
+            told = f"{name}: {lost:,} of {total:,} cells hold nothing declared"
+            yield f"{told}; {why}" if why else told
         elif 2 * count > total:
             yield place
 
@@ -384,7 +374,8 @@ def read_as_others(view: View) -> Iterator[str]:
         if 20 * grouped > view.seen.counts.total and small and not signs.get("decimals", 0):
             yield (
                 f"{name}: {grouped:,} cells such as 1.234 are read as decimals, beside {small:,} whole "
-                "numbers below 1,000: look up whether the point separates thousands"
+                "numbers below 1,000: look up whether the point separates thousands, which "
+                f'[cells] {key(name)} = {{ thousands = "." }} declares'
             )
 
 
@@ -545,7 +536,8 @@ def number_spikes(view: View) -> Iterator[str]:
         if spikes:
             yield (
                 f"{column.name}: {', '.join(spikes[:6])} stand there far more often than other "
-                "numbers: look up whether they stand for missing or limited ones"
+                "numbers: look up whether they stand for missing ones, which missing_codes under [cells] "
+                "declares, or for limited ones"
             )
 
 
