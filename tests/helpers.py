@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -25,6 +26,7 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_logistic
 from dp2erm_cvx.problems.known_weights import KnownCoefficient, RandomizedTrial
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage, rows, second_stage, trust
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.scheme import Scheme
 from dp2erm_cvx.stability import ArmCurves, margin_movement
@@ -137,10 +139,33 @@ def make_weights(records: Records, seed: int = 1) -> Array:
     return weights
 
 
+#: Programs with what was read of them in a universe, by the program itself and the universe.
+PLACED: dict[tuple[int, Universe], tuple[Program, WeightsProgram]] = {}
+
+
+def placed(program: WeightsProgram, universe: Universe) -> WeightsProgram:
+    """A program as it is read in a universe: once for all tests, since reading takes longer than solving."""
+    key = id(program), universe
+    if key not in PLACED:
+        # the program is kept beside, so that no other takes its place in memory
+        PLACED[key] = program, program.at(universe)
+    return PLACED[key][1]
+
+
+@cache
+def at_defaults(made: Scheme, universe: Universe) -> Any:
+    """The program of a scheme at its defaults as it is read in a universe, once for all tests."""
+    return made().at(universe)
+
+
 def bind(
     program: Program, records: Records, *, gamma: float = 0.05, noise: float = 1.0, seed: int = 2
 ) -> Instance:
     """A first or second stage bound to records; a second stage gets unequal weights and random noise."""
+    if isinstance(program, WeightsProgram):
+        return placed(program, Universe(records.domain, records.n_samples, records.n_features)).instance(
+            records
+        )
     if isinstance(program, FirstStage):
         return program.instance(records)
     assert isinstance(program, SecondStage)

@@ -190,6 +190,7 @@ class SupportedFunction:
         self.terms = walk.nested
         self.outer = walk.outer
         self.columns = walk.outputs
+        self._without_data: LoadedFunction | None = None
 
     def at(self, data: Mapping[str, Any], factor: float = 1.0) -> LoadedFunction:
         """The function at data, times a public ``factor`` >= 0.
@@ -201,6 +202,14 @@ class SupportedFunction:
         factor
             A number that every value is multiplied by.
         """
+        if self.parameters or factor != 1.0:
+            return self._loaded(data, factor)
+        # a public penalty is one function, which is asked for at every point
+        if self._without_data is None:
+            self._without_data = self._loaded({}, 1.0)
+        return self._without_data
+
+    def _loaded(self, data: Mapping[str, Any], factor: float) -> LoadedFunction:
         parts = [np.ravel(np.asarray(data[name], dtype=np.float64), order="F") for name in self.parameters]
         vector = np.concatenate([np.ones(1), *parts])
         terms = [LoadedTerm(term, self.dimension, self.columns, vector) for term in self.terms]

@@ -157,8 +157,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         read = WeightsReading(self, universe)
         if not self.scheme.of_library:
             # a function may remember
-            read.refuse_other(WeightsReading(self, universe))
-        declared.refuse_other(read)
+            again, _, w = _stated_problem(self, universe)
+            read.refuse_other(again, _ends(again.constraints, w), universe)
+        declared.refuse_other(read.problem, read.ends, universe)
         return read
 
     def _at(self, universe: Universe) -> WeightsReading:
@@ -509,13 +510,9 @@ class WeightsReading:
     """
 
     def __init__(self, program: WeightsProgram, universe: Universe) -> None:
-        n, domain = universe.n_samples, universe.domain
-        w = cp.Variable(n, name="w")
-        records = DeclaredRecords(domain, n, universe.n_columns, tried=domain is not STANDARD)
         self.program, self.universe = program, universe
+        self.problem, records, w = _stated_problem(program, universe)
         self._records, self._w = records, w
-        self.problem = records.used(program.called(w, records))
-        refuse_no_problem(program.name, self.problem)
         self.objective, self.own = self.problem.objective.args[0], records.own
         self.ends = _ends(self.problem.constraints, w)
         self.form = self._form_read()
@@ -563,11 +560,22 @@ class WeightsReading:
             data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
         return data
 
-    def refuse_other(self, other: WeightsReading) -> None:
-        """Raise DeclarationError where another reading is not of the same problem, in its units of n."""
-        if self.ends != other.ends:
-            self._refuse(other.problem, other.universe.n_samples, other.universe.n_columns)
-        self.refuse_other_problem(other.problem, other.universe.n_samples, other.universe.n_columns)
+    def refuse_other(self, problem: cp.Problem, ends: tuple[float, float], universe: Universe) -> None:
+        """Raise DeclarationError where another problem is stated than was read, in its units of n.
+
+        Parameters
+        ----------
+        problem
+            What the function states elsewhere, or once more.
+        ends
+            Floor and cap of all weights there.
+        universe
+            Where it is stated.
+        """
+        n, p = universe.n_samples, universe.n_columns
+        if self.ends != ends:
+            self._refuse(problem, n, p)
+        self.refuse_other_problem(problem, n, p)
 
     def refuse_other_problem(self, problem: cp.Problem, n: int, p: int | None = None) -> None:
         """Raise DeclarationError where a problem of n records is another one than was read."""
@@ -679,6 +687,22 @@ class WeightsReading:
         shapes = {datum.name(): datum.shape for datum in data_of(self.problem)} | {EACH_RECORD: (n,)}
         parameters = Params({name: np.zeros(shape) for name, shape in shapes.items()}, embed=False)
         return parameters, cp.Variable(n, name="weights", nonneg=True)
+
+
+def _stated_problem(
+    program: WeightsProgram, universe: Universe
+) -> tuple[cp.Problem, DeclaredRecords, cp.Variable]:
+    """The problem that the function of a program states in a universe, with its records and weights.
+
+    Raises DeclarationError for what is no problem.
+    """
+    domain = universe.domain
+    w = cp.Variable(universe.n_samples, name="w")
+    tried = domain is not STANDARD
+    records = DeclaredRecords(domain, universe.n_samples, universe.n_columns, tried=tried)
+    problem = records.used(program.called(w, records))
+    refuse_no_problem(program.name, problem)
+    return problem, records, w
 
 
 def _form_by_default(scheme: Scheme) -> WeightingForm | None:

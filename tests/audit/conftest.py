@@ -12,14 +12,15 @@ MOST = 16
 
 @pytest.fixture(autouse=True)
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One ascent of a tenth of the evaluations, and few starts, but in slow tests."""
+    """One ascent of a tenth of the evaluations, and few starts, but in tests all of whose rows are slow."""
     starts = laws.ReleaseLaw.starts
 
     def few(*arguments: Any) -> list[Any]:
         points = starts(*arguments)
         return points[:: 1 + len(points) // MOST]
 
-    if "slow" not in request.keywords:
+    marks = {mark.name for mark in getattr(request.function, "pytestmark", [])}
+    if "slow" not in marks:
         monkeypatch.setattr(laws.ReleaseLaw, "starts", few)
         monkeypatch.setattr(density, "_EVALUATIONS", 10)
         monkeypatch.setattr(density, "ASCENTS", 1)

@@ -25,6 +25,7 @@ from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.registry import build, first_stages
 from tests.audit.clock import WorkClock
 from tests.helpers import make_records
+from tests.rows import one_of
 
 UNIVERSE = Universe(Domain(1.0, 1.0), n_samples=12, n_features=2)
 
@@ -63,7 +64,7 @@ def test_a_deadline_divides_what_is_left() -> None:
     assert never.part(0.5) == never == Deadline(clock=clock)
 
 
-@pytest.mark.parametrize("seconds", [1, 60])
+@pytest.mark.parametrize("seconds", one_of([1, 60], 2))
 @pytest.mark.parametrize(("strategy", "data"), [("base", False), ("random", True), ("ascent", True)])
 def test_an_audit_of_weights_keeps_it(monkeypatch, strategy, data, seconds) -> None:
     records = make_records(12, 2)

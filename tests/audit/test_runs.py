@@ -289,7 +289,7 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
     assert "lowest set bit" in assumed.best.event
     # counted arithmetic takes no seed
     assert not result(
-        "counted", lambda model: lambda raw: model.fit(*raw).theta_, runs=60, confidence=1 - 1e-10
+        "counted", lambda model: lambda raw: model.fit(*raw).theta_, runs=40, confidence=1 - 1e-10
     ).exceeds
 
 
@@ -308,14 +308,14 @@ def test_noise_that_two_releases_share_is_caught(monkeypatch):
     model = release(second=MEAN, epsilon=0.25, calibration="output", arithmetic="assumed")
     pair = drawn(aligned, 4, 1)
 
-    def result():
+    def result(runs):
         # the two releases together are promised 2 epsilon
-        attack = Attack(runs=80, events=CONTINUOUS, takes_rng=True, seed=0)
+        attack = Attack(runs=runs, events=CONTINUOUS, takes_rng=True, seed=0)
         return audit_runs(both(model), *pair, Declared(0.5), attack=attack)
 
-    assert not result().exceeds
+    assert not result(40).exceeds
     plant(monkeypatch, used_twice)
-    assert result().exceeds
+    assert result(60).exceeds
 
 
 SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)

@@ -16,6 +16,7 @@ from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.release.reading import read_release_file
 from dp2erm_cvx.report import release_page
 from tests.command_line import COLUMNS, done, facts, run, sets, study_of
+from tests.rows import slow_rows
 
 #: What the files declare.
 DECLARED = Domain(
@@ -52,7 +53,7 @@ def without_study(release):
     return {name: value for name, value in release.items() if name != "study"}
 
 
-@pytest.mark.parametrize("kind", RELEASES)
+@pytest.mark.parametrize("kind", slow_rows(RELEASES, "att", "value", "weights"))
 def test_every_door_releases_the_same(folder, monkeypatch, kind):
     monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
     estimator, options, question = RELEASES[kind]

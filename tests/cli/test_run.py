@@ -21,6 +21,7 @@ from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.study import read_study
 from tests.command_line import done, facts, refused, run, shown
+from tests.rows import slow
 
 DOMAIN = """
 outcome_bound = 4.0
@@ -392,11 +393,11 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
     ("old", "new", "name", "kept"),
     [
         ("z = 9.0\n", "", "late", False),  # without an outcome a record does not count
-        ('name = "late"', 'name = "late"\nprognostic = ["u"]', "late", False),
-        ('name = "late"', 'name = "late"\nnoise = "gaussian"', "late", False),
+        slow(('name = "late"', 'name = "late"\nprognostic = ["u"]', "late", False)),
+        slow(('name = "late"', 'name = "late"\nnoise = "gaussian"', "late", False)),
         ('name = "late"', 'name = "late"\nsettings = { norm_bound = 0.5 }', "late", False),
         ("epsilon = 3", "epsilon = 3\ndelta = 1e-6", "late", True),
-        ('estimand = "att"', 'estimand = "att"\nprognostic = ["v", "u"]', "treated", False),
+        slow(('estimand = "att"', 'estimand = "att"\nprognostic = ["v", "u"]', "treated", False)),
         ('estimand = "att"', 'estimand = "att"\nprognostic = ["v"]', "treated", False),
     ],
 )

@@ -32,6 +32,7 @@ from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.program.registry import build, first_stages
 from tests.data.test_blocked import PERSONS, opened, raw, written
 from tests.plugins.literature import bounded_influence, matching, poisson
+from tests.rows import default_rows, slow_rows
 
 pa = pytest.importorskip("pyarrow")
 dask = pytest.importorskip("dask")
@@ -116,9 +117,13 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_blocks_release_what_memory_releases(path, model):
-    assert alike(*both(model, path))
+#: Fits that take seconds, of steps that others have as well.
+LONG = ("risks", "multinomial", "arms of rates", "ipw_logistic, itr_logistic", "ipw_private, itr")
+
+
+@pytest.mark.parametrize("name", slow_rows(MODELS, *LONG))
+def test_blocks_release_what_memory_releases(path, name):
+    assert alike(*both(MODELS[name], path))
 
 
 def of_persons(count: int, public: Any = PLAIN) -> Any:
@@ -140,7 +145,7 @@ OF_PERSONS = {
 }
 
 
-@pytest.mark.parametrize("asked", OF_PERSONS)
+@pytest.mark.parametrize("asked", default_rows(OF_PERSONS, "ate", "by", "ranges"))
 def test_persons(path, asked):
     """Rows of a person come together from all blocks, a part of the persons at a time."""
     with dask.config.set(scheduler="sync"):

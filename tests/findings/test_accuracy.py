@@ -22,6 +22,7 @@ from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
 from dp2erm_cvx.program import L1Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
+from tests.rows import slow
 
 
 # Arm sums of n_a bias the regression of 2Y(2A-1) where the arms differ in size.
@@ -46,7 +47,7 @@ def accuracy(first, mean):
     return float(np.mean(result)), float(np.mean(a))
 
 
-@pytest.mark.parametrize(("mean", "result"), [(5.0, 0.774), (20.0, 0.497)])
+@pytest.mark.parametrize(("mean", "result"), [slow((5.0, 0.774)), (20.0, 0.497)])
 def test_equal_arm_mass_finds_the_rule_and_proportional_does_not(mean, result):
     proportional, treated = accuracy(PaperEntropyBalancing(ridge=1e-4), mean)
     equal, _ = accuracy(entropy_balancing(ridge=0.1, cap=math.inf), mean)
@@ -86,11 +87,11 @@ def accuracy_in_a_set(epsilon, outcome_bound, theta_set, calibration="paper"):
     ("calibration", "epsilon", "outcome_bound", "theta_set", "result"),
     [
         ("paper", 0.5, 2.0, L1Ball(0.1), 0.62),
-        ("paper", 10.0, 2.0, L1Ball(5.0), 0.86),
-        ("paper", 0.5, 1.0, L2Ball(0.03), 0.69),
-        ("paper", 10.0, 4.0, L2Ball(0.1), 0.94),
+        slow(("paper", 10.0, 2.0, L1Ball(5.0), 0.86)),
+        slow(("paper", 0.5, 1.0, L2Ball(0.03), 0.69)),
+        slow(("paper", 10.0, 4.0, L2Ball(0.1), 0.94)),
         ("sharp", 0.5, 0.5, L1Ball(0.1), 0.77),
-        ("sharp", 10.0, 0.5, L1Ball(2.0), 0.95),
+        slow(("sharp", 10.0, 0.5, L1Ball(2.0), 0.95)),
     ],
 )
 def test_best_settings(calibration, epsilon, outcome_bound, theta_set, result):
@@ -130,7 +131,7 @@ def test_a_linear_rule_in_the_tree_scenario_does_not_reach_its_stated_accuracy(n
 
 
 # Where this package took more noise, or less accuracy, than it had to: a ball, a split, a composition.
-@pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), (5.0, 0.89, 0.955)])
+@pytest.mark.parametrize(("epsilon", "in_l1", "in_l2"), [(1.0, 0.895, 0.92), slow((5.0, 0.89, 0.955))])
 def test_the_l1_ball_costs_the_noise_of_the_l2_ball(epsilon, in_l1, in_l2):
     models = [unweighted(Domain(1.0, 2.0), itr(theta_set=ball(4.0)), epsilon) for ball in (L1Ball, L2Ball)]
     one, other = (model.plan(400, 10).main.calibration for model in models)

@@ -23,6 +23,7 @@ from dp2erm_cvx.program.weights import describe
 from dp2erm_cvx.solve import solve
 from tests.plugins import literature
 from tests.plugins.robust import robust
+from tests.rows import one_of
 
 FIRST = [literature.matching, literature.tailored, literature.trimmed_ipw, literature.beta_weights]
 STATED = [literature.penalized_balance, literature.entropy, robust]
@@ -65,12 +66,14 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
 
 @every(FIRST)
 def test_weights_move_by_no_more_than_their_bound(program):
-    bound = program().stability(Universe(DOMAIN, 40, P))
+    universe = Universe(DOMAIN, 40, P)
+    placed = program().at(universe)
+    bound = placed.stability(universe)
     rng, worst = np.random.default_rng(1), 0.0
     for seed in range(2):
         data, corner = records(seed, 40), rng.choice([-1.0, 1.0], P) * 1.4 / math.sqrt(P)
         other = data.replaced(0, np.array([0.5, *corner]), 1 - data.a[0])
-        one, two = (solve(program().instance(each)) for each in (data, other))
+        one, two = (solve(placed.instance(each)) for each in (data, other))
         worst = max(worst, float(np.sum(np.abs(one.value - two.value)) + 2 * min(one.value[0], two.value[0])))
         assert max(one.value.max(), two.value.max()) <= bound.w_max * (1 + 1e-6)
     assert 0.02 * bound.V < worst <= bound.V
@@ -101,7 +104,7 @@ def released(first, second):
     return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
-@every(SECOND, "second")
+@every(one_of(SECOND, 3), "second")
 @every([literature.tailored, robust], "first")
 def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, second):
     assumed = "; ".join(released(first(), second()).release_.guarantee.assumptions)
@@ -132,7 +135,7 @@ def test_a_release_stands_private_on_a_stated_bound():
     assert np.ptp(weights.value) > 1e-4
 
 
-@every([*FIRST, *SECOND])
+@every(one_of([*FIRST, *SECOND], 3))
 def test_what_is_derived_is_on_one_screen(program):
     rows = dict(describe(program(), Universe(DOMAIN, 400, P)))
     assert rows["minimize"] == program.formula

@@ -13,6 +13,7 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.solve import solve
+from tests.helpers import at_defaults
 from tests.plugins import packages, weighting
 
 N, P = 60, 3
@@ -70,7 +71,7 @@ def records(seed=0):
 
 @every()
 def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
-    program = made()
+    program = at_defaults(made, UNIVERSE)
     assert inspect.getsource(made.function).count("\n") <= 13
     assert made.kind is Kind.WEIGHTING
     assert program.own_data() == OWN.get(made.name, ())
@@ -85,7 +86,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     data = records()
     # little smoothing, beside which the weights are those of the kink
     settings = {"smoothing": 1e-5} if made in SMOOTHED else {}
-    program = made(**settings).resolve(DOMAIN)
+    program = made(**settings).at(UNIVERSE) if settings else at_defaults(made, UNIVERSE)
     w = cp.Variable(N, name="w", nonneg=True)
     declared = DeclaredRecords(DOMAIN, N, P)
     problem = program.called(w, declared)
@@ -102,7 +103,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
 
 @every()
 def test_every_solver_is_certified(made):
-    instance = made().resolve(DOMAIN).instance(records(1))
+    instance = at_defaults(made, UNIVERSE).instance(records(1))
     values = []
     for solver in SOLVERS:
         if solver == "clarabel" and made in KERNELS:
@@ -118,7 +119,7 @@ def test_every_solver_is_certified(made):
 @every([one for one in EVERY if one not in KERNELS])
 def test_an_audit_finds_nothing_above_the_bound(made):
     program = made()
-    search = SearchPlan(evaluations=120, seed=3)
+    search = SearchPlan(evaluations=60, seed=3)
     audit = audit_stability(program, drawn(2), DOMAIN, search=search, strategies=("extreme", "flips"))
     assert not audit.violated
     assert audit.unseen is not None

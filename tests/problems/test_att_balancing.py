@@ -159,7 +159,7 @@ def neighboring_tables(rng, kind):
 @pytest.mark.parametrize("settings", [{"cap": 2.0}, {"ridge": 0.1, "cap": 2.0}])
 @pytest.mark.parametrize(("kind", "least"), [("control", 0.25), ("treated", 0.2), ("changes", 0.35)])
 def test_no_pair_of_neighbors_moves_beyond_the_bound(kind, least, settings):
-    program = att_balancing(**settings).resolve(SMALL)
+    program = att_balancing(**settings).at(universe(MANY, SMALL))
     stability = program.stability(universe(MANY, SMALL))
     assert stability.V < 0.2 * 2 * MANY
     rng = np.random.default_rng(5)

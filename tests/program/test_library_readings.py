@@ -13,6 +13,7 @@ from dp2erm_cvx.program.separable import SeparableFirstStage, margins_read
 from dp2erm_cvx.program.stage import family_of
 from dp2erm_cvx.program.weighting.data import FeatureTable
 from dp2erm_cvx.weighting.forms.form import WeightingForm
+from tests.rows import one_of
 from tests.unchanged import cases
 
 READ = {**available(), **parts()}
@@ -57,7 +58,7 @@ def test_another_loss_than_was_read_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("stage", WEIGHTINGS, ids=[stage.label for stage in WEIGHTINGS])
-@pytest.mark.parametrize("intercept", [0.0, 1.2])
+@pytest.mark.parametrize("intercept", one_of([1.2, 0.0], 2))
 def test_forms_in_the_weights_have_the_values_of_cvxpy(stage, intercept):
     universe = Universe(Domain(2.0, 3.0, intercept=intercept), 12, cases.P)
     program = stage.program.at(universe)

@@ -15,6 +15,7 @@ from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program import second_stage
 from dp2erm_cvx.solve import certify, solve
 from tests.helpers import LOSSES, penalized
+from tests.rows import one_of
 
 P, N = 4, 40
 DOMAIN = Domain(1.0, 1.0)
@@ -104,7 +105,7 @@ def test_every_solver_certifies_the_minimizer_of_what_is_declared(loss, name):
 
 
 @pytest.mark.parametrize("theta_set", [L1Ball(0.3), L2Ball(0.2), Box(0.1), WholeSpace()], ids=str)
-@pytest.mark.parametrize("loss", ["logistic", "huber"])
+@pytest.mark.parametrize("loss", one_of(["logistic", "huber"], 2))
 def test_kinks_are_certified_in_every_set(loss, theta_set):
     program = penalized(LOSSES[loss], KINKED["fused"], columns=P)(theta_set=theta_set)
     solution = solve(program.instance(records(), **bound()), solver="first_certified")

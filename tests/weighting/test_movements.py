@@ -19,6 +19,7 @@ from dp2erm_cvx.weighting.bounds.moved_targets import MovedTarget
 from dp2erm_cvx.weighting.forms import arm_sizes
 from dp2erm_cvx.weighting.forms.arm_sizes import ArmSizes
 from dp2erm_cvx.weighting.forms.form import SumKind, WeightSums
+from tests.rows import one_of
 from tests.weighting import forms
 from tests.weighting.families import BASE, FAMILIES, NARROW, PULL, X, drawn_family, plain, squares
 from tests.weighting.search import searched
@@ -28,7 +29,7 @@ ROUNDED = 1.0 + 1e-6
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("keeps", one_of([False, True], 2))
 def test_no_pair_exceeds_the_bounds(name: str, keeps: bool) -> None:
     form, floors = FAMILIES[name]
     found = searched(form, floors, cases=60, generations=5, keeps=keeps)

@@ -50,8 +50,8 @@ SUMS = {
 
 
 def chords(dispersion: Dispersion, low: float, high: float, mean: float) -> float:
-    """The largest chord of q over pairs of 4,000 weights: never above the envelope."""
-    weights = np.concatenate([[low + 1e-9], np.linspace(low, high, 4_003)[1:-1], [high - 1e-9]])
+    """The largest chord of q over pairs of 2,000 weights: never above the envelope."""
+    weights = np.concatenate([[low + 1e-9], np.linspace(low, high, 2_003)[1:-1], [high - 1e-9]])
     q = 1.0 / dispersion.curvature(weights)
     left = weights <= mean
     x, y = weights[left][:, None], q[left][:, None]
@@ -92,8 +92,8 @@ def test_it_is_above_every_chord_and_close_to_the_largest(
     if math.isinf(found):
         assert math.isinf(response)
     else:
-        # The weights of `chords` are 1e-3 apart.
-        assert found <= response <= found * (1.0 + 3e-3)
+        # The weights of `chords` are 2e-3 apart.
+        assert found <= response <= found * (1.0 + 6e-3)
 
 
 def test_the_envelope_of_a_sum_to_thirty_digits() -> None:

@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -353,8 +354,23 @@ def _missing(dual: Array, form: Array) -> Array:
 def _ascended(form: Array) -> Array:
     """Nearly optimal d (B, m) of the dual: prices of vectors in the unit ball that ascend one at a time.
 
-    Where the ascent has not ended after its rounds the bound is only larger.
+    Where the ascent has not ended after its rounds the bound is only larger. The bounds of one program ask
+    for most forms several times.
     """
+    return _ascended_once(form.shape, form.tobytes())
+
+
+@lru_cache(maxsize=512)
+def _ascended_once(shape: tuple[int, ...], numbers: bytes) -> Array:
+    """The same of a form by its entries, for reading only."""
+    form = np.frombuffer(numbers).reshape(shape)
+    dual = _ascent(form)
+    dual.flags.writeable = False
+    return dual
+
+
+def _ascent(form: Array) -> Array:
+    """The rounds of :func:`_ascended`."""
     cases, records, _ = form.shape
     # Any start that is not special would do; a fixed one keeps bounds the same wherever they are computed.
     vectors = np.random.default_rng(0).standard_normal((records, records))

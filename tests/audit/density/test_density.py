@@ -34,6 +34,7 @@ from tests.audit.density.released import (
 from tests.audit.density.test_laws import FIRST, LINE, LOSSES, SQUARED
 from tests.audit.pairs import aligned, changed_record, drawn, heavy, lone, neighbors
 from tests.helpers import penalized_rule
+from tests.rows import one_of, slow_rows
 
 BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
 BOX_RULE = {"domain": dataclasses.replace(DOMAIN, coordinate_bound=1.0), "noise": "box"}
@@ -112,7 +113,26 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
+#: Rows whose steps are those of others, at other settings.
+ALIKE = (
+    *(name for name in KEPT if name.startswith("entropy_balancing, ")),
+    "box, itr",
+    "effect, even",
+    "effect, lighter",
+    "effect, beyond",
+    "risks",
+    "rule, turned",
+    "rule, box, flip",
+    "rule, box, fixed",
+    "rule, overlap",
+    "rule, matching",
+    "rule, beyond",
+    "rule, other weights",
+    "weighted rule",
+)
+
+
+@pytest.mark.parametrize("name", slow_rows(KEPT, *ALIKE))
 def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(name):
     model, pair, least = KEPT[name]
     result = audit_density(model, *pair, starts=2 if least == 0.9 else 1)
@@ -140,7 +160,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", slow_rows(DRAWN, "arm means", "composed, Renyi"))
 def test_gaussian_releases_keep_delta(name):
     model, pair, draws, planted = DRAWN[name]
     result = audit_density(model, *pair, draws=draws)
@@ -174,7 +194,7 @@ def test_an_unknown_error_leaves_all_open():
     assert not _hockey_stick([[_Peak(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
 
 
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", one_of([2, 3], 2))
 def test_a_longer_search_finds_no_less(seed):
     plans = SearchPlan(1, seed=seed), SearchPlan(4, seed=seed)
     one, more = (search_density(release("entropy_balancing"), 6, 1, search=plan, starts=1) for plan in plans)
@@ -188,7 +208,7 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("seconds", [1, 100])
+@pytest.mark.parametrize("seconds", one_of([1, 100], 2))
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_search_keeps_its_limit_in_seconds_and_says_what_it_cut(monkeypatch, name, seconds):
     clock = WorkClock(monkeypatch, ReleaseLaw, "log_density")

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ def _named(**limits: float) -> str:
     return "".join(f", {name} {value:g}" for name, value in limits.items() if math.isfinite(value))
 
 
+@cache
 def worst_cases() -> list[ReferenceSetting]:
     """Settings with the largest V that longer searches met."""
     return [
@@ -159,6 +161,7 @@ def worst_cases() -> list[ReferenceSetting]:
     ]
 
 
+@cache
 def wrong_bounds() -> list[ReferenceSetting]:
     """The paper's kernel bound, which a flip violates, and sharp bounds with a mistake in them."""
     few, printed = Universe(Domain(1, 1, arm_floor=25), 100, 2), frozenset({("paper, printed", Quantity.L2)})
