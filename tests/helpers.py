@@ -140,11 +140,17 @@ def make_weights(records: Records, seed: int = 1) -> Array:
 
 
 #: Programs with what was read of them in a universe, by the program itself and the universe.
-PLACED: dict[tuple[int, Universe], tuple[Program, WeightsProgram]] = {}
+PLACED: dict[tuple[int, Universe], tuple[Program, Program]] = {}
 
 
-def placed(program: WeightsProgram, universe: Universe) -> WeightsProgram:
-    """A program as it is read in a universe: once for all tests, since reading takes longer than solving."""
+def placed(program: Any, records: Records) -> Any:
+    """A program as it is read where records are: once for all tests, since reading takes longer than solving.
+
+    One of another kind, whose reading is of no number of records, is resolved in their domain.
+    """
+    if not isinstance(program, WeightsProgram):
+        return program.resolve(records.domain)
+    universe = Universe(records.domain, records.n_samples, records.n_features)
     key = id(program), universe
     if key not in PLACED:
         # the program is kept beside, so that no other takes its place in memory
@@ -162,12 +168,9 @@ def bind(
     program: Program, records: Records, *, gamma: float = 0.05, noise: float = 1.0, seed: int = 2
 ) -> Instance:
     """A first or second stage bound to records; a second stage gets unequal weights and random noise."""
-    if isinstance(program, WeightsProgram):
-        return placed(program, Universe(records.domain, records.n_samples, records.n_features)).instance(
-            records
-        )
     if isinstance(program, FirstStage):
-        return program.instance(records)
+        instance: Instance = placed(program, records).instance(records)
+        return instance
     assert isinstance(program, SecondStage)
     columns = tuple(f"x{k}" for k in range(records.covariates.shape[1]))
     p = len(program.parameter_names(columns, records.domain))

@@ -37,6 +37,7 @@ from dp2erm_cvx.steps.calibrators import NAMES
 from dp2erm_cvx.study import read_study
 from tests.command_line import done, refused
 from tests.helpers import logistic_propensity
+from tests.rows import slow_rows
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md"))
@@ -140,7 +141,13 @@ def test_outputs_agree_up_to_the_last_digit():
 APART = {"index": "PrivateEffect", "tutorials/add_a_scheme": "dp2erm check-program"}
 
 
-@pytest.mark.parametrize("name", ["index", *(f"tutorials/{name}" for name in TUTORIALS)])
+#: Pages that search or simulate for seconds.
+SEARCHING = ("tutorials/audit_a_bound", "tutorials/cost_of_privacy")
+
+
+@pytest.mark.parametrize(
+    "name", slow_rows(["index", *(f"tutorials/{name}" for name in TUTORIALS)], *SEARCHING)
+)
 def test_pages_print_what_they_quote(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

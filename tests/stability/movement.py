@@ -18,7 +18,7 @@ from dp2erm_cvx.program import registry
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.stability import separable
 from tests.audit.stability.reference import Orthant
-from tests.helpers import with_kernel
+from tests.helpers import placed, with_kernel
 
 Array = NDArray[np.float64]
 INF, DISK = math.inf, Domain(1.0, 1.0)
@@ -55,7 +55,7 @@ class Pair:
 def solved(program, pair, domain=DISK):
     """The coupled variation, no more than it is, and both vectors of weights (n,)."""
     first, second = pair.records(domain)
-    weighing = ProgramWeights(program.resolve(domain))
+    weighing = ProgramWeights(placed(program, first))
     (result,) = resolve(weighing, [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified")
     (w, _), (v, _) = result.solved
     return result.movements[Quantity.V].low, w, v

@@ -71,6 +71,7 @@ def stability_of(
 ) -> dict[str, float | str | bool | None]:
     """The bound of a first stage, and what its weights are sure to be certified to."""
     universe = Universe(domain, n, n_features)
+    first = first.at(universe)
     bound = bound_of_family(first, universe, BoundFamily(family))
     return {
         "V": bound.V,
@@ -80,7 +81,7 @@ def stability_of(
         "relations": ", ".join(sorted(relation.value for relation in bound.relations)),
         "assumptions": "; ".join(bound.assumptions),
         "private": bound.private,
-        "certified": first.resolve(domain).certified_error(universe),
+        "certified": first.certified_error(universe),
     }
 
 

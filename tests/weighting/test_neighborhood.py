@@ -15,6 +15,7 @@ from dp2erm_cvx.program.kernels import Gaussian
 from dp2erm_cvx.program.registry import programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.solving import TOLERANCE
+from tests.helpers import placed
 from tests.weighting.examples import records_of
 
 N = 60
@@ -50,8 +51,8 @@ def of_a_kernel(w: cp.Variable, records: Any) -> cp.Problem:
 
 @pytest.mark.parametrize("declared", [capped_entropies, least_dispersion, of_a_kernel])
 def test_neighbors_of_programs_are_solved_together(declared: Any) -> None:
-    program = declared()
     part = replacements()
+    program = placed(declared(), part.base)
     (found,) = Neighborhood(program, part.base).solve(part)
     assert not np.any(found.by_single)
     assert np.all(found.certified)
@@ -74,8 +75,8 @@ def of_the_treated(w: cp.Variable, records: Any) -> cp.Problem:
 
 
 def test_sums_that_a_flip_changes() -> None:
-    program = of_the_treated()
     part = replacements()
+    program = placed(of_the_treated(), part.base)
     (found,) = Neighborhood(program, part.base).solve(part)
     assert not np.any(found.by_single)
     (weights,) = found.values
@@ -93,8 +94,8 @@ def controls_like_the_treated(w: cp.Variable, records: Any) -> cp.Problem:
 
 
 def test_released_weights_of_the_treated_have_sum_n() -> None:
-    program = controls_like_the_treated()
     part = replacements(arm_floor=10)
+    program = placed(controls_like_the_treated(), part.base)
     (found,) = Neighborhood(program, part.base).solve(part)
     assert not np.any(found.by_single)
     (weights,) = found.values
@@ -120,7 +121,7 @@ def movement(program: Any, part: Replacements, k: int) -> tuple[float, float]:
 )
 def test_movements_are_those_of_single_solves(declared: Any) -> None:
     part = replacements(12, arm_floor=5)
-    program = declared().resolve(part.base.domain)
+    program = placed(declared(), part.base)
     neighborhood = Neighborhood(program, part.base)
     found = neighborhood.movements(part)
     held = neighborhood.movements(part, weights=True)

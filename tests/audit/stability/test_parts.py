@@ -27,6 +27,7 @@ from tests.audit.stability.reference import reference_program
 from tests.helpers import make_records
 from tests.plugins.literature import penalized_balance
 from tests.plugins.robust import robust
+from tests.rows import slow
 
 
 def exact(w, v, j):
@@ -170,21 +171,21 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
     ("program", "domain"),
     [
         (reference_program("ipw_logistic", ridge=0.01), PLAIN),
-        (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
+        slow((reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR)),
         (reference_program("paper_entropy_balancing", ridge=0.3), PLAIN),
-        (reference_program("paper_entropy_balancing", ridge=0.1, radius=0.7), FLOOR),
-        (reference_program("entropy_balancing", ridge=0.02, cap=1.5), PLAIN),
+        slow((reference_program("paper_entropy_balancing", ridge=0.1, radius=0.7), FLOOR)),
+        slow((reference_program("entropy_balancing", ridge=0.02, cap=1.5), PLAIN)),
         (reference_program("entropy_balancing", ridge=0.1, radius=0.3, treated=0.3), FLOOR),
-        (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
+        slow((reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN)),
         (reference_program("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
         (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
-        (reference_program("overlap", ridge=0.01), PLAIN),
+        slow((reference_program("overlap", ridge=0.01), PLAIN)),
         (reference_program("overlap", ridge=0.003, radius=1.0), FLOOR),
         (reference_program("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
         (reference_program("energy_balancing", ridge=0.1), FLOOR),
         (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
-        (reference_program("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR),
-        (reference_program("kernel_mean_matching", ridge=0.1), PLAIN),
+        slow((reference_program("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR)),
+        slow((reference_program("kernel_mean_matching", ridge=0.1), PLAIN)),
         (reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
         (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
         (reference_program("ipw_randomized", propensity=0.3), FLOOR),
