@@ -8,6 +8,7 @@ the extra ``secure``.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import sys
@@ -280,13 +281,16 @@ def perturb_integers(
     """Add the noise to every integer; the result is integers again, nothing is rounded.
 
     Values are first clipped to ``[-2^62, 2^62]``, results to 64 bits, as OpenDP does. Laplace noise is
-    OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest integer is certain.
-    With ``exact`` False the law is that of doubles: the caller must state that exact arithmetic is assumed.
-    With a seed it is repeatable as well: the caller must record the result as not private. Raises
-    DeclarationError where a package of the extra ``secure`` is missing, CalibrationError where OpenDP's map
-    does not confirm ``noise.epsilon``.
+    OpenDP's (``make_laplace``), Gaussian noise a normal variable, drawn until its nearest integer is certain,
+    noise on blocks is drawn in whole numbers (:func:`cube_noise`), whatever ``exact`` is. With ``exact``
+    False the law of single integers is that of doubles: the caller must state that exact arithmetic is
+    assumed. With a seed it is repeatable as well: the caller must record the result as not private. Raises
+    DeclarationError where a package of the extra ``secure`` is missing, CalibrationError where the scale does
+    not pay for ``noise.epsilon``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
+    if noise.block > 1:
+        return _within_64_bits(inside, _on_blocks(len(inside), noise, random_source(seed)))
     if exact and seed is None and noise.noise is Noise.GAMMA:
         added = _laplace({"T": "i64"}, inside, noise, noise.sensitivity)
         return tuple(int(value) for value in added)
@@ -301,8 +305,101 @@ def perturb_integers(
             round(source.gauss(0.0, noise.scale)) if gaussian else _two_sided(1.0 / noise.scale, source)
             for _ in inside
         )
-    sums = (value + number for value, number in zip(inside, drawn, strict=True))
-    return tuple(min(max(value, -_LAST), _LAST) for value in sums)
+    return _within_64_bits(inside, drawn)
+
+
+def _within_64_bits(values: Sequence[int], noise: Sequence[int]) -> tuple[int, ...]:
+    """Values with their noise, clipped to 64 bits."""
+    sums = (value + number for value, number in zip(values, noise, strict=True))
+    return tuple(min(max(total, -_LAST), _LAST) for total in sums)
+
+
+def _on_blocks(count: int, noise: IntegerNoise, source: Source) -> list[int]:
+    """Noise of ``count`` integers, block by block; its scale pays for epsilon in exact fractions."""
+    scale = Fraction(noise.scale)
+    if not noise.sensitivity <= Fraction(noise.epsilon) * scale:
+        raise CalibrationError(
+            f"epsilon = {noise.epsilon:g}: noise of scale {noise.scale:g} does not pay for it"
+        )
+    drawn: list[int] = []
+    while len(drawn) < count:
+        drawn += cube_noise(noise.block, 1 / scale, source)
+    return drawn
+
+
+def cube_noise(size: int, rate: Fraction, source: Source) -> list[int]:
+    """Draw whole numbers u, ``size`` of them, with ``P(u)`` proportional to ``exp(-rate max_j |u_j|)``.
+
+    Nothing is rounded. As ``exp(-c r)`` is ``1 - exp(-c)`` times the sum of ``exp(-c k)`` over ``k >= r``, u
+    is uniform in a cube ``{-k, ..., k}^q`` of random k, of probability proportional to ``(2k + 1)^q
+    exp(-c k)``. The generating function of ``(2k + 1)^q`` is ``B_q(x) / (1 - x)^(q + 1)``, B_q the Eulerian
+    polynomial of type B, whose coefficients are positive: so k is a sum of q + 1 geometric variables and of
+    one with weights ``B_qj exp(-c j)``.
+
+    Parameters
+    ----------
+    size
+        q, at least 1.
+    rate
+        c > 0, a fraction.
+    source
+        Of random integers.
+    """
+    weights = _eulerian(size)
+    while True:
+        first = _place(source.randrange(sum(weights)), weights)
+        if _happens(rate * first, source):
+            break
+    half_width = first + sum(_geometric(rate, source) for _ in range(size + 1))
+    return [source.randrange(2 * half_width + 1) - half_width for _ in range(size)]
+
+
+@functools.cache
+def _eulerian(size: int) -> tuple[int, ...]:
+    """Coefficients of the Eulerian polynomial of type B: ``2^q q!`` in all."""
+    row = [1]
+    for n in range(1, size + 1):
+        longer = [*row, 0]
+        shifted = [0, *row]
+        row = [
+            (2 * j + 1) * own + (2 * n - 2 * j + 1) * before
+            for j, (own, before) in enumerate(zip(longer, shifted, strict=True))
+        ]
+    return tuple(row)
+
+
+def _place(number: int, weights: Sequence[int]) -> int:
+    """The place of a ``number`` below the sum of whole ``weights``, which follow each other."""
+    for place, weight in enumerate(weights):
+        if number < weight:
+            return place
+        number -= weight
+    raise ValueError("number: must be below the sum of the weights")
+
+
+def _happens(rate: Fraction, source: Source) -> bool:
+    """True with probability ``exp(-rate)``, for a rate of at least 0 (Canonne, Kamath and Steinke 2020)."""
+    while rate > 1:
+        if not _happens(Fraction(1), source):
+            return False
+        rate -= 1
+    count = 1
+    while source.randrange(rate.denominator * count) < rate.numerator:
+        count += 1
+    return count % 2 == 1
+
+
+def _geometric(rate: Fraction, source: Source) -> int:
+    """Draw g >= 0 with ``P(g)`` proportional to ``exp(-rate g)`` (Canonne, Kamath and Steinke 2020)."""
+    numerator, denominator = rate.numerator, rate.denominator
+    while True:
+        remainder = source.randrange(denominator)
+        if _happens(Fraction(remainder, denominator), source):
+            break
+    whole = 0
+    while _happens(Fraction(1), source):
+        whole += 1
+    return (remainder + denominator * whole) // numerator
 
 
 def perturb_on_grid(

@@ -20,6 +20,7 @@ from dp2erm_cvx.audit.finding import REPLAYS, Declared, Finding
 from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Gain, SearchPlan, State, explore
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.numbers import block_norm
 from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
@@ -57,10 +58,13 @@ class Noised:
         What the mechanism takes for the most that ``value`` moves by, in the norm of the noise; None: it says
         nothing.
     order
-        Of that norm: 2, or 1 for independent Laplace noise on every entry.
+        Of that norm: 2, or 1 for independent noise on every block of entries.
+    block
+        The number of entries in every block where the order is 1: the norm is then the sum over the blocks
+        of the largest entry, and noise on a block u has a density of ``exp(-max_j |u_j| / scale)``.
 
     Raises DeclarationError for another noise or order, a scale that is no positive number, a sensitivity that
-    is none.
+    is none, entries that are no whole number of blocks.
     """
 
     value: float | Array
@@ -68,12 +72,17 @@ class Noised:
     noise: Noise = Noise.GAMMA
     sensitivity: float | None = None
     order: int = 2
+    block: int = 1
 
     def __post_init__(self) -> None:
         if self.noise not in (Noise.GAMMA, Noise.GAUSSIAN):
             raise DeclarationError(f"noise = {self.noise!s}: must be gamma or gaussian")
         if self.order not in ((1, 2) if self.noise is Noise.GAMMA else (2,)):
             raise DeclarationError(f"order = {self.order}: must be 2, or 1 for Laplace noise")
+        if self.block < 1 or self.center.size % self.block or (self.block > 1 and self.order == 2):
+            raise DeclarationError(
+                f"block = {self.block}: must divide the {self.center.size} entries, at order = 1"
+            )
         if not 0.0 < self.scale < math.inf:
             raise DeclarationError("scale: the noise of a stage must have a positive scale")
         if self.sensitivity is not None and not self.sensitivity >= 0.0:
@@ -86,9 +95,17 @@ class Noised:
         """The value as a vector (q,)."""
         return np.atleast_1d(np.asarray(self.value, dtype=np.float64))
 
+    def norm(self, moved: Array) -> float:
+        """Length of a movement (q,) in the norm of the noise."""
+        return float(np.linalg.norm(moved)) if self.order == 2 else block_norm(moved, self.block)
+
     def draw(self, rng: np.random.Generator) -> Any:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
         size = np.shape(self.value) or None
+        if self.block > 1:
+            half_widths = rng.gamma(self.block + 1, self.scale, size=(self.center.size // self.block, 1))
+            cubes = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), self.block))
+            return self.value + cubes.ravel()
         if self.noise is Noise.GAMMA and (size is None or self.order == 1):
             return self.value + rng.laplace(scale=self.scale, size=size)
         direction = np.asarray(rng.standard_normal(size))
@@ -296,7 +313,8 @@ def _next(stages: Stages[Any], sent: Any) -> Any:
 
 def _different(one: Noised, other: Noised) -> str | None:
     """Why no loss is finite, whatever the values are; None where it is."""
-    if one.noise != other.noise or one.order != other.order or one.center.shape != other.center.shape:
+    same_norm = (one.order, one.block) == (other.order, other.block)
+    if one.noise != other.noise or not same_norm or one.center.shape != other.center.shape:
         return "noise of another kind or size"
     if one.scale != other.scale:
         return "the scale of the noise depends on the records"
@@ -309,7 +327,7 @@ def _different(one: Noised, other: Noised) -> str | None:
 def _released(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Any, float]:
     """A value that both sides are sent, and the distance of theirs in the norm of the noise."""
     apart = np.nan_to_num(one.center - other.center)
-    moved = float(np.linalg.norm(apart, one.order))
+    moved = one.norm(apart)
     if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
         return one.draw(rng), moved
     away = rng.standard_normal(apart.size)
@@ -334,7 +352,7 @@ def noised_sums(plan: Plan[Any], released: Mapping[str, ArrayLike]) -> Staged:
             if isinstance(step, IntegerSums) and step.integers is not None:
                 value, noise = np.array(step.exact_sums(records, known), dtype=np.float64), step.integers
                 order = 1 if noise.noise.pure else 2
-                drawn = yield Noised(value, noise.scale, noise.noise, noise.sensitivity, order)
+                drawn = yield Noised(value, noise.scale, noise.noise, noise.sensitivity, order, noise.block)
                 known[step.name] = np.rint(drawn).astype(np.int64)
                 records = step.mapped(records, known)
 

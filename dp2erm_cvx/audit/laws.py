@@ -18,6 +18,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.calibration.numbers import block_norm
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.noise import simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel
@@ -46,17 +47,27 @@ def _tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
 
 
 class ShiftLaw:
-    """Independent noise on every number of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
+    """Independent noise on every block of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
 
     Whole numbers with Gaussian noise are rounded after it: the density is of both, a later step sees theta.
     The computed center is off by ``moved`` in the l1 norm. ``last``: no later step depends on the numbers;
-    under Laplace noise the worst output is then the center itself, and the law has no coordinates.
+    under Laplace noise the worst output is then the center itself, and the law has no coordinates. Pure noise
+    on a ``block`` of several numbers depends on the largest of them.
     """
 
     def __init__(
-        self, center: Array, scale: float, noise: Noise, *, moved: float, whole: bool, last: bool
+        self,
+        center: Array,
+        scale: float,
+        noise: Noise,
+        *,
+        moved: float,
+        whole: bool,
+        last: bool,
+        block: int = 1,
     ) -> None:
         self.center, self.scale, self.moved, self.whole, self.pure = center, scale, moved, whole, noise.pure
+        self.block = block
         self.units = np.full(0 if last and self.pure else len(center), scale)
 
     def place(self, u: Array) -> Place:
@@ -73,7 +84,7 @@ class ShiftLaw:
 
     def _distance(self, place: Place) -> float:
         apart = place.theta + place.multiplier - self.center
-        return float(np.sum(np.abs(apart)) if self.pure else np.linalg.norm(apart))
+        return block_norm(apart, self.block) if self.pure else float(np.linalg.norm(apart))
 
     def log_density(self, place: Place) -> float:
         sizes = self._distance(place) / self.scale
@@ -87,6 +98,10 @@ class ShiftLaw:
     def draw(self, rng: np.random.Generator) -> Place:
         """A random output."""
         size = len(self.center)
+        if self.block > 1:
+            half_widths = rng.gamma(self.block + 1, self.scale, size=(size // self.block, 1))
+            cubes = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), self.block))
+            return self._at(self.center + cubes.ravel())
         if self.pure and self.whole:
             return self._at(self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size)))))
         draw = rng.laplace if self.pure else rng.normal

@@ -124,8 +124,9 @@ def _laws_of(step: Step, sides: Sequence[_Side], released: Released, last: bool)
     if isinstance(step, IntegerSums):
         assert step.integers is not None
         sums = [np.array(step.exact_sums(side.at(released), released), dtype=np.float64) for side in sides]
-        scale, noise = step.integers.scale, step.integers.noise
-        return tuple(ShiftLaw(one, scale, noise, moved=0.0, whole=True, last=last) for one in sums)
+        noise = step.integers
+        law = partial(ShiftLaw, moved=0.0, whole=True, last=last, block=noise.block)
+        return tuple(law(one, noise.scale, noise.noise) for one in sums)
     calibration = step.calibration
     assert isinstance(step, Fit)
     assert isinstance(calibration, Calibration)

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import MARGIN, Calibration, Noise, Objective, Perturbed, bracketed
 from dp2erm_cvx.checks import one_of, public_number, whole_number
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -26,11 +29,27 @@ _ROUND_UP = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class IntegerNoise:
-    """Independent noise on every integer of a vector that moves by at most ``sensitivity`` between neighbors.
+    """Independent noise on every block of a vector of integers.
 
-    ``GAMMA``: discrete Laplace, ``P(k)`` proportional to ``exp(-|k| / scale)``, for the l1 norm;
-    ``GAUSSIAN``: a normal variable of standard deviation ``scale``, rounded, for the l2 norm. ``epsilon`` and
-    ``delta`` are what all integers cost together; one stands for ``unit`` of what is released.
+    ``GAMMA``: a block u has probability proportional to ``exp(-max_j |u_j| / scale)``, which is discrete
+    Laplace noise for blocks of one integer. ``GAUSSIAN``: a normal variable of standard deviation ``scale``
+    on every integer, rounded.
+
+    Parameters
+    ----------
+    sensitivity
+        How far the vector moves between neighbors, at most: the sum over the blocks of the largest entry, or
+        in the l2 norm.
+    scale
+        Of the noise, in integers.
+    noise
+        ``GAMMA`` or ``GAUSSIAN``.
+    epsilon, delta
+        What all integers cost together.
+    unit
+        What one integer stands for in what is released.
+    block
+        The number of integers in every block; 1 under Gaussian noise.
     """
 
     sensitivity: int
@@ -39,28 +58,68 @@ class IntegerNoise:
     epsilon: float
     delta: float
     unit: float = 1.0
+    block: int = 1
 
     @property
     def variance(self) -> float:
-        """Variance of the noise on one integer, in squared units; that of the continuous law."""
+        """Variance of the noise on one integer, in squared units; that of the continuous law.
+
+        A block of q integers is ``R U``, U uniform in the cube and R Gamma of shape q + 1 and this scale:
+        ``E R^2 / 3 = scale^2 (q + 1) (q + 2) / 3``, which is ``2 scale^2`` for one integer.
+        """
         square = (self.unit * self.scale) ** 2
-        return 2.0 * square if self.noise is Noise.GAMMA else square
+        if self.noise is Noise.GAUSSIAN:
+            return square
+        return (self.block + 1) * (self.block + 2) * square / 3.0
 
     @property
     def coupling(self) -> float:
-        """Largest distance, in integers, to a variable of the continuous law in a common coupling."""
+        """Largest distance, in integers, to a variable of the continuous law in a common coupling.
+
+        Raises CalibrationError for blocks of several integers, of which none was worked out.
+        """
+        if self.block > 1:
+            raise CalibrationError("no coupling is known for noise on blocks of integers")
         return 1.0 if self.noise is Noise.GAMMA else 0.5
 
+    def norm(self, moved: ArrayLike) -> float:
+        """Length of a movement (m,) of all integers, as the ``sensitivity`` counts it."""
+        vector = np.asarray(moved, dtype=np.float64)
+        if self.noise is Noise.GAUSSIAN:
+            return float(np.linalg.norm(vector))
+        return block_norm(vector, self.block)
 
-def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
+
+def block_norm(vector: Array, block: int) -> float:
+    """Sum over the blocks, of ``block`` entries each, of the largest size of an entry of a vector (m,)."""
+    return float(np.sum(np.max(np.abs(vector.reshape(-1, block)), axis=1)))
+
+
+def calibrate_integers(
+    sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA, block: int = 1
+) -> IntegerNoise:
     """The least noise for a vector of integers.
 
-    Laplace, also in place of box noise: ``scale = sensitivity / epsilon``, pure. Gaussian: the analytic
-    calibration of Balle and Wang (2018). Raises DeclarationError for an invalid argument, CalibrationError
-    where Gaussian noise has no delta or the noise leaves 64-bit integers.
+    Parameters
+    ----------
+    sensitivity
+        How far the vector moves between neighbors, as :class:`IntegerNoise` counts it.
+    budget
+        What all integers may cost together.
+    noise
+        ``GAMMA``, also in place of box noise: ``scale = sensitivity / epsilon``, pure. ``GAUSSIAN``: the
+        analytic calibration of Balle and Wang (2018).
+    block
+        The number of integers in every block; under Gaussian noise it must be 1.
+
+    Raises DeclarationError for an invalid argument, CalibrationError where Gaussian noise has no delta or the
+    noise leaves 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
     kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
+    size = whole_number("block", block, at_least=1)
+    if size > 1 and kind is Noise.GAUSSIAN:
+        raise DeclarationError(f"block = {size}: Gaussian noise is on single integers: take block = 1")
     if kind is Noise.GAMMA:
         scale, delta = shift / epsilon, 0.0
     elif delta < _SMALLEST_DELTA:
@@ -69,7 +128,7 @@ def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = No
         scale = shift / analytic_ratio(epsilon, delta)
     if not scale <= LARGEST_INTEGER:
         raise CalibrationError(f"epsilon = {epsilon:g}: the noise is out of the range of 64-bit integers")
-    return IntegerNoise(shift, scale * (1.0 + MARGIN), kind, epsilon, delta)
+    return IntegerNoise(shift, scale * (1.0 + MARGIN), kind, epsilon, delta, block=size)
 
 
 def analytic_delta(ratio: float, epsilon: float) -> float:

@@ -66,7 +66,8 @@ class PrivateEffect(PrivateEstimator):
         numbers among those adjusted for. Where a square drives treatment and outcome no line is enough.
     confounding
         Public guess: how many standard deviations the arms' means lie apart at most, in any combination of
-        covariates. The interval allows for it; it is not used where the propensity is public.
+        covariates. The interval allows for it; it is not used where the propensity is public. Of more than
+        two arms it is where the released distance of every arm starts from.
     collinearity
         Public guess: the least variance of a combination of standardized covariates, 1 where they are
         independent. Less makes the interval wider.

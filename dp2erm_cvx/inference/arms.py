@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.calibration.base import sum_quantile
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval
 from dp2erm_cvx.inference.nuisances import (
     HEAVIER,
@@ -20,7 +21,8 @@ from dp2erm_cvx.inference.nuisances import (
     residual_deviation,
     slope_sizes,
 )
-from dp2erm_cvx.steps.nuisances import ArmNuisances, rare
+from dp2erm_cvx.steps.covariates import ArmMeans
+from dp2erm_cvx.steps.nuisances import LEAST_WITHIN, ArmNuisances, rare
 from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.score import ArmScores
 from dp2erm_cvx.steps.step import Step
@@ -28,6 +30,11 @@ from dp2erm_cvx.steps.step import Step
 #: Part of the confounding that a regression of two values may leave which is not unbent, at a slope of twice
 #: the outcome bound: its derivative is off by as much between probabilities of .2 and .8.
 BENT = 0.2
+#: The squared distance of an arm from all that is expected before its mean is released, over the declared one
+#: squared, and the standard deviation of that expectation.
+EXPECTED, UNSURE = 0.75, 0.5
+#: Standard deviations of the squared distance that are added to it, so that half widths hold.
+ADDED = 0.5
 
 
 def arm_intervals(
@@ -51,7 +58,8 @@ def arm_intervals(
     n_arms, k = len(widenings), universe.n_features
     *sums, number = (int(one) for one in released[step.name])
     table = np.array([noise.means((*pair, number)) for pair in np.reshape(sums, (n_arms, 2)).tolist()])
-    margin = noise.margin(0.1 * missed / (2 * n_arms), 1)
+    tail = 0.1 * missed / (2 * n_arms)
+    margin = noise.margin(tail, 1)
     squares = np.clip(table[:, 1] + margin, 0.0, noise.bound**2) * widenings**2
     # as shares of the records that count, a share of n
     size = min(max(float(table[0, 2]), 1.0 / n), 1.0)
@@ -69,9 +77,12 @@ def arm_intervals(
     errors, common = [NO_ERROR] * n_arms, 0.0
     if predicted:
         half = 0.5 * domain.outcome_bound
-        residual = residual_deviation(
-            math.sqrt(float(np.mean(squares * nuisances.shares)) / size), facts.residuals.bound, half
-        )
+        # what noise may hide of the mean square of all arms is less than that of each
+        parts = widenings**2 * nuisances.shares / n_arms
+        hidden = sum_quantile(noise.noise, tail, 0.0, *(noise.scales[1] * parts))
+        pooled = float(parts @ table[:, 1]) + hidden + noise.coupling * noise.units[1] * float(np.sum(parts))
+        pooled = min(max(pooled, 0.0), float(np.mean(squares * nuisances.shares)))
+        residual = residual_deviation(math.sqrt(pooled / size), facts.residuals.bound, half)
         # that of a record: a person's mean may vary by any part of it
         least = 1e-9 * half if domain.units is None else facts.residuals.scale
         errors, common = arm_errors(facts, released, max(residual, least))
@@ -117,17 +128,21 @@ def arm_errors(
     """Errors that nuisances leave in every arm's mean outcome, at residuals of this standard ``deviation``.
 
     In a contrast of slopes by arm both add, and noises are independent. With slopes in common it is the
-    second number that counts, the standard deviation of what their noise and sampling adds to any contrast:
-    the arms lie at most the declared distance apart, and so does each of them from all. Nothing where the
-    propensity is public.
+    second number that counts, the standard deviation of what their noise and sampling adds to any contrast.
+    How far every arm lies from all is as :func:`arm_distances` has it. Nothing where the propensity is
+    public.
     """
     score, assumed = facts.score, facts.assumed
     nuisances = score.at(score.universe, released).nuisances
     shares, k = np.array(nuisances.shares), len(nuisances.spreads)
     if facts.known_propensity:
         return [NO_ERROR] * len(shares), 0.0
-    fit, term, away = nuisances.fit, nuisances.term, assumed.distance
-    declared, left, each = remaining(facts.spread, nuisances, released, deviation)
+    fit, term = nuisances.fit, nuisances.term
+    distances = arm_distances(facts, released, shares)
+    # no two arms lie farther apart than this, if each lies as far from all as it would then
+    away = float(np.max(distances / (1.0 - shares)))
+    within = max(1.0 - float(shares @ distances**2), LEAST_WITHIN)
+    declared, left, each = remaining(facts.spread, nuisances, released, deviation, within)
     noise = np.sqrt(np.mean(each**2, axis=1))
     theta, constant = (
         replace(term, stretch=None).coefficient(k, released),
@@ -137,7 +152,7 @@ def arm_errors(
     half = 0.5 * facts.residuals.outcome_bound
     sizes = slope_sizes(nuisances, theta[~constant].reshape(-1, k), declared, half)
     stays = np.linalg.norm(left * sizes, axis=1)
-    within, n = assumed.within(nuisances.shares), fit.mass * fit.n_samples
+    n = fit.mass * fit.n_samples
     heavier = HEAVIER / (n * within)
     # an intercept is off by noise and ridge, and the residuals of its arm do not cancel it at a wrong rate
     curvature, rate = np.maximum(fit.curvature(deviation, nuisances.shares), 1e-12), facts.rate
@@ -145,10 +160,10 @@ def arm_errors(
     off = off + np.minimum(np.abs(theta[constant]) * fit.gamma / curvature, 2.0 * half) ** 2
     counted = 0.0 if rate is None else rate.calibration.variance * rate.calibration.unit**2 / n**2
     by_rate = np.sqrt(np.minimum(off, 4.0 * half**2) * np.minimum(counted / shares**2, 0.25))
-    apart, log_noise = away * (1.0 - shares), np.zeros(len(shares))
+    apart, log_noise = distances, np.zeros(len(shares))
     propensity = facts.propensity
     if propensity is not None:
-        apart, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, away)
+        apart, log_noise = _left_by(propensity, shares, nuisances.spreads, fit.mass * within, distances)
     reaches = np.hypot(apart, math.sqrt(k) * log_noise)
     varying, common = 0.0, 0.0
     if term.rows is Rows.COMMON:  # slopes of an arm differ from those in common by what effects vary by
@@ -168,20 +183,80 @@ def arm_errors(
     return [NuisanceError(*row) for row in np.c_[bias, moved, sampling].tolist()], common
 
 
+def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Array) -> Array:
+    """How far the covariates of every arm lie from those of all, in their standard deviations.
+
+    Of arms that lie at most D apart, an arm with the share s lies at most ``(1 - s) D`` from all. Where the
+    means by arm were released (Theorem 30), the square of that is a guess: ``EXPECTED`` of it, give or take
+    ``UNSURE`` of it. The released squared distance, less what its noise adds to it on average, is weighed
+    with the guess by their variances, and ``ADDED`` deviations of the result are added.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect; its ``assumed.distance`` is D.
+    released
+        Numbers by the names of the steps.
+    shares
+        The shares (K,) of the arms.
+
+    Returns
+    -------
+    Array
+        The distances (K,).
+    """
+    at_most = facts.assumed.distance * (1.0 - shares)
+    if not isinstance(facts.mean, ArmMeans) or facts.assumed.distance == 0.0:
+        return at_most
+    differences, noise = facts.mean.apart(released)
+    deviations = _deviations(facts, released)
+    distances = [
+        _expected_distance(difference / deviations, of_noise / deviations**2, most)
+        for difference, of_noise, most in zip(differences, noise, at_most, strict=True)
+    ]
+    return np.array(distances)
+
+
+def _deviations(facts: EffectFacts, released: Mapping[str, Array]) -> Array:
+    """Standard deviations (k,) of the covariates of which the means by arm were released."""
+    if facts.spread is None:
+        return np.array(facts.law.spreads)
+    return facts.spread.deviations(released)
+
+
+def _expected_distance(difference: Array, noise: Array, at_most: float) -> float:
+    """Distance of an arm from all, by a released ``difference`` (k,) with noise of these mean squares (k,).
+
+    The noise of a block of q numbers is ``R U`` with U uniform in the cube, so that the fourth moment of R is
+    ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
+    """
+    q = 1 + len(difference)
+    total = float(np.sum(noise))
+    fourth = (q + 3) * (q + 4) / ((q + 1) * (q + 2)) * (total**2 + 0.8 * float(np.sum(noise**2)))
+    true_squares = np.maximum(difference**2 - noise, 0.0)
+    variance = fourth - total**2 + 4.0 * float(np.sum(true_squares * noise))
+    squared = float(np.sum(difference**2)) - total
+    guess_variance = (UNSURE * at_most**2) ** 2
+    weight = guess_variance / (guess_variance + variance)
+    mean = weight * squared + (1.0 - weight) * EXPECTED * at_most**2
+    deviation = math.sqrt(weight * variance)
+    return math.sqrt(max(mean, 0.0) + ADDED * deviation)
+
+
 def _left_by(
-    step: Step, shares: Array, spreads: tuple[float, ...], within: float, away: float
+    step: Step, shares: Array, spreads: tuple[float, ...], within: float, distances: Array
 ) -> tuple[Array, Array]:
     """Distance of every arm (K,) from all that a multinomial regression leaves, and its noise there.
 
     To first order log odds are shrunk by ``gamma (gamma + s^2 W)^-1``, W the covariance of the arms at their
     ``shares``, of the part ``within`` of the variance: what stays of the mean of arm a is its row of that
-    times ``pi_b (1 - pi_b) D / pi_a`` at most, and at most what there was.
+    times ``pi_b d_b / pi_a`` at most, d the ``distances`` that there were, and at most its own.
     """
     calibration, universe = step.calibration, step.universe
     square = float(np.mean(np.square(spreads)))
     W = np.diag(shares) - np.outer(shares, shares)
     inverse = np.linalg.inv(calibration.gamma * np.eye(len(shares)) + square * within * W)
-    left = calibration.gamma * np.abs(inverse) @ (shares * (1.0 - shares)) / shares
+    left = calibration.gamma * np.abs(inverse) @ (shares * distances) / shares
     deviation = math.sqrt(float(calibration.variances[0]) * square) / universe.n_samples
     noise = deviation * np.linalg.norm(W @ inverse, axis=1) / shares
-    return away * np.minimum(left, 1.0 - shares), noise
+    return np.minimum(left, distances), noise

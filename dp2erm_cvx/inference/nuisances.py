@@ -288,12 +288,20 @@ def _arm_errors(
 
 
 def remaining(
-    spread: MeanSquare | None, nuisances: Any, released: Released, residual: float
+    spread: MeanSquare | None,
+    nuisances: Any,
+    released: Released,
+    residual: float,
+    within: float | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise."""
+    """Shares of slopes (g, k) that ridge is predicted to take, what may stay of them, and their noise.
+
+    ``within`` is the share of the variance of the covariates that lies within the arms; None: that of the
+    declared distance, which slopes are stretched by.
+    """
     shares = np.geomspace(nuisances.declared.least_share, 1.0, 9)
     declared, stretch = nuisances.shrinkage(nuisances.deviation)[0], nuisances.stretch
-    errors = [nuisances.shrinkage(residual, share) for share in shares]
+    errors = [nuisances.shrinkage(residual, share, within) for share in shares]
     unsure = np.hypot(LEFT, doubt(spread, released))
     left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - part)) for part, _ in errors)], axis=0)
     return declared, left, stretch * np.max([noise for _, noise in errors], axis=0)

@@ -15,7 +15,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.declared import DeclaredEffect, DeclaredQuestion
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
@@ -198,14 +198,24 @@ def covariate_rule(
     """
     domain, p = universe.domain, universe.n_features
     law = CovariateLaw.of(domain, p)
-    low, high = law.box(universe)
-    noise = math.sqrt(2.0) * float(np.sum(high - low)) / (MEAN_SHARE * total)
+    noise = _mean_noise(universe, law, MEAN_SHARE * total)
     centered = worth and noise <= noisiest
     if centered:
         law = replace(law, offsets=(noise,) * p)
     norm = law.quantile(0.95) * max(1.0, (total / (800.0 * p)) ** 0.25)
     widest = domain.features_bound * (2.0 if centered and domain.ranges is not None else 1.0)
     return law, min(norm, widest), centered
+
+
+def _mean_noise(universe: Universe, law: CovariateLaw, total: float) -> float:
+    """Standard deviation of the noise of the mean of a covariate, at this n epsilon of the step."""
+    low, high = law.box(universe)
+    n_arms = len(universe.domain.arms)
+    if n_arms == 2:
+        return math.sqrt(2.0) * float(np.sum(high - low)) / total
+    block = 1 + universe.n_features
+    of_one_sum = 2.0 / total * math.sqrt((block + 1) * (block + 2) / 3.0)
+    return of_one_sum * math.sqrt(n_arms * float(np.mean(np.square(0.5 * (high - low)))))
 
 
 def spread_share(law: CovariateLaw, total: float) -> float:
@@ -234,7 +244,9 @@ def placing(study: DeclaredQuestion, norm: float, epsilon: float) -> tuple[Unive
         steps.append(MeanSquare(share=spread, law=law, norm=norm, numbers=numbers))
     if centered is None:
         return universe.shrunk(reach), steps
-    mean = CovariateMean(share=centered, noise=study.noise, law=law, norm=reach)
+    # of more than two arms, how far each lies from all is what the interval needs
+    kind = ArmMeans if len(universe.domain.arms) > 2 else CovariateMean
+    mean = kind(share=centered, noise=study.noise, law=law, norm=reach)
     return universe, [mean, *steps]
 
 

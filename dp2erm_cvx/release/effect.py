@@ -29,7 +29,7 @@ from dp2erm_cvx.release.parts import (
     state_groups,
 )
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.steps.covariates import CovariateLaw, MeanSquare
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import ArmScores, EffectScore, GroupScore
@@ -83,6 +83,8 @@ def state_coefficient(
         rows, names = "sum of squared norms over their bound", ("square",)
     elif isinstance(step, ResidualSquares):
         rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
+    elif isinstance(step, ArmMeans):
+        rows, names = "records and sums of scaled covariates by arm", step.names(columns, arms)
     elif step.integers is not None:
         rows, names = "sum of scaled covariates", columns
     unit = 1.0 if step.integers is None else step.integers.unit

@@ -271,12 +271,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         "Covariates are taken to spread over alike parts of their ranges: what one confounds "
         "whose range is several times too wide stays in the estimate."
     ),
-    "confounding": lambda r: (
-        "No combination of covariates is taken to lie more than "
-        f"{r.settings['confounding']:g} standard deviations apart between the arms "
-        f"(confounding), or to have less than {r.settings['collinearity']:.3g} times the "
-        "variance of independent ones (collinearity)."
-    ),
+    "confounding": lambda r: _distances(r),
     "heterogeneity": lambda r: (
         "Effects are taken to vary with covariates by a standard deviation of at most "
         f"{r.settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."
@@ -348,6 +343,24 @@ def sentences(release: Any, *levels: Level) -> list[str]:
 _LOG_RATIO = 0.91
 #: Standard deviations that no arms lie apart.
 _FAR = 10.0
+
+
+def _distances(release: EffectRelease) -> str:
+    """How far the arms are taken to lie apart, or that it was released."""
+    settings = release.settings
+    collinear = (
+        f"have less than {settings['collinearity']:.3g} times the variance of independent ones (collinearity)"
+    )
+    if release.arms is not None and has_step(release, "mean"):
+        return (
+            "How far every arm lies from all others was released, for covariates that are taken to be "
+            f"independent; a guess of {settings['confounding']:g} standard deviations (confounding) counts "
+            f"where noise hides it. No combination of covariates is taken to {collinear}."
+        )
+    return (
+        f"No combination of covariates is taken to lie more than {settings['confounding']:g} standard "
+        f"deviations apart between the arms (confounding), or to {collinear}."
+    )
 
 
 def sensitivity(release: EffectRelease) -> Iterator[str]:

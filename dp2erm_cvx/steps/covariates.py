@@ -212,9 +212,13 @@ class CovariateMean(IntegerSums):
     def mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) of the scaled covariates, in their box and ball: a function of what was released."""
         low, high = self.law.box(self.universe)
-        sums = np.asarray(released[self.name], dtype=np.float64) / UNIT
-        mean = np.clip(sums / _mass(self.universe, released), low, high)
+        mean = np.clip(self.noisy_mean(released), low, high)
         return clip_norm(mean, self.universe.domain.features_bound)
+
+    def noisy_mean(self, released: Mapping[str, Array]) -> Array:
+        """The mean (k,) as it was released, wherever its noise put it."""
+        sums = np.asarray(released[self.name], dtype=np.float64) / UNIT
+        return np.asarray(sums / _mass(self.universe, released))
 
     def around(self, released: Mapping[str, Array]) -> CovariateLaw:
         """The law of covariates around the released mean: switches spread by their share of ones."""
@@ -230,6 +234,78 @@ class CovariateMean(IntegerSums):
         if not self.subtracted:
             return records
         return _moved(records, self.hands(self.universe), partial(np.add, -self.mean(released)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmMeans(CovariateMean):
+    """The number of records of every arm and the sums of their covariates, from which their mean follows.
+
+    Covariates are scaled to z in [-1, 1], a switch to -1 or 1. A record adds ``(c, c z)`` to the block of its
+    arm, in K-ths, rounded row by row, so that no entry is larger than its whole number c; what the rows of a
+    person add has entries of at most K in all blocks together. In the norm that adds up the largest entry of
+    every block, a replacement moves the sums by at most ``2 K``, for any number of arms and covariates
+    (Theorem 30).
+    """
+
+    @property
+    def theorem(self) -> str:
+        return "Theorem 30 (integers, noise by arm)"
+
+    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+        """Pure noise on the block of every arm; sums must fit into 64 bits."""
+        if not UNIT * universe.n_samples <= 2.0**62:
+            raise CalibrationError(f"n_samples = {universe.n_samples}: sums of so many are beyond 64 bits")
+        return in_parts(2 * UNIT, budget, Noise.GAMMA, block=1 + universe.n_features)
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of one mean of a scaled covariate, on average over the covariates."""
+        n_arms = len(self.universe.domain.arms)
+        size = self.universe.mass * self.universe.n_samples
+        half_widths = self._scaling()[1]
+        return float(n_arms * self.calibration.variance * np.mean(half_widths**2) / size**2)
+
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """For every arm the mass of its records and the sums of z (k,), in units of ``1/UNIT``."""
+        middle, half_widths = self._scaling()
+        n_arms = len(self.universe.domain.arms)
+        add_up = partial(_sums_of_arms, middle=middle, half_widths=half_widths, n_arms=n_arms)
+        return totals(records, add_up)
+
+    def noisy_mean(self, released: Mapping[str, Array]) -> Array:
+        middle, half_widths = self._scaling()
+        sums = self.by_arm(released)[:, 1:].sum(axis=0)
+        return np.asarray(middle + half_widths * sums / _mass(self.universe, released))
+
+    def by_arm(self, released: Mapping[str, Array]) -> Array:
+        """Mass and sums of z (K, 1 + k) of every arm, in records, as they were released."""
+        n_arms = len(self.universe.domain.arms)
+        return np.reshape(np.asarray(released[self.name], dtype=np.float64) / UNIT, (n_arms, -1))
+
+    def apart(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Means of the covariates of every arm less those of all (K, k), and the mean square of their noise.
+
+        The noise (K, k) is that of the sums; masses of the arms, at least a fiftieth of all, are taken as
+        they are.
+        """
+        sums = self.by_arm(released)
+        half_widths = self._scaling()[1]
+        size = _mass(self.universe, released)
+        masses = np.maximum(sums[:, :1], size / 50.0)
+        differences = half_widths * (sums[:, 1:] / masses - sums[:, 1:].sum(axis=0) / size)
+        own = (1.0 / masses - 1.0 / size) ** 2
+        of_others = (len(masses) - 1) / size**2
+        noise = self.calibration.variance * half_widths**2 * (own + of_others)
+        return differences, noise
+
+    def names(self, columns: Sequence[str], arms: Sequence[str]) -> tuple[str, ...]:
+        """What every released integer is of: the records of one of the ``arms``, and its columns."""
+        return tuple(f"{name} | {arm}" for arm in arms for name in ("records", *columns))
+
+    def _scaling(self) -> tuple[Array, Array]:
+        """Middle and half the width (k,) of the box of the scaled covariates."""
+        low, high = self.law.box(self.universe)
+        return 0.5 * (low + high), 0.5 * (high - low)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,6 +436,12 @@ class MeanSquare(IntegerSums):
             square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
+    def deviations(self, released: Mapping[str, Array]) -> Array:
+        """Standard deviations (k,) of the covariates before they are scaled and shrunk."""
+        law, _, scales = self.size(released)
+        spreads = np.array(law.spreads) if self.numbers else self.spreads(released)
+        return np.asarray(spreads / scales)
+
     def narrow(self, released: Mapping[str, Array]) -> tuple[int, ...]:
         """Covariates whose mean square may be its noise: how far they spread is not known."""
         error = self.relative_error(released)
@@ -399,6 +481,20 @@ def _sums(
     ends = np.minimum(low, 0.0), np.maximum(high, 0.0)
     columns = np.clip(np.array(block.by_unit(*counted.T)).T, *ends)
     return np.asarray(np.rint(UNIT * columns).astype(np.int64).sum(axis=0))
+
+
+def _sums_of_arms(block: Records, middle: Array, half_widths: Array, n_arms: int) -> list[NDArray[np.int64]]:
+    """What the records of every arm count, and the sums of their z, in K-ths: (1 + k,) each.
+
+    A row counts a whole number of K-ths, rounded down, so that a person's rows count at most K. Clipped after
+    it is divided, z lies in [-1, 1] whatever the division rounds to; where a range has no width it is 0.
+    """
+    counted = np.floor(UNIT * block.counts)
+    away = block.covariates - middle
+    z = np.divide(away, half_widths, out=np.zeros_like(away), where=half_widths > 0.0)
+    z = np.clip(np.nan_to_num(z, nan=0.0, posinf=0.0, neginf=0.0), -1.0, 1.0)
+    rows = np.rint(np.column_stack([counted, counted[:, None] * z])).astype(np.int64)
+    return [rows[block.a == arm].sum(axis=0) for arm in range(n_arms)]
 
 
 def _squared_norm(rows: Array, bound: float) -> Array:

@@ -21,6 +21,8 @@ from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
 from dp2erm_cvx.steps.sums import SideCounts, released_mass
 
+#: The least share of a variance along the difference of the arms that is taken to lie within them.
+LEAST_WITHIN = 0.2
 #: The heterogeneity that is planned for, of the most that is declared: balancing the arms for all of it costs
 #: more noise in slopes than it saves of bias where effects vary less. Intervals count all of it.
 TYPICAL = 0.5
@@ -60,8 +62,9 @@ class Confounding:
     def within(self, rate: Rate) -> float:
         """The share of the variance along the difference of the arms that lies within them."""
         if isinstance(rate, tuple):  # of K arms, of which no two are farther apart
-            return max(1.0 - 0.5 * (1.0 - math.fsum(part * part for part in rate)) * self.distance**2, 0.2)
-        return max(1.0 - rate * (1.0 - rate) * self.distance**2, 0.2)
+            between = 0.5 * (1.0 - math.fsum(part * part for part in rate)) * self.distance**2
+            return max(1.0 - between, LEAST_WITHIN)
+        return max(1.0 - rate * (1.0 - rate) * self.distance**2, LEAST_WITHIN)
 
 
 @dataclass(frozen=True)
@@ -280,10 +283,16 @@ class LinearNuisances(Nuisances):
         m_0, m_1 = (self._line(nowhere, arm * np.ones(1), released) for arm in (0.0, 1.0))
         return m_0, m_1
 
-    def shrinkage(self, deviation: float, least_share: float = 1.0) -> tuple[Array, Array]:
-        """Effect of ridge and noise on slopes (g, k), once the rate is a number: :meth:`RidgeFit.errors`."""
+    def shrinkage(
+        self, deviation: float, least_share: float = 1.0, within: float | None = None
+    ) -> tuple[Array, Array]:
+        """Effect of ridge and noise on slopes (g, k), once the rate is a number: :meth:`RidgeFit.errors`.
+
+        ``within`` is the share of the variance that lies within the arms; None: that of the declared
+        distance.
+        """
         rate = self.shares or self.rate
-        within = self.declared.within(rate)
+        within = self.declared.within(rate) if within is None else within
         return self.fit.errors(np.array(self.spreads), deviation, rate, within, least_share)
 
     @property

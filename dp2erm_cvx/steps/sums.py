@@ -38,9 +38,12 @@ def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
     return in_parts(2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1, budget, noise)
 
 
-def in_parts(shift: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
-    """Noise of integers that count K-ths, which a replacement moves by at most ``shift`` together."""
-    return replace(calibrate_integers(shift, budget, noise), unit=1.0 / UNIT)
+def in_parts(shift: int, budget: Budget, noise: Noise | str, block: int = 1) -> IntegerNoise:
+    """Noise of integers that count K-ths, which a replacement moves by at most ``shift`` together.
+
+    In blocks of ``block`` integers each, of which the largest movements are added up.
+    """
+    return replace(calibrate_integers(shift, budget, noise, block), unit=1.0 / UNIT)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ def planned(n=400, epsilon=1.0, rows="arms", public=None, **treatment):
 def test_the_score_of_any_record_is_covered(rows, public):
     plan = planned(rows=rows, public=public, epsilon=20.0)
     step, rng = plan.main, np.random.default_rng(0)
-    mean, spread = np.zeros(2), np.full(max(len(plan.step("spread").numbers), 1), 2**19)
-    released = {"spread": spread, "mean": mean, "average": mean}
+    spread = np.full(max(len(plan.step("spread").numbers), 1), 2**19)
+    released = {"spread": spread, "mean": np.zeros(9), "average": np.zeros(2)}
     width = len(Rows(rows).constants(2, 3))
     released |= {"rate": np.array([240, 120, 40]) * 2**20, "center": rng.normal(size=width)}
     own = step.at(step.universe, released)
