@@ -201,7 +201,8 @@ def make_rule(
 def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int, ...]) -> Iterator[RuleGain]:
     """Both from one release: each mean with the second moment of both, which is at least its own.
 
-    Where records may not count, both are of those that do.
+    A rule that is fitted to the same records looks better than it is, by up to a public bound (page "Private
+    rules"). Half of the bound is taken off a gain, and its interval allows for the other half. Where records may not count, both are of those that do.
     """
     step = plan.step("value")
     assert isinstance(step, EffectScore)
@@ -219,14 +220,15 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
         interval = score_interval(alone, (mean, square), 0.0, widening=own.widening)
         deviation = interval.standard_deviation / math.sqrt(part)
         error = value_error(step, plan.study.residuals, spread, released, deviation, treats=treats)
-        # fitted to these records it looks better than it is, by this at most (page "Private rules")
+        # fitted to these records it looks better than it is, by between 0 and this: half is taken off
         better = math.sqrt(len(released["rule"]) / (2.0 * math.pi * step.universe.n_samples))
-        error = replace(error, bias=error.bias + interval.standard_deviation * better)
+        half_better = 0.5 * interval.standard_deviation * better
+        error = replace(error, bias=error.bias + half_better)
         if part < 1.0:
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * interval.estimate))
-        interval = score_interval(alone, (mean, square), 0.0, widening=own.widening, error=error)
+        interval = score_interval(alone, (mean, square), -half_better, widening=own.widening, error=error)
         yield RuleGain(over, interval.estimate / part, EffectInterval.of(interval, 1.0 / part))
 
 

@@ -295,8 +295,8 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
         f"out{'; the two gains then change places' if getattr(r, 'gains', ()) else ''}."
     ),
     "gains": lambda r: (
-        f"{_gains(r)} Fitted to the same records, the rule looks better than it is: they allow "
-        "for that, the estimates do not."
+        f"{_gains(r)} Fitted to the same records, the rule looks better than it is: half of what that may "
+        "add is taken off the estimates, and the intervals allow for the other half."
     ),
     "sign": lambda r: f"That the rule has the sign of the effect is an assumption: {_sign(r)}",
     "remaining-bias": lambda r: remains(r.residual_bias, "confounding"),
