@@ -87,7 +87,7 @@ def test_a_share_of_the_budget_says_what_the_rule_is_worth():
 
 def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
     """Of 18 covariates and 2,000 records: a rule looks better on those that it was fitted to than it is."""
-    hits, below = [], []
+    hits, below_uncorrected = [], []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         X, a, y = rng.uniform(-1, 1, (2000, 18)), rng.integers(0, 2, 2000), rng.normal(0, 1, 2000)
@@ -95,9 +95,11 @@ def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
         settings = {"value_share": 0.3, "propensity": 0.5}
         gains = PrivateRule(domain, Budget(40.0), seed=seed, settings=settings).fit(X, a, y).release_.gains
         hits += [gain.interval.low <= 0.0 <= gain.interval.high for gain in gains]
-        below += [gain.estimate - gain.interval.half_width + gain.interval.bias < 0.0 for gain in gains]
+        # half of what fitting may add was taken off the estimate, the other half is allowed for
+        low = [gain.interval.low + 2.0 * gain.interval.bias for gain in gains]
+        below_uncorrected += [end < 0.0 for end in low]
     assert np.mean(hits) >= 0.95
-    assert np.mean(below) <= 0.8  # what is allowed for
+    assert np.mean(below_uncorrected) <= 0.8
 
 
 @pytest.mark.parametrize(("bound", "noise"), [(2.0, "gamma"), (0.6, "gamma"), (2.0, "box")])
