@@ -202,7 +202,8 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     """Both from one release: each mean with the second moment of both, which is at least its own.
 
     A rule that is fitted to the same records looks better than it is, by up to a public bound (page "Private
-    rules"). Half of the bound is taken off a gain, and its interval allows for the other half. Where records may not count, both are of those that do.
+    rules"). Half of the bound is taken off a gain, and its interval allows for the other half.
+    Where records may not count, both are of those that do.
     """
     step = plan.step("value")
     assert isinstance(step, EffectScore)
