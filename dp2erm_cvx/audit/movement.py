@@ -102,7 +102,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     """
     resolved = program.at(universe)
     # neither this package's nor derived: its author's
-    own = "stated" if resolved.own_data() is None else "sharp"
+    own = "stated" if resolved.uses_stated_bound(universe) else "sharp"
     families: dict[str, Callable[[], list[Claim]]] = {
         own: lambda: Claim.of(own, resolved.stability(universe)),
     }

@@ -96,7 +96,7 @@ class Subject:
 
         What a release calls its author's word is searched for, and so are the library's own classes.
         """
-        return isinstance(self.program, DeclaredProgram) and self.program.own_data() is not None
+        return isinstance(self.program, DeclaredProgram) and self.program.scheme.statement is None
 
     @property
     def public_error(self) -> float | None:

@@ -37,9 +37,13 @@ def standing_sentences(plan: Plan[Any]) -> Iterator[str]:
                 continue
             if step.bound.V >= 2.0 * plan.study.universe.n_samples:
                 yield f"{COVERS_ALL} of {program.name}."
-            unused = program.unused_bound(step.universe)
+            bounded = step.bounded(program)
+            assert isinstance(bounded, FirstStage)
+            unused = bounded.unused_bound(step.universe)
             if unused is not None:
                 yield f"{program.name}: {unused}."
+            if bounded.uses_stated_bound(step.universe):
+                yield f"{program.name}: V = {step.bound.V:.4g} rests on the bound that its author states."
 
 
 def _reason(plan: Plan[Any]) -> str:

@@ -189,13 +189,13 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         records = DeclaredRecords(universe.domain, universe.n_samples, universe.n_columns)
         return DeclaredExpressions.of_problem(records.used(self.called(w, records)), records)
 
-    def own_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...]:
         read: WeightsReading = self.reading
         if self.scheme.of_library:
             # maps of the library see one record alone; balance functions that are handed over are a user's
             given = [one.name for one in self.own.values() if isinstance(one, BalanceFunctions)]
             return tuple(name for name in read.own if name in given)
-        return read.own if self.scheme.statement is None else None
+        return read.own
 
     def public_numbers(self, domain: Domain) -> dict[str, float]:
         """Numbers that formulas of settings may ask for.
@@ -329,6 +329,14 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             self.box(universe)
             return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
         return self.form_in(universe).bound(self.relations)
+
+    def uses_stated_bound(self, universe: Universe) -> bool:
+        if self.scheme.statement is None:
+            return False
+        try:
+            return self.unused_bound(universe) is None
+        except CalibrationError:  # of the bound that the author states, which a plan then refuses
+            return True
 
     def unused_bound(self, universe: Universe) -> str | None:
         if self.scheme.statement is None or isinstance(self._at(universe).form, str):

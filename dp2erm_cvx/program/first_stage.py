@@ -132,7 +132,7 @@ class BalancedStage(FirstStage):
 
     balance: Balance = setting(Moments(), declared_choice, kinds=BALANCES)
 
-    def own_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...]:
         return (self.balance.name,) if isinstance(self.balance, BalanceFunctions) else ()
 
     constant: float | None = setting(None, public_size)

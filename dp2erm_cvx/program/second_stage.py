@@ -305,7 +305,7 @@ class SecondStage(DeclaredProgram):
         numbers = (-high, -low), term.interval("factor"), term.interval("tilt")
         return RowBounds(within.radius, *numbers, vertices=within.vertices)
 
-    def own_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...]:
         read: LossReading = self.reading
         return read.form.own
 

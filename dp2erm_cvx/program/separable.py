@@ -249,7 +249,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         numbers = (self.offset, self.base)
         return {one.called.name: one.called for one in numbers if one is not None}
 
-    def own_data(self) -> tuple[str, ...] | None:
+    def own_data(self) -> tuple[str, ...]:
         return tuple(self.own_calls())
 
     @classmethod

@@ -185,9 +185,20 @@ class Program(abc.ABC):
         """True if the resolved program can be fitted to records that are never in memory together."""
         return self.by_blocks
 
-    def own_data(self) -> tuple[str, ...] | None:
-        """Names of data that maps of an author's own make; None where its bound is its author's word."""
+    def own_data(self) -> tuple[str, ...]:
+        """Names of data that maps of an author's own make."""
         return ()
+
+    def uses_stated_bound(self, universe: Universe) -> bool:
+        """True where what a release guarantees rests on a bound that the author states, which nothing proves.
+
+        Parameters
+        ----------
+        universe
+            The public sizes that the resolved program is used at. A larger bound than the derived one is not
+            used.
+        """
+        return False
 
     def own_function(self) -> Function | None:
         """The author's function that it was declared by; None of a program of the library."""

@@ -129,7 +129,7 @@ def assumed_in_words(program: Any, universe: Universe) -> str:
     """All that is assumed of a resolved program in one line; empty where all is derived."""
     own = program.own_data()
     facts = [fact.removeprefix(f"{program.name}: ") for fact in assumed_public(program, universe)]
-    if own is None:
+    if program.uses_stated_bound(universe):
         facts.insert(0, "the bound as its author states it, and functions of one record alone")
     elif own:
         facts.insert(0, f"{', '.join(own)} is made record by record")

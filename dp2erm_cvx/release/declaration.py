@@ -227,9 +227,10 @@ def _assumptions(plan: Plan[Any], certifies: bool, by_gap: bool) -> tuple[str, .
         texts.append(OWN_RECORD)
     if domain.units is not None:
         texts.append("neighbors differ in all records of one person, N is public (Theorem 24)")
+    stated = {program for step in plan.steps for program in step.stated_programs()}
     for program in plan.programs:
         home, own = f"{program.made_by.__module__}.{program.made_by.__name__}", program.own_data()
-        if own is None:
+        if program in stated:
             texts.append(
                 f"the stated bound of {home} holds, and its own functions see one record: its author's word"
             )

@@ -65,7 +65,7 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
     """
     resolved = program.at(universe)
     sharp = _tried(lambda: resolved.stability(universe))
-    yield STATED if resolved.own_data() is None else SHARP, sharp
+    yield STATED if resolved.uses_stated_bound(universe) else SHARP, sharp
     usable = _tried(lambda: usable_bound(resolved, universe))
     printed: StabilityBound | str = usable
     if not isinstance(usable, str):

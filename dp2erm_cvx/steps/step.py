@@ -293,6 +293,14 @@ class Step(abc.ABC):
         """The programs that it solves, whose constants it relies on."""
         return ()
 
+    def bounded(self, program: Program) -> Program:
+        """One of its :attr:`programs` as :attr:`bound` is for it, at all of its public settings."""
+        return program
+
+    def stated_programs(self) -> tuple[Program, ...]:
+        """Those of its :attr:`programs` of which a bound that their author states is used."""
+        return tuple(one for one in self.programs if self.bounded(one).uses_stated_bound(self.universe))
+
     @property
     def certified_by_design(self) -> bool:
         """True if public bounds say what it is certified to on every dataset of the universe."""

@@ -39,8 +39,10 @@ SHARE_SETTING = "treated"
 _FINEST = 2**20
 #: Room for the noise beside the sum, in its scales.
 _TAIL = 64.0
+#: The rate that a plan is for, which decides whether a bound is used that an author states.
+MIDDLE_RATE = 0.5
 #: Rates that the weights have to be derived at before a plan is made: both ends, and the middle.
-PLANNED_RATES = (1.0 / RAREST, 0.5, 1.0 - 1.0 / RAREST)
+PLANNED_RATES = (1.0 / RAREST, MIDDLE_RATE, 1.0 - 1.0 / RAREST)
 
 Released = Mapping[str, Array]
 
@@ -95,6 +97,8 @@ def weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) ->
     Raises CalibrationError where some dataset has no weights, and DeclarationError where the scheme is none
     that Theorem 28 is about.
     """
+    if SHARE_SETTING not in program.setting_fields():
+        rate = MIDDLE_RATE  # one derivation for all rates, which it does not ask for
     try:
         return _weights_at_rate(program, universe, rate)
     except TypeError:  # a setting of a user's own need not be hashable
@@ -105,7 +109,10 @@ def weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) ->
 def _weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) -> WeightsAtRate:
     made = at_rate(program, rate).at(universe)
     n = universe.n_samples
-    stability = made.stability(universe)
+    # what a plan does not rest on, no released rate makes a release rest on
+    middle = made if rate == MIDDLE_RATE else weights_at_rate(program, universe, MIDDLE_RATE).program
+    trusted = middle.uses_stated_bound(universe)
+    stability = made.stability(universe) if trusted else made.derived_bound(universe)
     radius = None
     if isinstance(made.form(universe), WeightingForm):
         public = made.certified_error(universe)
@@ -426,10 +433,13 @@ class WeightedSum(IntegerSums):
     def programs(self) -> tuple[Program, ...]:
         return (self.program,)
 
+    def bounded(self, program: Program) -> Program:
+        return self.at_rate(MIDDLE_RATE).program
+
     @property
     def certified_by_design(self) -> bool:
         """True where V is derived; one that an author states is taken on trust, and weights on it."""
-        return self.program.own_data() is not None
+        return not self.stated_programs()
 
 
 def whole_weights(known: WeightsAtRate, records: Records) -> NDArray[np.int64]:

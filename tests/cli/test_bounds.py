@@ -78,12 +78,12 @@ def test_refusals_come_with_their_reason(words, family, reason):
     assert reason in shown(*words)
 
 
-def test_what_an_author_states_is_not_called_sharp():
+def test_what_is_derived_is_called_sharp_where_an_author_states_more():
     file = str(Path(__file__).parents[1] / "plugins" / "robust.py")
     rows = table("bounds", "--program", file, "--n", "100", *sets("covariate_bound=1"))
-    assert SHARP not in rows
-    assert rows["stated"]["V"] < rows[UNIVERSAL]["V"]
-    assert rows["stated"]["scale"] > rows["stated"]["V"] / 2
+    assert "stated" not in rows
+    assert rows[SHARP]["V"] < rows[UNIVERSAL]["V"]
+    assert rows[SHARP]["scale"] > rows[SHARP]["V"] / 2
 
 
 def test_curves_agree_with_the_bounds():

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, Ledger, PrivateEffect
+from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.program import Bound, scheme
 from dp2erm_cvx.program.scheme import Scheme
+from dp2erm_cvx.release.declaration import guarantee_of
+from dp2erm_cvx.steps.weighted_residuals import weights_at_rate
 
 N = 800
 DOMAIN = Domain(1.5, 6.0)
@@ -98,3 +101,36 @@ def test_weights_that_nothing_certifies_are_refused_in_one_line(weights: Scheme,
             run()
         assert re.search(said, str(refused.value))
         assert "\n" not in str(refused.value)
+
+
+def test_a_stated_bound_that_is_not_used_is_no_assumption() -> None:
+    """Of a form V follows from what is minimized: a larger stated one changes neither noise nor standing."""
+    plan = model_of(stating(priced, 5.0)()).plan(N, 2)
+    assert plan.bound.theorem != "stated bound"
+    assert plan.certified_by_design
+    assert plan.standing is Standing.PRIVATE
+    said = " ".join(str(plan).split())
+    assert "Its release will be private." in said
+    assert "the bound that its author states, V = 147.3, is not used" in said
+    assumed = guarantee_of(plan, certified=True, by_gap=False).assumptions
+    assert not any("stated bound" in text for text in assumed)
+
+
+def rated(w: cp.Variable, records: Any, treated: float) -> cp.Problem:
+    """Weights of least variance, none above 1.5 times what the share of the treated asks for."""
+    return cp.Problem(priced(w, records).objective, [w <= 0.75 / min(treated, 1.0 - treated)])
+
+
+def test_no_released_rate_makes_a_release_rest_on_a_bound_that_its_plan_does_not_use() -> None:
+    """The stated bound is above V where half are treated, and below it where few are."""
+    made = scheme(treated=0.5)(rated)
+
+    @made.bound
+    def stated(n: int) -> Bound:
+        return Bound.from_l2(0.6, w_max=1.5)
+
+    universe = Universe(DOMAIN, N, 2)
+    assert weights_at_rate(made(), universe, 0.5).stability.V < np.sqrt(N - 1.0) * 0.6 + 3.0
+    known = weights_at_rate(made(), universe, 0.05)
+    assert known.stability.V > known.program.stability(universe).V
+    assert known.stability == known.program.derived_bound(universe)
