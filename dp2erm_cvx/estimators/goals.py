@@ -66,8 +66,9 @@ class PrivateEffect(PrivateEstimator):
         numbers among those adjusted for. Where a square drives treatment and outcome no line is enough.
     confounding
         Public guess: how many standard deviations the arms' means lie apart at most, in any combination of
-        covariates. The interval allows for it; it is not used where the propensity is public. Of more than
-        two arms it is where the released distance of every arm starts from.
+        covariates. The interval allows for it; it is not used where the propensity is public. From 1.2 on a
+        regression alone answers by default, but for outcomes of two values. Of more than two arms it is
+        where the released distance of every arm starts from.
     collinearity
         Public guess: the least variance of a combination of standardized covariates, 1 where they are
         independent. Less makes the interval wider.
@@ -89,8 +90,8 @@ class PrivateEffect(PrivateEstimator):
     weights
         A scheme of balancing weights, or its registered name, whose weighted residuals answer in place of
         inverse propensities (Theorem 28); for ``estimand="ate"``. "entropy_balancing" by its name has a rule
-        of use; a setting ``treated`` of a scheme becomes the released share of the treated. It pays where
-        arms lie 1.3 standard deviations apart or more, and ``confounding`` says so.
+        of use; a setting ``treated`` of a scheme becomes the released share of the treated. For whoever has
+        a scheme to answer for: without one errors are no larger.
 
     Attributes
     ----------

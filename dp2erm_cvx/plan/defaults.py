@@ -36,6 +36,9 @@ EACH_SHARES, EACH_NOISE = (0.06, 0.12), 0.25
 MEAN_NOISE = 2.0 / 9.0
 #: n epsilon from which on common events have a loss that hardly saturates.
 MANY = 80_000.0
+#: From this declared distance of the arms on, in standard deviations, a constant propensity and a better
+#: outcome regression err less than a logistic propensity, whose inverses are large there (measured).
+FAR = 1.2
 #: n epsilon per covariate from which on a logistic propensity is tried where a constant one may do: it costs
 #: nothing there where outcomes are linear, and saves some bias where they are not.
 FEW = 800.0
@@ -88,7 +91,7 @@ def effect_rule(
         two_values = replace(two_values, slope=slope)
     declared, guesses = Confounding(0.0) if known else study.assumed, (deviation, slope, law, norm, residual)
     request = Request(kind, total / epsilon, p, epsilon, *guesses, declared, two_values, groups, smaller)
-    tried = (0.0,) if known or (0.0 in kind.propensities and total < FEW * p) else kind.propensities
+    tried = (0.0,) if known else _propensities(study, total)
     shares = itertools.product(np.arange(0.1, 0.95, 0.05).tolist(), tried)
     allowed = (pair for pair in shares if sum(pair) < 0.95 * left)
     center, propensity = min(allowed, key=lambda one: effect_error(request, left, *one))
@@ -111,6 +114,22 @@ def effect_rule(
         residual_bound=residual,
         score_bound=kind.reach[bool(propensity)] * residual,
     )
+
+
+def _propensities(study: DeclaredEffect, total: float) -> tuple[float, ...]:
+    """Shares of a logistic propensity that are tried at this n epsilon, 0 for a constant one."""
+    shares = study.kind.propensities
+    if 0.0 not in shares or len(shares) == 1:
+        return shares
+    if total < FEW * study.universe.n_features:
+        return (0.0,)
+    # weights take the place of either propensity; and as probabilities are no lines, a regression alone errs
+    # more where an outcome has two values
+    if study.confounding < FAR or study.weights is not None or study.two_values is not None:
+        return shares
+    if study.declared.get("propensity") == "logistic":
+        return tuple(share for share in shares if share > 0.0)
+    return (0.0,)
 
 
 def rule_of_use(

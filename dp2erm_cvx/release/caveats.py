@@ -12,6 +12,7 @@ from typing import Any, Literal
 from dp2erm_cvx.data.cells import Eligible
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.counts import KINDS, declares
+from dp2erm_cvx.plan import defaults
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -21,10 +22,6 @@ CAPPED = 0.05
 LITTLE = 0.25
 #: Predicted share of confounding, or of a difference between the arms, that may stay without a warning.
 HARDLY = 0.5
-#: From this declared distance of the arms on, in standard deviations, inverse propensities err more than the
-#: weights of a scheme.
-FAR = 1.3
-
 #: Read before the result; what the result rests on; what it is; what it is not; how far all that goes.
 Level = Literal["warns", "assumes", "notes", "excludes", "details"]
 
@@ -111,9 +108,17 @@ def _alike(release: Any) -> bool:
 
 
 def _far_apart(release: Any) -> bool:
-    """True if arms are declared so far apart that a scheme's weights err less than what answered."""
+    """True if arms are declared so far apart that another pipeline errs less than what answered."""
     settings, book = release.settings, release.public.codebook
-    return weights_err_less(release.estimand, settings["propensity"], settings["confounding"], book)
+    asked = release.estimand, settings["propensity"], settings["confounding"], book
+    return not release.domain.get("binary_outcome") and others_err_less(*asked)
+
+
+def _events_far_apart(release: Any) -> bool:
+    """True if arms are declared so far apart that intervals of two values hold less often than they say."""
+    settings = release.settings
+    two_values = bool(release.domain.get("binary_outcome"))
+    return misses_events(release.estimand, settings["propensity"], settings["confounding"], two_values)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -154,8 +159,8 @@ def _arms_of_events(release: Any) -> bool:
     return release.arms is not None and release.is_risk and by_regressions(release)
 
 
-def weights_err_less(estimand: str, propensity: object, distance: float, book: Codebook | None) -> bool:
-    """Whether the weights of a scheme could answer a question with less error than inverse propensities do.
+def others_err_less(estimand: str, propensity: object, distance: float, book: Codebook | None) -> bool:
+    """Whether a regression alone, or a scheme, could answer with less error than inverse propensities.
 
     Parameters
     ----------
@@ -169,10 +174,28 @@ def weights_err_less(estimand: str, propensity: object, distance: float, book: C
     book
         What is declared of a table. A scheme takes one record of every person, two arms and no groups.
     """
-    if estimand != "ate" or propensity != "logistic" or distance < FAR:
+    if estimand != "ate" or propensity != "logistic" or distance < defaults.FAR:
         return False
     left_out = book is not None and bool(book.where or book.eligible)
     return not left_out and not declares(book, *KINDS)
+
+
+def misses_events(estimand: str, propensity: object, distance: float, two_values: bool) -> bool:
+    """Whether the interval of an average effect on two values holds less often than it says (measured).
+
+    Parameters
+    ----------
+    estimand
+        What is estimated.
+    propensity
+        The kind of propensity in force, or a public number: then nothing confounds.
+    distance
+        How far apart the arms are declared to lie, in standard deviations.
+    two_values
+        Whether the outcome is declared to have two values.
+    """
+    confounded = propensity in ("logistic", "constant")
+    return two_values and confounded and estimand == "ate" and distance >= defaults.FAR
 
 
 _EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)
@@ -190,6 +213,7 @@ CAVEATS = (
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
     Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED),
     Caveat("far-apart", "warns", _EFFECT, _far_apart),
+    Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart),
     Caveat("narrow", "warns", _LEARNED, lambda r: r.narrow),
     Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed),
     Caveat("skewed-means", "warns", _LEARNED, _skewed_means),

@@ -21,7 +21,7 @@ from dp2erm_cvx.release.caveats import (
     may_be_missing,
 )
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.report.words import ESTIMANDS, FAR_APART, gaps, remains, units_of
+from dp2erm_cvx.report.words import ESTIMANDS, EVENTS_FAR_APART, FAR_APART, gaps, remains, units_of
 
 
 def _incomplete(release: Any) -> str:
@@ -216,6 +216,7 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "unbalanced": ("The weights hardly balance: confounding stays in the estimate."),
     "overlap": _overlap,
     "far-apart": lambda r: FAR_APART.format(r.settings["confounding"]),
+    "events-far-apart": lambda r: EVENTS_FAR_APART.format(r.settings["confounding"]),
     "narrow": lambda r: (
         f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
         f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "

@@ -11,8 +11,8 @@ from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan import EffectStudy, Plan, Study
 from dp2erm_cvx.plan.predict import planned_range, residual_imbalance
 from dp2erm_cvx.plan.standing import standing_sentences
-from dp2erm_cvx.release.caveats import weights_err_less
-from dp2erm_cvx.report.words import FAR_APART, remains
+from dp2erm_cvx.release.caveats import misses_events, others_err_less
+from dp2erm_cvx.report.words import EVENTS_FAR_APART, FAR_APART, remains
 from dp2erm_cvx.steps.step import RELEASED
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
     yield from (sentence.format(value) for value, sentence in predicted_of(plan, unit).values())
     if not isinstance(study, EffectStudy):
         return
-    if weights_err_less(study.estimand, study.settings.propensity, study.confounding, book):
+    asked = study.estimand, study.settings.propensity, study.confounding
+    if misses_events(*asked, study.two_values is not None):
+        yield EVENTS_FAR_APART.format(study.confounding)
+    elif others_err_less(*asked, book):
         yield FAR_APART.format(study.confounding)
     if study.weights is not None:
         yield (

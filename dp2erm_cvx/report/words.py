@@ -388,8 +388,15 @@ def signed(number: float, half: float | None) -> str:
 #: What a plan by inverse propensities and its release say where arms are declared to lie far apart.
 FAR_APART = (
     "Arms are declared to lie {:g} standard deviations apart (confounding): there inverse propensities err "
-    "more than the weights of a scheme, which a new question may declare (weights); dp2erm design compares "
-    "them."
+    "more than a regression alone (propensity = 'constant') or the weights of a scheme, one of which a new "
+    "question may declare; dp2erm design compares them."
+)
+
+
+#: What a plan of an average effect on two values and its release say there.
+EVENTS_FAR_APART = (
+    "Arms are declared to lie {:g} standard deviations apart (confounding): there intervals of an outcome of "
+    "two values hold the effect less often than they say, as probabilities are no lines."
 )
 
 

@@ -30,6 +30,7 @@ FIGURES = {
     "health_record": ("health-record", 0),
     "scheme_effects": ("scheme-effects", 0),
     "rehearsals": ("rehearsals", 0),
+    "far_arms": ("far-arms", 0),
 }
 #: They print, and write no table of their own.
 PRINTED = {"persons", "arms", "panel", "intervals", "doors", "weights_as_variable"} | {

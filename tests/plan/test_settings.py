@@ -40,6 +40,17 @@ def weights(first=None, second=None, domain=None, budget=None, **changes):
 ORDER = ("rate", "mean", "spread", "center", "propensity", "rule", "score")
 
 
+def test_arms_declared_far_apart_are_answered_by_a_regression_alone() -> None:
+    near, far = (effect(20_000, confounding=apart).settings for apart in (1.19, 1.2))
+    assert (near.propensity, far.propensity) == ("logistic", "constant")
+    assert far.center_share > 2.0 * near.center_share
+    declared = effect(20_000, confounding=1.2, declared={"propensity": "logistic"}).settings
+    assert declared.center_share < 0.5  # as both are paid for
+    # as probabilities are no lines, a regression alone errs more for events
+    events = Domain(1.5, 0.5, outcome_center=0.5, binary_outcome=True)
+    assert effect(20_000, domain=events, confounding=1.5).settings.propensity == "logistic"
+
+
 @pytest.mark.parametrize("n", [5000, 1000, 300, 100])
 @pytest.mark.parametrize(
     ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]
