@@ -34,7 +34,7 @@ def itr(theta: cp.Variable, records: Any) -> cp.Problem:
     """
     loss = cp.sum_squares(records.x @ theta - records.response)
     return cp.Problem(
-        cp.Minimize(loss), [cp.norm(theta) <= records.outcome_bound / records.domain.covariate_bound]
+        cp.Minimize(loss), [cp.norm(theta) <= records.outcome_bound / records.space.covariate_bound]
     )
 
 

@@ -17,7 +17,15 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.checks import numbers
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, Universe, setting
+from dp2erm_cvx.program import (
+    Array,
+    ClosedFormWeights,
+    MappedUniverse,
+    Records,
+    Space,
+    StabilityBound,
+    setting,
+)
 
 
 @dataclass(frozen=True)
@@ -36,10 +44,10 @@ class Uniform(ClosedFormWeights):
     def log_weights(self, records: Records) -> Array:
         return np.zeros(records.n_samples)
 
-    def log_range(self, domain: Domain) -> tuple[float, float]:
+    def log_range(self, space: Space) -> tuple[float, float]:
         return 0.0, 0.0
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         return stability.uniform_weights(universe.n_samples)
 
 
@@ -75,8 +83,8 @@ class KnownCoefficient(ClosedFormWeights):
         logs: Array = np.logaddexp(0.0, -margin)
         return logs
 
-    def log_range(self, domain: Domain) -> tuple[float, float]:
-        reach = min(domain.covariate_bound * math.hypot(*self.coefficient) * (1 + 1e-12), 690.0)
+    def log_range(self, space: Space) -> tuple[float, float]:
+        reach = min(space.covariate_bound * math.hypot(*self.coefficient) * (1 + 1e-12), 690.0)
         cap = math.log(self.trim)
         return min(math.log1p(math.exp(-reach)), cap), min(math.log1p(math.exp(reach)), cap)
 
@@ -106,6 +114,6 @@ class RandomizedTrial(ClosedFormWeights):
         logs: Array = -np.log([1 - self.propensity, self.propensity])[records.a]
         return logs
 
-    def log_range(self, domain: Domain) -> tuple[float, float]:
+    def log_range(self, space: Space) -> tuple[float, float]:
         cap, p = math.log(self.trim), self.propensity
         return min(-math.log(max(p, 1 - p)), cap), min(-math.log(min(p, 1 - p)), cap)

@@ -19,7 +19,7 @@ import numpy as np
 from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
-from dp2erm_cvx.program import Array, Declaration, Instance, Params, Program, Records, Universe, setting
+from dp2erm_cvx.program import Array, Declaration, Instance, MappedUniverse, Params, Program, Records, setting
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class MultinomialPropensity(Program):
         model: Any = instance.composite
         return np.asarray((model.basis.T @ values["theta"]).ravel())
 
-    def loss_constants(self, universe: Universe) -> LossConstants:
+    def loss_constants(self, universe: MappedUniverse) -> LossConstants:
         """Constants of the loss of a record, in the contrasts of the arms."""
-        bound, n_parameters = universe.domain.covariate_bound, (self.n_arms - 1) * universe.n_columns
+        bound, n_parameters = universe.space.covariate_bound, (self.n_arms - 1) * universe.n_columns
         size, trace = math.sqrt(2.0) * bound, (1.0 - 1.0 / self.n_arms) * bound**2
         return LossConstants(n_parameters, size, trace, 0.0, None, size, gradient_bound=size)
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to rows and arms; ``noise`` ((K - 1) p,) is in contrasts of the arms."""
-        bound = records.domain.covariate_bound
+        bound = records.space.covariate_bound
         ridge = records.n_samples * gamma
         n_columns = len(noise) // (self.n_arms - 1)
         model = MultinomialModel(records.blocks, n_columns, ridge, noise, bound)
@@ -78,8 +78,8 @@ class MultinomialPropensity(Program):
 
         return Instance(self, data, model)
 
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that every solve is certified to, on whatever records."""
-        n, p, bound = universe.n_samples, universe.n_columns, universe.domain.covariate_bound
+        n, p, bound = universe.n_samples, universe.n_columns, universe.space.covariate_bound
         sizes = n, universe.most_rows, p, self.n_arms, bound, n * gamma, noise_bound
         return multinomial_sizes(*sizes).radius()

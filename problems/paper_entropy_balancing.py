@@ -23,8 +23,8 @@ import numpy as np
 
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, dot_error
 from dp2erm_cvx.checks import numbers, public_size
-from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import L2Ball
@@ -61,12 +61,12 @@ class PaperEntropyBalancing(EntropyFirstStage):
     theorem = "Theorem 4' (needs an arm floor)"
     defaults = MappingProxyType({"constant": "G_x"})
 
-    def of_arms(self, size: Array, domain: Domain) -> tuple[Array, Array]:
+    def of_arms(self, size: Array, space: Space) -> tuple[Array, Array]:
         # An arm below the floor counts as being at the floor, so that the targets stay (gbar, gbar).
-        floor = domain.arm_floor or np.maximum(np.min(size, axis=-1, keepdims=True), 1.0)
+        floor = space.arm_floor or np.maximum(np.min(size, axis=-1, keepdims=True), 1.0)
         n = np.sum(size, axis=-1, keepdims=True)
         share = np.maximum(size, floor) / n
-        scale = floor / n / math.hypot(*self.bounds(domain)) / share
+        scale = floor / n / math.hypot(*self.bounds(space)) / share
         return scale, share
 
     def log_base(self, n_samples: int) -> Array:
@@ -104,7 +104,7 @@ class PaperEntropyBalancing(EntropyFirstStage):
         rows, target = self.balanced(records)
         return ExponentialModel(rows, target, self.mu, self.radius, log_base=log_base)
 
-    def certified_error(self, universe: Universe) -> float | None:
+    def certified_error(self, universe: MappedUniverse) -> float | None:
         """``||w_hat - w||_1 / n`` for rows ``||b|| <= 1`` and ``||t - mean(b)|| <= 2``.
 
         Rows are centered, so their norms are at most 2, the target's at most 3, and a score is wrong by
@@ -139,11 +139,11 @@ class PaperEntropyBalancing(EntropyFirstStage):
             return math.inf
         return spread * radius + per_norm * norm + base_error + CLOSED_FORM
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         """Theorem 4'. Raises CalibrationError with a base measure, and without an arm floor."""
         if self.base_measure is not None:
             raise CalibrationError(
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
-        floor = universe.domain.arm_floor
+        floor = universe.space.arm_floor
         return entropy_balancing_paper_scaling(universe.n_samples, self.mu, floor, self.radius)

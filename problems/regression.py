@@ -27,7 +27,7 @@ def regression(theta: cp.Variable, records: Any) -> cp.Problem:
     """
     loss = cp.sum_squares(records.x @ theta - records.y)
     return cp.Problem(
-        cp.Minimize(loss), [cp.norm(theta) <= records.outcome_bound / records.domain.covariate_bound]
+        cp.Minimize(loss), [cp.norm(theta) <= records.outcome_bound / records.space.covariate_bound]
     )
 
 

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.model.sets import Box, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program import Gaussian, Landmarks, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, PublicSample, RandomFourier
@@ -60,7 +60,7 @@ def first_stage(rng, name, domain, columns, least=-6):
     # a draw that no program takes any more, so that all others stay what they are
     rng.choice(["equal", "proportional"])
     alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
-    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
+    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain.space))
     public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
     cap = float(rng.choice([math.inf, 1.3, 3.0]))
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
@@ -119,7 +119,7 @@ def first_stage(rng, name, domain, columns, least=-6):
             "kernel": (kernel, RandomFourier(10 ** rng.uniform(-3, 0), 3))[rng.integers(2)],
         },
     }
-    return PROGRAMS[name](**settings[name]).resolve(domain)
+    return PROGRAMS[name](**settings[name]).resolve(domain.space)
 
 
 def noisy_stage(rng, name, domain, smallest):
@@ -132,11 +132,11 @@ def noisy_stage(rng, name, domain, smallest):
         return _stage_with_quadratic(rng, name, domain, smallest)
     M, y = domain.covariate_bound, domain.outcome_bound
     if issubclass(family_of(PROGRAMS[name]), PrivateFirstStage):
-        M = PROGRAMS[name]().row_bound(domain)
+        M = PROGRAMS[name]().row_bound(domain.space)
         radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
         gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
-        return program.resolve(domain), gamma, M * 10 ** rng.uniform(-1, 3)
+        return program.resolve(domain.space), gamma, M * 10 ** rng.uniform(-1, 3)
     units = {"itr_huber": (2 * y / M, 4 * M * y, 2 * M**2), "itr_logistic": (1 / M, M * y, M**2 * y / 4)}
     unit, slope, curvature = units.get(name, (2 * y / M, 8 * M * y, 2 * M**2))
     size = 10 ** rng.uniform(-2, 2) * unit
@@ -149,7 +149,7 @@ def noisy_stage(rng, name, domain, smallest):
     gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
     mean = name == "plug_in_ate" and rng.uniform() < 0.5
     return (
-        PROGRAMS[name](**settings).resolve(domain),
+        PROGRAMS[name](**settings).resolve(domain.space),
         0.0 if mean else gamma,
         slope * 10 ** rng.uniform(-1, 3),
     )
@@ -183,16 +183,16 @@ def _stage_with_quadratic(rng, name, domain, smallest):
     sets = [L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name == "squares"))]
     program = penalized(LOSSES[name], penalty)(theta_set=sets[rng.integers(len(sets))])
     gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
-    return program.resolve(domain), gamma, slope * 10 ** rng.uniform(-1, 3)
+    return program.resolve(domain.space), gamma, slope * 10 ** rng.uniform(-1, 3)
 
 
 def instance_of(rng, name, records):
     """A program at random settings, bound to records, and what else its exact minimizer depends on."""
     p = records.covariates.shape[1]
     if not issubclass(family_of(PROGRAMS[name]), SecondStage | PrivateFirstStage):
-        return first_stage(rng, name, records.domain, records.X.shape[1]).instance(records), {}
-    program, gamma, scale = noisy_stage(rng, name, records.domain, 1e-7)
-    size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
+        return first_stage(rng, name, records.space, records.X.shape[1]).instance(records), {}
+    program, gamma, scale = noisy_stage(rng, name, records.space, 1e-7)
+    size = program.loss_constants(MappedUniverse(records.space, 100, p)).n_parameters
     b = scale * float(rng.choice([0.0, 1.0, 100.0])) * rng.normal(size=size)
     if isinstance(program, PrivateFirstStage):
         return program.perturbed(records, gamma, b), {"ridge": program.mu + gamma, "noise": b}

@@ -87,4 +87,4 @@ EXTREMES: Mapping[str, list[dict[str, Any]]] = {
 
 def edge_records() -> dict[str, Records]:
     """Datasets of the universe that break careless code."""
-    return conformance.edge_records(make_domain(P))
+    return conformance.edge_records(make_domain(P).space)

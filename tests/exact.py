@@ -147,7 +147,7 @@ def tilting_derivatives(program, records, ridge, noise=None):
 
 def _balanced(program, records):
     """The balance functions of every record, the constant first."""
-    _, constant = program.bounds(records.domain)
+    _, constant = program.bounds(records.space)
     return [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
 
 
@@ -172,8 +172,8 @@ def paper_entropy(program, records, start):
     """(lambda, weights) of the paper's dual: rows over the share of their arm, of norm at most 1."""
     g, treated = _balanced(program, records), int(np.sum(records.a))
     n = len(g)
-    size = mp.sqrt(mp.fsum(mp.mpf(bound) ** 2 for bound in program.bounds(records.domain)))
-    floor = records.domain.arm_floor or max(min(n - treated, treated), 1)
+    size = mp.sqrt(mp.fsum(mp.mpf(bound) ** 2 for bound in program.bounds(records.space)))
+    floor = records.space.arm_floor or max(min(n - treated, treated), 1)
     factor = [floor / (size * max(count, floor)) for count in (n - treated, treated)]
     rows = _by_arm(
         [[factor[a] * value for value in row] for a, row in zip(records.a, g, strict=True)], records.a
@@ -242,7 +242,7 @@ def second_stage(program, records, weights, gamma, noise, near):
     n, net = records.n_samples, program.regularizer
     derivatives = second_stage_derivatives(program, records, weights, gamma, noise)
     scale = n * (mp.mpf(gamma) + mp.mpf(net.l2))
-    theta_set = program.feasible(records.domain)
+    theta_set = program.feasible(records.space)
     return _minimize(derivatives, to_mp(near), theta_set, n * mp.mpf(net.l1), scale)
 
 
@@ -263,7 +263,7 @@ def _loss(program, records):
         rows = program.rows(records)
         return to_mp(rows.Z), to_mp(rows.offsets), ones, lambda s: (2 * s, mp.mpf(2))
     if name == "itr_huber":
-        k = mp.mpf(records.domain.outcome_bound if program.threshold is None else program.threshold)
+        k = mp.mpf(records.space.outcome_bound if program.threshold is None else program.threshold)
 
         def huber(s):
             return 2 * min(max(s, -k), k), mp.mpf(2 if mp.fabs(s) <= k else 0)
@@ -276,7 +276,7 @@ def _loss(program, records):
             curvature = mp.exp(-mp.fabs(s) / S)
             return mp.sign(s) * S * (1 - curvature), curvature
 
-        X = to_mp(program.covariates(records.domain, records.X))
+        X = to_mp(program.covariates(records.space, records.X))
         return X, response if name == "itr_saturating" else y, ones, saturating
     assert name == "itr_logistic"
     sign = [-t if outcome < 0 else t for t, outcome in zip(side, y, strict=True)]

@@ -98,8 +98,8 @@ def _samples(program, records):
     """The source records, and the covariates of the target."""
     everyone = list(range(records.n_samples))
     if program.target is not None:
-        skipped = 1 if records.domain.intercept else 0
-        return everyone, records.domain.features(program.target.X)[:, skipped:]
+        skipped = 1 if records.space.intercept else 0
+        return everyone, records.space.features(program.target.X)[:, skipped:]
     source = [i for i in everyone if records.a[i] == 0]
     if not 0 < len(source) < len(everyone):
         return everyone, records.covariates

@@ -18,6 +18,7 @@ from dp2erm_cvx.checks import declared_choice, setting
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.paper import PrintedBound
@@ -140,17 +141,17 @@ def make_weights(records: Records, seed: int = 1) -> Array:
 
 
 #: Programs with what was read of them in a universe, by the program itself and the universe.
-PLACED: dict[tuple[int, Universe], tuple[Program, Program]] = {}
+PLACED: dict[tuple[int, MappedUniverse], tuple[Program, Program]] = {}
 
 
 def placed(program: Any, records: Records) -> Any:
     """A program as it is read where records are: once for all tests, since reading takes longer than solving.
 
-    One of another kind, whose reading is of no number of records, is resolved in their domain.
+    One of another kind, whose reading is of no number of records, is resolved in their space.
     """
     if not isinstance(program, WeightsProgram):
-        return program.resolve(records.domain)
-    universe = Universe(records.domain, records.n_samples, records.n_features)
+        return program.resolve(records.space)
+    universe = MappedUniverse(records.space, records.n_samples, records.n_features)
     key = id(program), universe
     if key not in PLACED:
         # the program is kept beside, so that no other takes its place in memory
@@ -173,7 +174,7 @@ def bind(
         return instance
     assert isinstance(program, SecondStage)
     columns = tuple(f"x{k}" for k in range(records.covariates.shape[1]))
-    p = len(program.parameter_names(columns, records.domain))
+    p = len(program.parameter_names(columns, records.space))
     b = noise * np.random.default_rng(seed).normal(size=p)
     return program.instance(records, make_weights(records), gamma=gamma, noise=b)
 
@@ -212,7 +213,7 @@ def penalized(
 
     def declared(theta: Any, records: Any) -> Any:
         """A loss and a public penalty."""
-        ball = [cp.norm(theta) <= records.outcome_bound / records.domain.covariate_bound]
+        ball = [cp.norm(theta) <= records.outcome_bound / records.space.covariate_bound]
         return cp.Problem(cp.Minimize(loss(theta, records) + records.n * penalty(theta)), ball)
 
     declared.__name__ = name

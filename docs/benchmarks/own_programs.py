@@ -10,8 +10,9 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from dp2erm_cvx import Domain, Universe
+from dp2erm_cvx import Domain
 from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.program import FirstStage, Gaussian, scheme
@@ -121,7 +122,7 @@ class Loop:
 def measured(name: str, n: int, m: int) -> dict[str, str]:
     """Neighbors per CPU second on the same neighbors."""
     part = drawn(n, m)
-    program = declared(name).at(Universe(part.base.domain, n, MOMENTS))
+    program = declared(name).at(MappedUniverse(part.base.space, n, MOMENTS))
     began = time.process_time()
     neighborhood = Neighborhood(program, part.base)
     list(neighborhood.solve(part.take(0, 2)))

@@ -84,7 +84,7 @@ def load(work: Work, seed: int = 9) -> Loaded:
     data = simulate("linear", work.n_samples, rng=rng).dataset
     p = data.X.shape[1]
     records = Domain(math.sqrt(p), 8.0).records(data.X, data.a, data.y)
-    program = registry.build(registry.first_stages(), work.program, **work.settings).resolve(records.domain)
+    program = registry.build(registry.first_stages(), work.program, **work.settings).resolve(records.space)
     X = rng.normal(size=(work.batch, p))
     X *= math.sqrt(p) * (1 - 1e-12) * rng.random((work.batch, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
     index = rng.integers(work.n_samples, size=work.batch)

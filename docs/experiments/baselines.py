@@ -73,7 +73,7 @@ def ipw_composition(study: Study) -> Plan[Study]:
     M = universe.domain.covariate_bound
     R = public_number("radius", getattr(study.first, "radius", math.inf), above=0.0)
     chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": getattr(study.first, "ridge", None)}
-    first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(universe.domain)
+    first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(universe.space)
     loss = first.loss_constants(universe)
     half = Budget(budget.epsilon / 2.0, budget.delta / 2.0)
     calibration = chaudhuri_logistic(

@@ -91,7 +91,7 @@ def deviation(noised: Noised) -> float:
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimator of an average effect from records inside their domain, neighbors differing in one record.
+    """An estimator of an average effect from records inside their space, neighbors differing in one record.
 
     ``source`` says whose it is, ``assumes`` what a bound on every record is needed for; ``treated_only``
     asks for the effect among the treated, where ``serves_treated``. With ``budget.delta`` = 0 noise is pure,
@@ -160,15 +160,15 @@ class PrivatePropensity(Effect):
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
         """Stages of :class:`Effect`."""
-        n, domain = records.n_samples, records.domain
-        X = records.X / domain.covariate_bound
+        n, space = records.n_samples, records.space
+        X = records.X / space.covariate_bound
         fit, rest = yield Split(n, 2)
         exact = ridge_logistic(X[fit], records.a[fit].astype(np.float64), self.ridge)
         w = yield noisy(exact, 2.0 / (len(fit) * self.ridge), budget)
         e = probability(X[rest] @ w, self.clip)
         a, y = records.a[rest], records.y[rest]
         value = float(np.mean(np.where(a == 1, y / e, -y / (1.0 - e))))
-        released = yield noisy(value, 2.0 * domain.outcome_bound / (self.clip * len(rest)), budget)
+        released = yield noisy(value, 2.0 * space.outcome_bound / (self.clip * len(rest)), budget)
         return Estimate(released, math.nan)
 
 
@@ -198,7 +198,7 @@ class SubsampleAggregate(Effect):
         """Stages of :class:`Effect`."""
         n, p = records.X.shape
         members = yield Split(n, group_count(n, p, self.per_column))
-        largest = 2.0 * records.domain.outcome_bound
+        largest = 2.0 * records.space.outcome_bound
         effects = [np.clip(self._of_group(records, rows), -largest, largest) for rows in members]
         sensitivity = 2.0 * largest / len(members)
         released = yield noisy(float(np.mean(effects)), sensitivity, budget)
@@ -253,7 +253,7 @@ class FoldNuisances(Effect):
         m_0`` in the first arm, at most 2 B w. It moves by ``(w' - w)(y - m_1) - (w' - 1)(m_1' - m_1) -
         (m_0' - m_0)`` if a model of each is replaced.
         """
-        B, high = records.domain.outcome_bound, 1.0 / self.clip
+        B, high = records.space.outcome_bound, 1.0 / self.clip
         spread = high - 1.0 / (1.0 - self.clip)
         own, other = {
             "g": (4.0 * B, 4.0 * B),
@@ -286,10 +286,10 @@ class FoldNuisances(Effect):
 
     def _of_fold(self, records: Records, rows: Array) -> Array:
         """Both regressions and both inverse probabilities (4, n) of all records, by one fold's models."""
-        X, a, B = records.X, records.a[rows], records.domain.outcome_bound
+        X, a, B = records.X, records.a[rows], records.space.outcome_bound
         lines = np.zeros((4, len(X)))
         ridge = np.full(X.shape[1], self.ridge)
-        if records.domain.intercept:
+        if records.space.intercept:
             ridge[0] = 1e-6
         if self.estimator != "ipw":
             for arm in (0, 1):
@@ -328,11 +328,11 @@ class NoisyLeastSquares(Effect):
 
     def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
         """Stages of :class:`Effect`."""
-        domain = records.domain
+        space = records.space
         arm = self.treatment_scale * (records.a - 0.5)
-        z = np.column_stack([records.X / domain.covariate_bound, arm, records.y / domain.outcome_bound])
+        z = np.column_stack([records.X / space.covariate_bound, arm, records.y / space.outcome_bound])
         w = yield from _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, z.shape[1] - 2, budget)
-        return Estimate(float(w[-1]) * self.treatment_scale * domain.outcome_bound, math.nan)
+        return Estimate(float(w[-1]) * self.treatment_scale * space.outcome_bound, math.nan)
 
 
 @dataclass(frozen=True)
@@ -350,9 +350,9 @@ class NoisyInteractions(Rule):
 
     def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
         """Stages of :class:`Rule`."""
-        x, p = records.X / records.domain.covariate_bound, records.X.shape[1]
+        x, p = records.X / records.space.covariate_bound, records.X.shape[1]
         arm = self.treatment_scale * (records.a - 0.5)[:, None] * x
-        z = np.column_stack([x, arm, records.y / records.domain.outcome_bound])
+        z = np.column_stack([x, arm, records.y / records.space.outcome_bound])
         if budget is None:
             return np.asarray(np.linalg.lstsq(z[:, :-1], z[:, -1])[0][p:], dtype=np.float64)
         # the constant of the effect has no ridge, as the treatment above has none
@@ -410,10 +410,10 @@ class WeightedLearning(Rule):
 
     def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
         """Stages of :class:`Rule`."""
-        domain = records.domain
-        X, a = records.X / domain.covariate_bound, records.a.astype(np.float64)
+        space = records.space
+        X, a = records.X / space.covariate_bound, records.a.astype(np.float64)
         share = np.maximum(np.where(records.a == 1, propensity, 1.0 - propensity), self.clip)
-        weight = (records.y + domain.outcome_bound) / (2.0 * domain.outcome_bound) * self.clip / share
+        weight = (records.y + space.outcome_bound) / (2.0 * space.outcome_bound) * self.clip / share
         if budget is None:
             return ridge_logistic(X, a, _LEAST_RIDGE, weight)
         theta = ridge_logistic(X, a, self.ridge, weight)
@@ -439,13 +439,13 @@ class Dpate(Effect):
         """Estimate of :class:`Effect`."""
         if find_spec("dpate") is None:
             raise DataError("the package dpate is not installed: pip install dpate (Python 3.12 or later)")
-        domain = records.domain
+        space = records.space
         kind = "gaussian" if budget.delta else "laplacian"
         call = getattr(import_module("dpate"), self.function)
         # arrays of its own: records cannot be written
-        x, a, y = records.covariates / domain.features_bound, np.array(records.a), np.array(records.y)
+        x, a, y = records.covariates / space.features_bound, np.array(records.a), np.array(records.y)
         with _seeded(import_module("dpate.utils"), rng):
-            estimate = call(x, a, y, domain.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind)
+            estimate = call(x, a, y, space.outcome_bound, budget.epsilon, delta=budget.delta, distr=kind)
         return Estimate(float(np.squeeze(estimate)), math.nan)
 
 

@@ -52,7 +52,7 @@ def chain_figure(folder: Path, n: int = 1000, p: int = 5) -> dict[str, float]:
         "declaration": [
             program.formula.split(",")[0],
             program.formula.split(";")[1].strip(),
-            f"overlap weights, mu = {program.resolve(DOMAIN).ridge:g}, n = {n:,}, p = {p}",
+            f"overlap weights, mu = {program.resolve(DOMAIN.space).ridge:g}, n = {n:,}, p = {p}",
         ],
         "canonical data": [
             f"A: {rows:,} x {columns:,}, {data['A'].nnz:,} nonzeros",

@@ -134,10 +134,10 @@ def rows(design: Design, cell: Cell) -> list[Row]:
     """Quantiles of the released effect over draws of all noise, in kg, for one first stage."""
     known = {one.label: one for one in (*schemes(), composed_scheme())}
     data, domain = load_nhefs(), effect_domain()
-    first = known[cell["scheme"]].program.resolve(domain)
+    first = known[cell["scheme"]].program.resolve(domain.space)
     weights, out = Weights(domain.records(data.X, data.a, data.y)), list[Row]()
     for noise, family, delta in WAYS:
-        second = (plug_in() if family == "output" else arm_means()).resolve(domain)
+        second = (plug_in() if family == "output" else arm_means()).resolve(domain.space)
         for epsilon in design["epsilons"]:
             head = {"noise": noise, "statistic": second.name, "epsilon": epsilon}
             law = "gaussian" if noise == "gaussian" else "gamma"
@@ -155,7 +155,7 @@ def rows(design: Design, cell: Cell) -> list[Row]:
             facts = {"effective_share": share, "V": plan.bound.V}
             out.append(head | {"status": "done"} | quantiles | facts)
     if plan.step("propensity") is None:
-        thetas, share, _ = without_noise(first, arm_means().resolve(domain), weights)
+        thetas, share, _ = without_noise(first, arm_means().resolve(domain.space), weights)
         out.append(_plain(CLIPPED, effect_of(thetas[0].tolist())) | {"effective_share": share})
     out.append(_plain("textbook, no bounds", textbook_effect(data)))
     out.append(_plain("difference of means", difference(data).value))

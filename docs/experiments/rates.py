@@ -217,7 +217,9 @@ def limit(design: Design, curvature: str, name: str) -> dict[str, Array]:
     w, images = weights(first_stage(design["schemes"][name], domain)).value, dict[str, Array]()
     for family in design["families"]:
         if constants.norm(family) not in images:
-            second = constants.second_stage(family).resolve(domain).instance(weights.records, w, gamma=0.0)
+            second = (
+                constants.second_stage(family).resolve(domain.space).instance(weights.records, w, gamma=0.0)
+            )
             images[constants.norm(family)] = image(
                 curvature, solve(second, solver="newton", throw=False).value
             )

@@ -99,7 +99,7 @@ def weighted(design: common.Design, cell: common.Cell) -> list[common.Row]:
     score = plan.main.at(plan.main.universe, released)
     spreads = tuple(float(one) for one in score.lines.nuisances.spreads)
     apart = max(plan.study.confounding, 0.01)
-    trial = rehearsed(score.program, Public(score.universe.domain, score.lines.rate, 0.0, spreads, apart))
+    trial = rehearsed(score.program, Public(score.universe.space, score.lines.rate, 0.0, spreads, apart))
     n = records.n_samples
     weights = score.weights_of(records, released)
     signs = np.where(records.a == 1, 1.0, -1.0)

@@ -111,7 +111,7 @@ def first_stage(scheme: Scheme, domain: Domain, paper: bool = False, private: bo
         chosen["ridge"] *= domain.covariate_bound**2
     elif "ridge" in chosen and program == "entropy_balancing":
         chosen["ridge"] *= 2 * domain.features_bound**2  # the constant function is as large as the covariates
-    return registry.build(registry.first_stages(), program, **chosen).resolve(domain)
+    return registry.build(registry.first_stages(), program, **chosen).resolve(domain.space)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _direct(
     domain = constants.domain(shape[0], keeps_treatment=weaker)
     study = Study(
         first_stage(scheme, domain, paper=is_printed(family)),
-        constants.second_stage(family).resolve(domain),
+        constants.second_stage(family).resolve(domain.space),
         Universe(domain, *shape),
         budget,
         calibration="sharp" if family == SATURATING else family,
@@ -248,7 +248,7 @@ def _thetas(
         solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
         thetas, certified = np.array([one.value for one in solved]), all(one.certified for one in solved)
     if plan.main.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
-        theta_set = second.feasible(records.domain)
+        theta_set = second.feasible(records.space)
         thetas = np.array([theta_set.project(theta) for theta in thetas])
     return thetas, certified
 
@@ -306,7 +306,7 @@ class Trial:
     def plain_row(self, scheme: Scheme, constants: Constants) -> Row:
         """Row of the two stages without privacy."""
         domain = constants.domain(self.train.dataset.n_samples)
-        second = constants.second_stage().resolve(domain)
+        second = constants.second_stage().resolve(domain.space)
         drawn = without_noise(first_stage(scheme, domain), second, self.weights(constants))
         return {"family": PLAIN, "noise": "none", "epsilon": np.inf} | self._judged(drawn, constants)
 

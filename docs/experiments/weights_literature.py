@@ -21,6 +21,7 @@ from weight_caps import DECLARED, Design
 
 from dp2erm_cvx import Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.paper import usable_bound
@@ -119,7 +120,7 @@ class Strength:
         None where more is always left, or where some dataset of the universe has no weights.
         """
         low, high = RANGE
-        universe = Universe(records.domain, records.n_samples, COLUMNS)
+        universe = MappedUniverse(records.space, records.n_samples, COLUMNS)
         if bound(self.program(low), universe) is None:
             return None
         if self.left(low, records) > LEFT:

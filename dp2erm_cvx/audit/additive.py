@@ -382,7 +382,7 @@ def search_additive(
             if groups and rng.random() < (1.0 if fresh else 0.2):
                 # kinds of records by the groups that a walk drew
                 grouped = pair.by_groups(groups[int(rng.integers(len(groups)))], rng)
-                pair = grouped if grouped.admissible(domain) else pair
+                pair = grouped if grouped.admissible(domain.space) else pair
         audit, groups = _walk(mechanism, pair.raw(domain), declared, seed)
         height = audit.found, sum(stage.loss for stage in audit.losses)
         return Gain(1, [({"loss": height}, (pair, audit, groups))])

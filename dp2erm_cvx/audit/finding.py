@@ -169,7 +169,7 @@ class Finding(Shown):
     def records(self) -> tuple[Records, Records]:
         """Both datasets as records of the domain."""
         if self.mapped:
-            first, second = (Records(X, a, y, self.domain) for X, a, y in (self.first, self.second))
+            first, second = (Records(X, a, y, self.domain.space) for X, a, y in (self.first, self.second))
             return first, second
         return self.domain.records(*self.first), self.domain.records(*self.second)
 
@@ -261,10 +261,7 @@ def differing_units(first: Columns, second: Columns) -> int:
 
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
     """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
-    if domain.ranges is not None:
-        middle, half = domain.scale(X.shape[1])
-        X = 2.0 * middle + X * (2.0 * half)
-    return X, a, y + domain.treatment_cost * a + domain.outcome_center
+    return domain.space.raw(X), a, y + domain.treatment_cost * a + domain.outcome_center
 
 
 def _check(pair: Finding) -> None:
@@ -278,7 +275,7 @@ def _check(pair: Finding) -> None:
         domain, covariates = pair.domain, X[:, 1:] if pair.domain.intercept else X
         if pair.mapped and not (
             (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
-            and (np.abs(covariates) <= np.array(domain.widths(covariates.shape[1]) or np.inf)).all()
+            and (np.abs(covariates) <= np.array(domain.space.widths(covariates.shape[1]) or np.inf)).all()
             and (not domain.intercept or (X[:, 0] == domain.intercept).all())
             and (np.abs(y) <= domain.outcome_bound).all()
             and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)

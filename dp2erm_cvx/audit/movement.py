@@ -15,8 +15,8 @@ from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.weighing import Weighed, Weighing
 from dp2erm_cvx.checks import json_types, public_number
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.neighbors import Reading
 from dp2erm_cvx.paper import PrintedBound, in_paper, printed_bound, universal_corollary, usable_bound
@@ -92,7 +92,7 @@ class Claim:
         ]
 
 
-def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
+def claims_of(program: FirstStage, universe: MappedUniverse) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
 
     The sharp theorem (V and the largest weight), which is called stated where the program is an author's
@@ -109,8 +109,9 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     if in_paper(resolved):
         # as it stands, without an exception for a flipped treatment, under which it can be false
         keep = Neighboring.REPLACE_ONE_KEEP_TREATMENT
-        same = dataclasses.replace(universe.domain, relation=keep, codebook=None)
-        where = dataclasses.replace(universe, domain=same)
+        # of records that count alike, whatever a codebook says of them
+        same = dataclasses.replace(universe.space, relation=keep, units=None, weighted=False)
+        where = universe.within(same)
         families[_PRINTED] = lambda: Claim.of_printed(_PRINTED, printed_bound(resolved, where), norm=True)
     families[_USABLE] = lambda: Claim.of_printed(_USABLE, usable_bound(resolved, universe))
     claims = list[Claim]()

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.audit.finding import Columns, unscaled
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 
@@ -24,11 +26,11 @@ _TRIES = 200
 _MOST = 3
 
 
-def records_at(domain: Domain, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
+def records_at(space: Space, X: Array, a: NDArray[np.int64], y: Array | None = None) -> Records:
     """Records with scaled covariates X (n, k), treatments a (n,) and net outcomes y (n,), default 0."""
-    if domain.intercept:
-        X = np.column_stack([np.full(len(X), domain.intercept), X])
-    return Records(X, a, np.zeros(len(a)) if y is None else y, domain)
+    if space.intercept:
+        X = np.column_stack([np.full(len(X), space.intercept), X])
+    return Records(X, a, np.zeros(len(a)) if y is None else y, space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,19 +107,22 @@ class Pairs:
         first, second = ((*unscaled(domain, *end[:3]), *end[3:]) for end in self.datasets())
         return first, second
 
-    def records(self, domain: Domain) -> tuple[Records, Records]:
-        """Both datasets as records of the domain."""
-        first, second = (records_at(domain, *columns) for columns in self.datasets())
+    def records(self, space: Space) -> tuple[Records, Records]:
+        """Both datasets as records of the space."""
+        first, second = (records_at(space, *columns) for columns in self.datasets())
         return first, second
 
-    def admissible(self, domain: Domain) -> bool:
+    def admissible(self, space: Space) -> bool:
         """True if both datasets of a single pair keep the arm floor."""
         treated, n = int(self.count[0] @ self.a[0, 2:]), int(self.count[0].sum()) + 1
-        floor = domain.arm_floor or 0
+        floor = space.arm_floor or 0
         return all(floor <= treated + int(arm) <= n - floor for arm in self.a[0, :2])
 
     def steepest(
-        self, universe: Universe, distance: Callable[[Columns, Columns], float], rng: np.random.Generator
+        self,
+        universe: Universe,
+        distance: Callable[[Columns, Columns], float],
+        rng: np.random.Generator,
     ) -> tuple[Pairs | None, int]:
         """Where datasets of two kinds of records change fastest with their numbers; the distances it took.
 
@@ -134,7 +139,7 @@ class Pairs:
             """The dataset with ``count`` records of the second kind, and the one with one more."""
             return Pairs.single(X, a, y, np.where(np.arange(n - 1) < count, 3, 2), lists)
 
-        counts = [count for count in range(n) if neighbors(count).admissible(domain)]
+        counts = [count for count in range(n) if neighbors(count).admissible(domain.space)]
         if not counts:
             return None, 0
         low, high, taken = counts[0], counts[-1] + 1, 0
@@ -159,7 +164,7 @@ class Pairs:
         return Pairs.single(X, a, y, order, self.lists)
 
     @classmethod
-    def admitted(cls, universe: Universe, X: Array, a: NDArray[np.int64], share: Array) -> Pairs:
+    def admitted(cls, universe: MappedUniverse, X: Array, a: NDArray[np.int64], share: Array) -> Pairs:
         """The pairs of the universe nearest to a proposal: points clipped, shares (b, m - 2) rounded.
 
         Where an arm floor is declared, records are moved between the kinds of the two arms to meet it; a pair
@@ -168,7 +173,7 @@ class Pairs:
         if not universe.flips:
             a = a.copy()
             a[:, 1] = a[:, 0]
-        n, floor = universe.n_samples, universe.domain.arm_floor or 0
+        n, floor = universe.n_samples, universe.space.arm_floor or 0
         share, treated, ends = np.maximum(share, 0.0), a[:, 2:] == 1, a[:, :2]
         low = np.maximum(floor - ends.min(axis=1), 0)
         high = np.minimum(n - floor - ends.max(axis=1), n - 1)
@@ -178,20 +183,20 @@ class Pairs:
         for side, amount in ((treated, size), (~treated, n - 1 - size)):
             count += _whole(np.where(side, share, 0.0), amount)
         count[(count.sum(axis=1) != n - 1) | (low > high)] = np.nan
-        return cls(universe.domain.inside(X), a, np.zeros(a.shape), count)
+        return cls(universe.space.inside(X), a, np.zeros(a.shape), count)
 
     @classmethod
-    def starts(cls, universe: Universe, number: int, rng: np.random.Generator) -> Pairs:
+    def starts(cls, universe: MappedUniverse, number: int, rng: np.random.Generator) -> Pairs:
         """``number`` pairs with outcomes 0, drawn from all families in turn."""
         raw = [_start(_FAMILIES[index % len(_FAMILIES)], rng, universe.n_features) for index in range(number)]
-        for _, arm, share in raw if (universe.domain.arm_floor or 0) > 1 else ():
+        for _, arm, share in raw if (universe.space.arm_floor or 0) > 1 else ():
             present = np.flatnonzero(share > 0)
             if len(np.unique(arm[2 + present])) == 1:  # no arm of the common records may be empty
                 place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
                 arm[2 + place] = 1 - arm[2 + present[0]]
                 share[place] = max(share[place], 1e-3)
         X, a, share = map(np.stack, zip(*raw, strict=True))
-        return cls.admitted(universe, X * universe.domain.features_bound, a, share)
+        return cls.admitted(universe, X * universe.space.features_bound, a, share)
 
 
 def _whole(share: Array, amount: Array) -> Array:
@@ -275,16 +280,16 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     return np.roll(points, 2, axis=0), np.roll(arm, 2), np.array([part, part, 1 - part, 1 - part]) / 2
 
 
-def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
+def draw_pair(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
     """A single pair of a random family, with outcomes. Raises DeclarationError where a floor leaves none."""
-    domain, drawn = universe.domain, (_drawn(universe, rng) for _ in range(_TRIES))
-    pair = next((pair for pair in drawn if pair.admissible(domain)), None)
+    space, drawn = universe.space, (_drawn(universe, rng) for _ in range(_TRIES))
+    pair = next((pair for pair in drawn if pair.admissible(space)), None)
     if pair is None:
         size = universe.n_samples
-        raise DeclarationError(f"arm_floor = {domain.arm_floor}: no pair of {size} records was found")
+        raise DeclarationError(f"arm_floor = {space.arm_floor}: no pair of {size} records was found")
     X, a, y, order = pair.kinds()
     if rng.random() < 0.5:  # from one end to the other, often within its arm
-        y[:2] = domain.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
+        y[:2] = space.outcome_bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
         a[1] = a[0] if rng.random() < 0.5 else a[1]
     if rng.random() < 0.5:  # everybody but the changed record nearer to 0
         X[2:] *= 10.0 ** rng.uniform(-4, 0)
@@ -293,10 +298,10 @@ def draw_pair(universe: Universe, rng: np.random.Generator) -> Pairs:
     elif rng.random() < 0.4:  # every kind at a distance from 0 of its own
         X *= 10.0 ** rng.uniform(-3, 0, size=(len(a), 1))
         X[1] = X[0] if rng.random() < 0.5 else X[1]
-    if (arms := len(domain.arms)) > 2:
+    if (arms := space.n_arms) > 2:
         a = rng.integers(arms, size=len(a))
         a[1] = a[1] if universe.flips else a[0]
-    lists = None if domain.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
+    lists = None if space.units is None else [_list(kind, len(a), rng) for kind in range(len(a))]
     return Pairs.single(X, a, y, order, lists)
 
 
@@ -306,7 +311,7 @@ def _list(kind: int, kinds: int, rng: np.random.Generator) -> list[int]:
     return [kind if rng.random() < 0.8 else int(rng.integers(kinds)) for _ in range(size)]
 
 
-def next_pair(universe: Universe, known: Pairs | None, rng: np.random.Generator) -> Pairs:
+def next_pair(universe: MappedUniverse, known: Pairs | None, rng: np.random.Generator) -> Pairs:
     """A new pair, or one near a known one by one or two changes, of sizes from 0.001 to 1."""
     if known is None:
         return draw_pair(universe, rng)
@@ -314,14 +319,14 @@ def next_pair(universe: Universe, known: Pairs | None, rng: np.random.Generator)
         nearby = known
         for _ in range(int(rng.integers(1, 3))):
             nearby = _changed(universe, nearby, rng)
-        if nearby.admissible(universe.domain):
+        if nearby.admissible(universe.space):
             return nearby
     return known
 
 
-def _drawn(universe: Universe, rng: np.random.Generator) -> Pairs:
+def _drawn(universe: MappedUniverse, rng: np.random.Generator) -> Pairs:
     n, k = universe.n_samples, universe.n_features
-    R, B = universe.domain.features_bound, universe.domain.outcome_bound
+    R, B = universe.space.features_bound, universe.space.outcome_bound
     kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
     m = kinds + 2
     (u,) = directions(rng, 1, k)
@@ -353,12 +358,12 @@ def _drawn(universe: Universe, rng: np.random.Generator) -> Pairs:
     y = outcomes[int(rng.integers(len(outcomes)))]
     if rng.random() < 0.5:
         y[:2] = rng.choice([-1.0, 1.0], size=2)
-    return Pairs.single(universe.domain.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
+    return Pairs.single(universe.space.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
 
 
-def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs:
+def _changed(universe: MappedUniverse, pair: Pairs, rng: np.random.Generator) -> Pairs:
     X, a, y, order = pair.kinds()
-    R, B, k, m = universe.domain.features_bound, universe.domain.outcome_bound, X.shape[1], len(a)
+    R, B, k, m = universe.space.features_bound, universe.space.outcome_bound, X.shape[1], len(a)
     row = int(rng.integers(m)) if rng.random() < 0.5 else int(rng.integers(2))
     size = 10.0 ** rng.uniform(-3, 0)
     move = int(rng.integers(7))
@@ -371,7 +376,7 @@ def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs
         places = (R * _unit(X[[row]])[0], np.zeros(k), -X[target], X[target])
         X[row] = places[int(rng.integers(len(places)))]
     elif move == 3:
-        a[row] = 1 - a[row] if (arms := len(universe.domain.arms)) == 2 else rng.integers(arms)
+        a[row] = 1 - a[row] if (arms := universe.space.n_arms) == 2 else rng.integers(arms)
     elif move == 4:
         y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
     elif move == 5:
@@ -384,7 +389,7 @@ def _changed(universe: Universe, pair: Pairs, rng: np.random.Generator) -> Pairs
     lists = pair.lists
     if lists is not None and rng.random() < 0.3:
         lists = [*lists[:row], _list(row, m, rng), *lists[row + 1 :]]
-    return Pairs.single(universe.domain.inside(X), a, np.clip(y, -B, B), order, lists)
+    return Pairs.single(universe.space.inside(X), a, np.clip(y, -B, B), order, lists)
 
 
 def _unit(rows: Array) -> Array:

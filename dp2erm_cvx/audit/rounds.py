@@ -32,6 +32,7 @@ from dp2erm_cvx.audit.search import Deadline, Gain, SearchPlan, State, evolve, e
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import Weighing
 from dp2erm_cvx.data.blocks import tree_sum
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -65,7 +66,7 @@ class Base:
     """One dataset, its weights, and the directions in which its fitted coefficient points."""
 
     def __init__(
-        self, weighing: Weighing, universe: Universe, records: Records, pool: Any = None, index: int = 0
+        self, weighing: Weighing, universe: MappedUniverse, records: Records, pool: Any = None, index: int = 0
     ) -> None:
         self.universe, self.records, self.pool, self.index = universe, records, pool, index
         #: Treatments (n,): of every record what is asked in any order, held like its weight.
@@ -120,10 +121,10 @@ class Base:
 
     def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
         """The changes that stay in the universe."""
-        points = [self.universe.domain.inside(change.covariates) for change in changes]
+        points = [self.universe.space.inside(change.covariates) for change in changes]
         X = np.array(points).reshape(len(changes), self.universe.n_features)
         arms = np.array([change.arm for change in changes], dtype=np.int64)
-        new = records_at(self.universe.domain, X, arms)
+        new = records_at(self.universe.space, X, arms)
         index = np.array([change.index for change in changes], dtype=np.int64)
         drawn = Replacements(self.records, index, new.X, new.a)
         admitted = drawn.admitted
@@ -166,10 +167,10 @@ class Base:
 
         After the deadline nothing is tried any more.
         """
-        domain = self.universe.domain
+        space = self.universe.space
 
         def placed(u: Array) -> list[Replacement]:
-            points = (domain.inside(domain.features_bound * point) for point in u)
+            points = (space.inside(space.features_bound * point) for point in u)
             return [dataclasses.replace(start, covariates=point, origin="ascent") for point in points]
 
         def height(u: Array) -> Array:
@@ -180,7 +181,7 @@ class Base:
             reached = {id(change): movement[Quantity.V].low for change, movement in moved}
             return np.array([reached.get(id(change), np.nan) for change in changes])
 
-        climb = start.covariates / domain.features_bound, step, solves
+        climb = start.covariates / space.features_bound, step, solves
         ((best, _, spent),) = evolve(lambda tried: [height(u) for _, u in tried], [climb], rng)
         return placed(best[None])[0], spent
 
@@ -195,7 +196,7 @@ _Drawn = tuple[tuple[int, int], int, Callable[[Array], Array]]
 
 def _drawn(base: Base, strategy: str, number: int, rng: np.random.Generator) -> _Drawn:
     n, d = base.records.n_samples, base.universe.n_features
-    a, r, some = base.arms, base.universe.domain.features_bound, max(1, n // 20)
+    a, r, some = base.arms, base.universe.space.features_bound, max(1, n // 20)
     heavy = base.by_weight[-1 - int(rng.integers(some))]
     light = base.by_weight[int(rng.integers(some))]
     j = int(rng.choice([heavy, light, rng.integers(n)]))
@@ -256,7 +257,7 @@ class Rounds:
     def __post_init__(self) -> None:
         universe = self.universe
         # so many covariates as are given data, but a base dataset needs no more than three
-        small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
+        small = MappedUniverse(universe.space, universe.n_samples, min(universe.n_features, 3))
         # a surrogate that is off wastes a search, but what is reported is solved in full
         sample = Pairs.starts(small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         self.surrogate = Surrogate.of(self.weighing, small, sample) if BASE in self.names else None
@@ -363,8 +364,8 @@ class Rounds:
         """The two datasets of a kept pair in full, or None outside of the universe."""
         if isinstance(known, Replacement):
             return self.base(known.base).pair(known)
-        inside = known.admissible(self.universe.domain)
-        records = known.records(self.universe.domain)
+        inside = known.admissible(self.universe.space)
+        records = known.records(self.universe.space)
         return NeighborPair(*records, 0, "search over base datasets") if inside else None
 
     def reported(

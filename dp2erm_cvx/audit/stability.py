@@ -28,7 +28,9 @@ from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.weighing import FUNCTION, FunctionWeights, ProgramWeights, Weighing, WeightFunction
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -116,8 +118,9 @@ class StabilityAudit(Shown):
         facts = {"claim": asdict(verdict.claim), "movement": asdict(movement), "origin": pair.origin}
         first, second = ((end.X, end.a, end.y) for end in (pair.first, pair.second))
         weights = {"name": self.program.name, "settings": self.program.settings()}
-        domain = pair.first.domain
-        saved = Finding(first, second, domain, "stability", facts, None, True, weights, self.private)
+        saved = Finding(
+            first, second, self.universe.domain, "stability", facts, None, True, weights, self.private
+        )
         return saved.save(path)
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +154,7 @@ class StabilityAudit(Shown):
 def audit_stability(
     program: FirstStage,
     data: Data | Generator | None,
-    universe: Universe | Domain,
+    universe: MappedUniverse | Domain | Space,
     *,
     bounds: Iterable[Claim | StabilityBound] | None = None,
     strategies: Strategies | None = None,
@@ -169,7 +172,8 @@ def audit_stability(
         Raw records (X, a, y), which are mapped into the domain; a function of a random generator that
         returns such records; or None, to search over datasets of the universe alone.
     universe
-        What the bounds are about. Data have their own size, so that a domain is enough for them.
+        What the bounds are about. Data have their own size, so that a domain is enough for them,
+        or the space that they were mapped into.
     bounds
         Claims to audit, default: every one that is known for the program.
     strategies
@@ -197,7 +201,7 @@ def audit_stability(
     if not isinstance(solver_by_name(solver), ConicSolver):
         raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
     asked = _Asked(data, universe, strategies, held_out, search)
-    program = program.resolve(asked.domain)
+    program = program.resolve(asked.domain.space)
     program = program.at(asked.universe)  # read once, not for every dataset
     claims, refused = claims_of(program, asked.universe) if bounds is None else (_claims(bounds), {})
     checking = solver if asked.few else "first_certified"
@@ -207,7 +211,7 @@ def audit_stability(
 def audit_weights(
     function: WeightFunction,
     bound: float | Iterable[Claim | StabilityBound],
-    universe: Universe | Domain,
+    universe: MappedUniverse | Domain | Space,
     data: Data | Generator | None = None,
     *,
     strategies: Strategies | None = None,
@@ -227,7 +231,8 @@ def audit_weights(
     bound
         What is claimed of V, above 0; or claims and bounds as of :func:`audit_stability`.
     universe
-        What the bound is about. Data have their own size, so that a domain is enough for them.
+        What the bound is about. Data have their own size, so that a domain is enough for them,
+        or the space that they were mapped into.
     data, strategies, held_out, search
         As of :func:`audit_stability`; without data, datasets of the universe are searched.
 
@@ -268,7 +273,7 @@ class _Asked:
     def __init__(
         self,
         data: Data | Generator | None,
-        universe: Universe | Domain,
+        universe: MappedUniverse | Domain | Space,
         strategies: Strategies | None,
         held_out: Data | None,
         search: SearchPlan | None,
@@ -276,7 +281,7 @@ class _Asked:
         self.began = time.perf_counter()
         self.search = SearchPlan(seconds=60.0) if search is None else search
         self.limit = self.search.deadline()
-        domain = universe.domain if isinstance(universe, Universe) else universe
+        domain = _domain(universe)
         self.domain = domain
         self.source: Any = data
         if callable(data):
@@ -286,7 +291,7 @@ class _Asked:
         self.example: Records | None = self.source
         if callable(self.source):
             self.example = self.source(np.random.default_rng([self.search.seed, 0]))
-        self.universe = _universe(universe, self.example)
+        self.universe = _universe(universe, domain, self.example)
         self.few = self.universe.n_samples <= LARGEST_DECLARED
         self.private = data is None or callable(data)
         self.names, self.own = _named(strategies, has_data=data is not None, few=self.few)
@@ -372,7 +377,7 @@ def _claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
 def records_of(data: Data, domain: Domain) -> Records:
     """Records of the domain. Raises DataError, and DeclarationError for those of another domain."""
     if isinstance(data, Records):
-        if data.domain != domain:
+        if data.space != domain.space:
             raise DeclarationError("the records were mapped into another domain")
         return data
     held = data if isinstance(data, Dataset) else Dataset.from_arrays(*data)
@@ -387,18 +392,29 @@ def _digest(records: Records) -> str:
     return digest.hexdigest()
 
 
-def _universe(declared: Universe | Domain, example: Records | None) -> Universe:
+def _domain(declared: MappedUniverse | Domain | Space) -> Domain:
+    """The domain of what is declared: of records that are mapped already one that leaves them as they are."""
+    if isinstance(declared, Domain):
+        return declared
+    if isinstance(declared, Universe):
+        return declared.domain
+    return Domain.of_space(declared if isinstance(declared, Space) else declared.space)
+
+
+def _universe(declared: MappedUniverse | Domain | Space, domain: Domain, example: Records | None) -> Universe:
     """The universe that the data belong to or that is declared. Raises DeclarationError."""
-    universe = declared if isinstance(declared, Universe) else None
+    universe = None
+    if isinstance(declared, MappedUniverse):
+        universe = Universe(domain, declared.n_samples, declared.n_features)
     if example is not None:
-        own = Universe(example.domain, example.n_samples, example.n_features)
+        own = Universe(domain, example.n_samples, example.n_features)
         if universe not in (None, own):
             size = f"{own.n_samples} records, {own.n_features} covariates"
             raise DeclarationError(f"universe = {declared}: the data have {size}")
         return own
     if universe is None:
         raise DeclarationError("n_samples: needed where no data are given: declare a Universe")
-    n, floor = universe.n_samples, universe.domain.arm_floor or 0
+    n, floor = universe.n_samples, universe.space.arm_floor or 0
     if 2 * floor > n:
         raise DeclarationError(f"arm_floor = {floor:g}: {n} records cannot hold two such arms")
     return universe
@@ -421,7 +437,7 @@ def _again(
             if not isinstance(audited, ProgramWeights):
                 raise DeclarationError(f"{name}: a function states no bound: replay a pair of audit_weights")
             bound = audited.program.stability(
-                Universe(pair.domain, first.n_samples, first.covariates.shape[1])
+                MappedUniverse(first.space, first.n_samples, first.covariates.shape[1])
             )
             claimed = Claim("sharp", Quantity.V, bound.V, bound.theorem)
         neighbors = NeighborPair(first, second, pair.changed, origin)

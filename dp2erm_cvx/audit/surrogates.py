@@ -20,8 +20,8 @@ from dp2erm_cvx.audit.movement import NeighborPair, Quantity, resolve
 from dp2erm_cvx.audit.pairs import CLUSTERS, Pairs, directions, records_at
 from dp2erm_cvx.audit.search import Deadline, evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights, Weighing
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
@@ -51,11 +51,11 @@ class Surrogate:
     """
 
     weighing: Weighing
-    universe: Universe
+    universe: MappedUniverse
     weights: Weights | None = None
 
     @classmethod
-    def of(cls, weighing: Weighing, universe: Universe, sample: Pairs | None = None) -> Surrogate:
+    def of(cls, weighing: Weighing, universe: MappedUniverse, sample: Pairs | None = None) -> Surrogate:
         """The fast one of a resolved program; full solves without one, or if it is off on ``sample``."""
         known = _known(weighing.program, universe) if isinstance(weighing, ProgramWeights) else None
         full, fast = cls(weighing, universe), cls(weighing, universe, known)
@@ -80,7 +80,7 @@ class Surrogate:
             for number, k in enumerate(valid):
                 if number >= least and until.passed:
                     break
-                pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.domain), 0, "")
+                pair = NeighborPair(*pairs.take(np.array([k])).records(self.universe.space), 0, "")
                 for solved in resolve(weighing, [pair]):
                     for quantity, interval in solved.movements.items():
                         moved[quantity][k] = 0.5 * (interval.low + interval.high)
@@ -89,7 +89,7 @@ class Surrogate:
             ends = zip(some.distinct(False), some.distinct(True), strict=True)
             x, arm, count = (np.concatenate(parts) for parts in ends)
             with contextlib.suppress(np.linalg.LinAlgError):  # hardly any ridge
-                records = records_at(self.universe.domain, x.reshape(-1, x.shape[2]), arm.ravel())
+                records = records_at(self.universe.space, x.reshape(-1, x.shape[2]), arm.ravel())
                 both = self.weights(records, count)
                 w, v, n = both[: len(some)], both[len(some) :], count[: len(some)]
                 gap, present = np.abs(w - v), n > 0
@@ -144,7 +144,7 @@ class Surrogate:
             if anew:  # another hill: one common kind, and one end of the change, are drawn again
                 kind = int(rng.integers(CLUSTERS))
                 rows = [2 + kind, int(rng.integers(2))]
-                X[0, rows] = universe.domain.features_bound * directions(rng, 2, X.shape[2])
+                X[0, rows] = universe.space.features_bound * directions(rng, 2, X.shape[2])
                 a[0, rows], count[0, kind] = rng.integers(2, size=2), np.max(count) * rng.random()
             elif rng.random() < 0.5:
                 place = int(rng.integers(CLUSTERS + 2))
@@ -170,11 +170,11 @@ class Surrogate:
         return Pairs.joined(ends), spent
 
 
-def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
+def _free(universe: MappedUniverse, start: Pairs) -> tuple[Array, Callable[[Array], Pairs]]:
     """Free numbers of a pair: points of the kinds that are there, logs of their shares; and pairs by them."""
     active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
     rows = np.concatenate([2 + active, [0, 1]]).astype(np.int64)
-    d, bound = universe.n_features, universe.domain.features_bound
+    d, bound = universe.n_features, universe.space.features_bound
 
     def pairs(u: Array) -> Pairs:
         X = np.repeat(start.X, len(u), axis=0)
@@ -187,7 +187,7 @@ def _free(universe: Universe, start: Pairs) -> tuple[Array, Callable[[Array], Pa
     return np.append(start.X[0, rows].ravel() / bound, logs), pairs
 
 
-def _known(program: FirstStage, universe: Universe) -> Weights | None:
+def _known(program: FirstStage, universe: MappedUniverse) -> Weights | None:
     """Fast weights of a resolved program, if there are any for the model that it is solved by."""
     if isinstance(program, ClosedFormWeights):
         return lambda records, count: _of_sum_n(program.unnormalized(records).reshape(count.shape), count)
@@ -195,7 +195,7 @@ def _known(program: FirstStage, universe: Universe) -> Weights | None:
         if not program.has_weights_of_kinds(universe):
             return None
         return partial(program.weights_of_kinds, universe)
-    two = records_at(universe.domain, np.zeros((2, universe.n_features)), np.array([0, 1]))
+    two = records_at(universe.space, np.zeros((2, universe.n_features)), np.array([0, 1]))
     try:
         model = program.model(two)
     except Dp2ermError:  # without a smooth form, or with a setting for every one of n records
@@ -214,14 +214,14 @@ def _of_sum_n(f: Array, count: Array) -> Array:
     return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
 
 
-def _entropy(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
+def _entropy(program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array) -> Array:
     """Weights of the paper's entropy balancing: rows and targets are ``EntropyFirstStage.moments``."""
     arm = records.a.reshape(count.shape)
     rows = program.in_arm(records, records.a, np.ones(2)).reshape(*arm.shape, 2, -1)
     share = count / count.sum(axis=1, keepdims=True)
     treated = np.sum(count * arm, axis=1)
     size = np.column_stack([count.sum(axis=1) - treated, treated])
-    scale, part = program.of_arms(size, universe.domain)
+    scale, part = program.of_arms(size, universe.space)
     mean = np.einsum("bm,bmsd->bd", share, rows)  # a row is 0 in the arm that is not its own
     target = ((scale * part)[..., None] * mean[:, None, :]).reshape(len(arm), -1)
     Z = (rows * scale[:, None, :, None]).reshape(*arm.shape, -1)
@@ -232,7 +232,7 @@ def _entropy(program: Any, universe: Universe, model: Any, records: Records, cou
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 
 
-def _separable(program: Any, universe: Universe, model: Any, records: Records, count: Array) -> Array:
+def _separable(program: Any, universe: MappedUniverse, model: Any, records: Records, count: Array) -> Array:
     """Weights of any :class:`~dp2erm_cvx.program.SeparableFirstStage`."""
     Z = program.rows(records).reshape(*count.shape, -1)
     share = count / count.sum(axis=1, keepdims=True)
@@ -240,7 +240,7 @@ def _separable(program: Any, universe: Universe, model: Any, records: Records, c
     linear = 0.0 if terms is None else np.einsum("bm,bmd->bd", share, terms.reshape(Z.shape))
     arm = records.a.reshape(count.shape)
     loss, weight = program.loss.along(arm), program.log_weight.along(arm)
-    v = _fitted(Z, share, linear, program.mu, program.ball(universe.domain), loss)
+    v = _fitted(Z, share, linear, program.mu, program.ball(universe.space), loss)
     logs = weight.log(np.einsum("bmd,bd->bm", Z, v))
     return _of_sum_n(np.exp(logs - np.max(logs, axis=1, keepdims=True)), count)
 

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.audit.finding import unscaled
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError, InfeasibleError
 from dp2erm_cvx.neighbors import Neighborhood, NeighborSolutions, Reading, Replacements
 from dp2erm_cvx.program import FirstStage
@@ -74,7 +73,7 @@ class Weighing(abc.ABC):
     def settings(self) -> dict[str, Any]:
         """Its settings, in plain JSON types."""
 
-    def at(self, universe: Universe) -> Weighing:
+    def at(self, universe: MappedUniverse) -> Weighing:
         """The same, read once for all datasets of a universe."""
         return self
 
@@ -114,7 +113,7 @@ class ProgramWeights(Weighing):
         """Settings of the program."""
         return self.program.settings()
 
-    def at(self, universe: Universe) -> ProgramWeights:
+    def at(self, universe: MappedUniverse) -> ProgramWeights:
         """The program, read in a universe."""
         return ProgramWeights(self.program.at(universe))
 
@@ -180,8 +179,8 @@ class FunctionWeights(Weighing):
 
         Raises DataError for anything but n finite weights, none of them negative, of sum n.
         """
-        X, a, _ = unscaled(records.domain, np.array(records.covariates), records.a.copy(), records.y)
-        returned = self.function(np.array(X), a)
+        X = records.space.raw(np.array(records.covariates))
+        returned = self.function(np.array(X), records.a.copy())
         if returned is None:
             return None
         try:

@@ -302,7 +302,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         refuse(domain.codebook, "a first stage", "arms")
         second = examined.second
         if asked is not None:
-            second = programs.second_stage_of(asked).resolve(domain)
+            second = programs.second_stage_of(asked).resolve(domain.space)
         if second is None:
             named, loss = "a unit loss", UNIT_LOSS
             universe = library.Universe(domain, n, 1)  # of covariates no bound depends, only a loss

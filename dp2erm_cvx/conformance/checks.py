@@ -17,9 +17,9 @@ from dp2erm_cvx.audit.pairs import next_pair
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import ProgramWeights
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import (
     CalibrationError,
     CertificateError,
@@ -137,14 +137,14 @@ class Subject:
 Check = Callable[[Subject], Judgment]
 
 
-def check_universe(n_samples: int = 60) -> Universe:
+def check_universe(n_samples: int = 60) -> MappedUniverse:
     """The universe of the checks: 3 covariates in [-1, 1], an intercept, an arm floor of a tenth.
 
     Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
     """
     bound = math.hypot(math.sqrt(N_FEATURES), 1.2)
-    domain = Domain(bound, 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10))
-    return Universe(domain, n_samples, N_FEATURES)
+    space = Space(bound, 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10))
+    return MappedUniverse(space, n_samples, N_FEATURES)
 
 
 def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
@@ -154,14 +154,14 @@ def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
     propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
     a = (rng.uniform(size=n_samples) < propensity).astype(int)
     y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n_samples)
-    return check_universe(n_samples).domain.records(X, a, y)
+    return Records.within(check_universe(n_samples).space, X, a, y)
 
 
-def edge_records(domain: Domain | None = None) -> dict[str, Records]:
-    """Datasets of the domain (of the checks) that break careless code; not all keep the arm floor."""
+def edge_records(space: Space | None = None) -> dict[str, Records]:
+    """Datasets of a space (that of the checks) that break careless code; not all keep the arm floor."""
     rng, half = np.random.default_rng(5), np.arange(12) % 2
     X, y = rng.uniform(-1, 1, (12, N_FEATURES)), rng.normal(size=12)
-    domain = domain or check_universe(12).domain
+    space = space or check_universe(12).space
     constant, separable = X.copy(), X.copy()
     constant[:, 1], separable[:, 0] = 0.7, np.where(half == 1, 0.9, -0.9)
     columns: dict[str, tuple[Any, Any, Any]] = {
@@ -176,7 +176,7 @@ def edge_records(domain: Domain | None = None) -> dict[str, Records]:
         "zero covariates": (np.zeros((12, N_FEATURES)), half, y),
         "outcome at its bound": (X, half, np.where(half == 1, 99.0, -99.0)),
     }
-    return {name: domain.records(*each) for name, each in columns.items()}
+    return {name: Records.within(space, *each) for name, each in columns.items()}
 
 
 def _samples() -> dict[str, Records]:
@@ -207,7 +207,7 @@ def declaration(subject: Subject) -> Judgment:
             program.at(universe).loss_constants(universe)
         if isinstance(program, FirstStage):
             bound = program.stability(universe)
-            place = f"n = {universe.n_samples}, M = {universe.domain.covariate_bound:.4g}"
+            place = f"n = {universe.n_samples}, M = {universe.space.covariate_bound:.4g}"
             text = f"V = {bound.V:.4g} at {place} by {bound.theorem}"
     except CalibrationError as error:
         return _no_bound(program, error)
@@ -298,7 +298,7 @@ def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
             for _ in range(3 if universal or n in subject.larger else many):
                 if pairs and subject.until.passed:
                     break
-                ends = next_pair(universe, None, rng).records(universe.domain)
+                ends = next_pair(universe, None, rng).records(universe.space)
                 solved = [subject.certified(records) for records in ends]
                 weights = [(one.value, one.certificate.output_radius) for one in solved]
                 moved = NeighborPair(*ends, 0, "").moved(*weights).movements
@@ -339,7 +339,7 @@ def short_audit(subject: Subject) -> Judgment:
     return passed(f"{seen}: {claim.quantity} at most {moved.ratio:.0%} of its bound {claim.bound:.4g}")
 
 
-def _shorter(subject: Subject, universe: Universe) -> SearchPlan:
+def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations = subject.search.evaluations
     exact = Surrogate.of(ProgramWeights(subject.first.at(universe)), universe).exact

@@ -29,7 +29,7 @@ class RowBox:
 
 @dataclass(frozen=True)
 class LossConstants:
-    """Constants of a second stage for calibration, derived from the Domain.
+    """Constants of a second stage for calibration, derived from the Space.
 
     ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds the
     trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer, ``theta_bound`` bounds

@@ -21,6 +21,7 @@ from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
 from dp2erm_cvx.data.pieces import DaskBlocks, Pieces, array_pieces, file_pieces, frame_pieces
 from dp2erm_cvx.data.records import Make, NumbersOf, Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.data.tables import Table
 from dp2erm_cvx.data.universe import Curves
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
@@ -258,14 +259,14 @@ class BlockedDataset:
             repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
             blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
         held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
-        records = held.then(partial(_aligned, domain))
+        records = held.then(partial(_aligned, domain.space))
 
         def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
             # the views of records in memory, so that sums have one order
             rows = records.map(lambda block, *own: block.blocks.map(function, *own), *beside)
             return list(itertools.chain.from_iterable(rows))
 
-        return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain, n_columns)
+        return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain.space, n_columns)
 
 
 def _with_records(
@@ -274,16 +275,16 @@ def _with_records(
     return function(table, made(table, *beside[:own]), *beside[own:])
 
 
-def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+def _aligned(space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
-    return Records.of(domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
+    return Records.of(space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
 
 
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
 
 
 class RecordBlocks(Records):
-    """Records inside a domain, in blocks that are not in memory together.
+    """Records inside a space, in blocks that are not in memory together.
 
     Whoever asks for all covariates, treatments or outcomes at once is refused by a ProgramError.
     """
@@ -291,8 +292,8 @@ class RecordBlocks(Records):
     _blocks: Blocks[Records]
     n_columns: int
 
-    def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
-        self.__dict__.update(_blocks=blocks, domain=domain, n_columns=n_columns)
+    def __init__(self, blocks: Blocks[Records], space: Space, n_columns: int) -> None:
+        self.__dict__.update(_blocks=blocks, space=space, n_columns=n_columns)
 
     @property
     def blocks(self) -> Blocks[Records]:
@@ -301,31 +302,31 @@ class RecordBlocks(Records):
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """As records in memory do; of persons without the rows that do not count."""
-        if self.domain.units is None:
+        if self.space.units is None:
             return self.blocks.map(function)
-        make, names = partial(Records, domain=self.domain), ("X", "a", "y", "sampling", "unit")
+        make, names = partial(Records, space=self.space), ("X", "a", "y", "sampling", "unit")
         return list(map(function, _of_persons(self.blocks, make, self.n_columns + 4, *names)))
 
     @property
     def n_features(self) -> int:
         """Number of covariates without the intercept."""
-        return self.n_columns - (1 if self.domain.intercept else 0)
+        return self.n_columns - (1 if self.space.intercept else 0)
 
     @property
     def counts(self) -> Array:
         """Counts of the records (n,): one number of each is held in memory."""
         return self.each(attrgetter("counts"))
 
-    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
+    def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> RecordBlocks:
         """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
         made = self.blocks.then(lambda block, y: make(replace(block, y=y)), self.each(outcomes))
-        return RecordBlocks(made, domain, n_columns)
+        return RecordBlocks(made, space, n_columns)
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
         self._refuse_units()
         made = self.blocks.then(lambda block, own: block.replaced(index, X, a, own), range(self.n_samples))
-        return RecordBlocks(made, self.domain, self.n_columns)
+        return RecordBlocks(made, self.space, self.n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """Rows that ``function`` makes of every record by itself, in every pass."""
@@ -334,7 +335,7 @@ class RecordBlocks(Records):
     @property
     def sampling(self) -> Array | None:
         """None where all records count alike; what they count is not in memory together."""
-        return self._refuse("weights") if self.domain.weighted else None
+        return self._refuse("weights") if self.space.weighted else None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Arrays of all records are refused: see the class."""

@@ -1,14 +1,15 @@
-"""The universe of records, and the fixed rule that maps a record into it."""
+"""What a user declares of records, and the fixed rule that maps a record into the space of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import (
@@ -26,13 +27,16 @@ from dp2erm_cvx.checks import (
     true_or_false,
     whole_number,
 )
-from dp2erm_cvx.data.blocks import VIEW
 from dp2erm_cvx.data.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.data.counts import SamplingWeights
-from dp2erm_cvx.data.records import LARGEST, Records, clip_norm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import LARGEST, Scale, Space, refuse_intercept
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.privacy import Neighboring
+
+#: One end of every scaled covariate: one number for all, one each (k,), or none.
+Ends = float | tuple[float, ...] | None
 
 
 def _pair(name: str, pair: Any) -> tuple[float, float]:
@@ -141,9 +145,7 @@ class Domain(Shown):
     def __post_init__(self) -> None:
         intercept = self.intercept
         check_settings(self)
-        if self.intercept >= self.covariate_bound:
-            text = f"intercept = {brief(intercept)}: must be below covariate_bound = {self.covariate_bound:g}"
-            raise DeclarationError(f"{text}, which counts it")
+        refuse_intercept(intercept, self.covariate_bound)
         if self.binary_outcome and self.treatment_cost:
             raise DeclarationError("binary_outcome: must be true only where there is no treatment_cost")
         object.__setattr__(self, "codebook", checked_codebook(self.codebook, self.ranges))
@@ -155,8 +157,8 @@ class Domain(Shown):
                 f"relation = {self.relation}: where other cells decide who counts or what the treatment is, "
                 "its arm may change: declare replace-one"
             )
-        if self.ranges is not None:
-            self.widths(len(self.ranges))  # as many as there are ranges
+        if self.ranges is not None and isinstance(self.coordinate_bound, Sequence):
+            _as_many("coordinate_bound", self.coordinate_bound, len(self.ranges))
         if self.center is not None:
             self._refuse_center(self.center)
 
@@ -274,88 +276,69 @@ class Domain(Shown):
     @property
     def features_bound(self) -> float:
         """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
-        return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
+        return self.space.features_bound
 
-    def ends(self, n_features: int) -> tuple[Array, Array] | None:
-        """The least and the largest value of every scaled covariate (k,); None where there is no bound.
+    @cached_property
+    def space(self) -> Space:
+        """The public bounds on records once they are mapped: all that programs and their bounds read."""
+        lower, upper = self._box()
+        return Space(
+            covariate_bound=self.covariate_bound,
+            outcome_bound=self.outcome_bound,
+            intercept=self.intercept,
+            arm_floor=self.arm_floor,
+            relation=self.relation,
+            lower=lower,
+            upper=upper,
+            scale=self._scale(),
+            columns=self.columns,
+            units=self.units,
+            weighted=self.weighted,
+            n_arms=len(self.arms),
+            n_groups=len(self.groups),
+            mean_count=self.mass,
+        )
 
-        Raises DeclarationError where another number of them is declared.
-        """
-        declared = self.coordinate_bound
-        if declared is None and self.ranges is None:
-            return None
-        if not isinstance(declared, Sequence):
-            declared = (math.inf if declared is None else declared,) * n_features
-        _as_many("coordinate_bound", declared, n_features)
-        high = np.array(declared)
+    def _scale(self) -> Scale | None:
+        """How covariates are scaled by the ranges; None where none are declared."""
         if self.ranges is None:
-            return -high, high
-        left, right = self.range_ends(n_features)
-        return np.maximum(-high, left), np.minimum(high, right)
+            return None
+        low, high = np.array(self.range_pairs, dtype=np.float64).T
+        half_middles = low / 4 + high / 4
+        if self.center is not None:
+            half_middles = np.array(self.middles(len(self.ranges))) / 2
+        half_widths = high / 4 - low / 4
+        return Scale(tuple(half_middles.tolist()), tuple(half_widths.tolist()))
 
-    def range_ends(self, n_features: int) -> tuple[Array, Array]:
+    def _box(self) -> tuple[Ends, Ends]:
+        """The least and the largest value of scaled covariates: one for all, or one each, or none."""
+        declared = self.coordinate_bound
+        if self.ranges is None:
+            if declared is None:
+                return None, None
+            if isinstance(declared, Sequence):
+                return tuple(-width for width in declared), tuple(declared)
+            return -declared, declared
+        left, right = self._range_ends()
+        largest = np.array(math.inf if declared is None else declared)
+        lower = np.maximum(-largest, left)
+        upper = np.minimum(largest, right)
+        return tuple(lower.tolist()), tuple(upper.tolist())
+
+    def _range_ends(self) -> tuple[Array, Array]:
         """Scaled values of both ends of every range (k,): -1 and 1, unless a center is declared."""
-        if self.center is None:
-            return -np.ones(n_features), np.ones(n_features)
-        middle, half = self.scale(n_features)
-        left, right = (np.array(self._ranges_of(n_features)).T / 2 - middle) / half
-        return left, right
-
-    def widths(self, n_features: int) -> tuple[float, ...] | None:
-        """The bound on the size of every scaled covariate (k,), without the intercept; None without any.
-
-        Raises DeclarationError where another number of them is declared.
-        """
-        ends = self.ends(n_features)
-        return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
+        scale = self._scale()
+        if scale is None or self.center is None:
+            k = len(self.range_pairs)
+            return -np.ones(k), np.ones(k)
+        low, high = np.array(self.range_pairs).T
+        middle = np.array(scale.half_middles)
+        half = np.array(scale.half_widths)
+        return (low / 2 - middle) / half, (high / 2 - middle) / half
 
     def features(self, X: ArrayLike) -> Array:
         """Rows (n, k + intercept) of raw covariates (n, k): a read-only view of X where nothing changes."""
-        raw = np.atleast_2d(np.asarray(X))
-        n, k = raw.shape
-        constant = 1 if self.intercept else 0
-        scale = None if self.ranges is None else self.scale(k)
-        plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
-        view = plain and scale is None and not constant
-        # sums along a row round by the layout, which may not depend on other records
-        features = raw.view() if view else np.empty((n, k + constant))
-        for begin in range(0, n, VIEW):
-            rows = part = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
-            if scale is not None:
-                with np.errstate(over="ignore"):  # an infinity is cut off below
-                    rows = (rows / 2 - scale[0]) / scale[1]
-            if np.any(out := ~self._surely_inside(rows)):
-                rows = np.array(rows)
-                rows[out] = self.inside(rows[out])
-                if view and rows.tobytes() != part.tobytes():
-                    view, features = False, np.array(raw)
-            if not view:
-                features[begin : begin + VIEW, :constant] = self.intercept
-                features[begin : begin + VIEW, constant:] = rows
-        features.flags.writeable = not view
-        return features
-
-    def scale(self, n_features: int) -> tuple[Array, Array]:
-        """Centers and half widths (k,) of ranges, all halved: an end less another may overflow."""
-        low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
-        middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
-        return middle, high / 4 - low / 4
-
-    def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
-        """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to tell."""
-        ends, bound = self.ends(rows.shape[1]), self.features_bound
-        # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
-        with np.errstate(all="ignore"):
-            inside: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
-        if ends is not None:
-            inside &= np.all((ends[0] <= rows) & (rows <= ends[1]), axis=1)
-        return inside
-
-    def inside(self, points: Array) -> Array:
-        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
-        low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
-        # shrinking a row leaves it in its box, which holds 0
-        return clip_norm(np.clip(points, low, high), self.features_bound)
+        return self.space.features(X)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
         """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
@@ -389,7 +372,7 @@ class Domain(Shown):
         if self.codebook is not None and self.codebook.unit is not None:
             factors = np.ones(len(arm)) if factors is None else factors
             factors, unit = self.codebook.unit.shared(factors, person, repeats)
-        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors, unit)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self.space, factors, unit)
 
     def factors(self, sampling: ArrayLike | None, n_rows: int) -> Array | None:
         """Factors of rows, (n,) or (n, K) in [0, 1], before persons share them; None where all are equal."""
@@ -416,6 +399,24 @@ class Domain(Shown):
             center = picked(center, columns)
         widths = picked(self.coordinate_bound, columns)
         return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center)
+
+    @classmethod
+    def of_space(cls, space: Space) -> Domain:
+        """The domain of records that are in a space already, and that its rule leaves as they are.
+
+        Raises DeclarationError where a codebook, ranges or unequal ends of covariates led into the space.
+        """
+        domain = cls(
+            covariate_bound=space.covariate_bound,
+            outcome_bound=space.outcome_bound,
+            intercept=space.intercept,
+            arm_floor=space.arm_floor,
+            relation=space.relation,
+            coordinate_bound=space.upper,
+        )
+        if domain.space != space:
+            raise DeclarationError("space: is that of another domain, which has to be declared instead")
+        return domain
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""

@@ -21,7 +21,7 @@ from dp2erm_cvx.checks import (
 )
 from dp2erm_cvx.data.codebook import Codebook, checked_codebook, norm_within
 from dp2erm_cvx.data.domain import Domain, ReleasedRanges
-from dp2erm_cvx.data.records import LARGEST
+from dp2erm_cvx.data.space import LARGEST
 from dp2erm_cvx.errors import DeclarationError, brief, placed
 from dp2erm_cvx.privacy import Neighboring
 

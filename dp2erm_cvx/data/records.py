@@ -1,53 +1,47 @@
-"""Records inside a domain, held in memory, and the clipping that puts them there."""
+"""Records inside a space, held in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.blocks import VIEW, Blocks, constant, views, whole
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
-
-if TYPE_CHECKING:
-    from dp2erm_cvx.data.domain import Domain
 
 T = TypeVar("T")
 #: A number (n,) of every record by itself.
 NumbersOf = Callable[["Records"], Array]
 #: Other records, each made of one by itself.
 Make = Callable[["Records"], "Records"]
-#: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
-LARGEST = 1e30
-#: Relative slack that keeps a clipped norm at or below its bound in floating point.
-_SLACK = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records inside a domain: what both stages compute on.
+    """Records inside a space: what both stages compute on.
 
-    ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
-    intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
-    centered, so ``|y| <= domain.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
+    ``X`` is (n, p) with row norms at most ``space.covariate_bound`` (its first column is the
+    intercept where the space has one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
+    centered, so ``|y| <= space.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
     bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike. ``unit`` (n,) is
-    the person of every row where the domain declares those, whose rows then count at most 1 together.
+    the person of every row where those are units, whose rows then count at most 1 together.
     """
 
     X: Array
     a: NDArray[np.int64]
     y: Array
-    domain: Domain
+    space: Space
     sampling: Array | None = None
     unit: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        if (self.unit is None) is not (self.domain.units is None):
+        if (self.unit is None) is not (self.space.units is None):
             raise ValueError("unit: records of persons come with the person of every row, others without")
         # whatever reads records must not be able to move them out of the universe
         for name in self._held:
@@ -64,10 +58,17 @@ class Records:
         return ("X", "a", "y", *(name for name in ("sampling", "unit") if getattr(self, name) is not None))
 
     @classmethod
-    def of(cls, domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+    def of(cls, space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
         """Records of :attr:`arrays`."""
         X, a, y, *optional = arrays
-        return cls(X, a, y, domain, *optional)
+        return cls(X, a, y, space, *optional)
+
+    @classmethod
+    def within(cls, space: Space, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
+        """Records of covariates X (n, k), arms a (n,) and net outcomes y (n,), clipped into a space."""
+        arm = np.asarray(a, dtype=np.int64)
+        outcome = np.clip(np.asarray(y, dtype=np.float64), -space.outcome_bound, space.outcome_bound)
+        return cls(space.features(X), arm, outcome, space)
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
@@ -77,7 +78,7 @@ class Records:
     @property
     def n_samples(self) -> int:
         """n: the number of records, which is public; of persons, where they are units."""
-        return self.domain.units or self.n_rows
+        return self.space.units or self.n_rows
 
     @property
     def n_rows(self) -> int:
@@ -87,7 +88,7 @@ class Records:
     @property
     def n_features(self) -> int:
         """Number of covariates without the intercept."""
-        return int(self.X.shape[1]) - (1 if self.domain.intercept else 0)
+        return int(self.X.shape[1]) - (1 if self.space.intercept else 0)
 
     @property
     def counts(self) -> Array:
@@ -105,13 +106,13 @@ class Records:
     @property
     def covariates(self) -> Array:
         """The (n, p) covariates without the intercept column."""
-        return self.X[:, 1:] if self.domain.intercept else self.X
+        return self.X[:, 1:] if self.space.intercept else self.X
 
     @property
     def blocks(self) -> Blocks[Records]:
         """Views of these records."""
         arrays = self.arrays
-        return views(len(self.a), lambda rows: Records.of(self.domain, [one[rows] for one in arrays]))
+        return views(len(self.a), lambda rows: Records.of(self.space, [one[rows] for one in arrays]))
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """``function`` of views, with all rows of every unit in one: what sums over units are made of."""
@@ -124,8 +125,8 @@ class Records:
         sums = (np.bincount(self.unit, part, self.n_samples) for part in columns)
         return tuple(part.astype(np.float64, copy=False) for part in sums)
 
-    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
-        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in ``domain``.
+    def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> Records:
+        """Records that ``make`` makes of each and its ``outcomes`` (n,): n_columns columns in ``space``.
 
         Outcomes are held.
         """
@@ -141,7 +142,7 @@ class Records:
         rows = self.blocks.map(partial(_found, index=index), range(self.n_rows))
         places, *parts = (np.concatenate(part) for part in zip(*rows, strict=True))
         order = np.argsort(places)  # of all places, each once
-        return Records.of(self.domain, [part[order] for part in parts])
+        return Records.of(self.space, [part[order] for part in parts])
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> Records:
         """The neighbor in which record ``index`` has covariates X (p,) and treatment a.
@@ -157,7 +158,7 @@ class Records:
         return replace(self, X=rows, a=arms)
 
     def _refuse_units(self) -> None:
-        if self.domain.units is not None:
+        if self.space.units is not None:
             raise DeclarationError("unit: a neighbor replaces all records of a person, not one record")
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
@@ -169,20 +170,6 @@ class Records:
 def cleaned(values: Array, bound: float | Array) -> Array:
     """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
     return np.asarray(np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound))
-
-
-def clip_norm(X: Array, bound: float) -> Array:
-    """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
-    largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    unit = X / safe
-    length = np.linalg.norm(unit, axis=-1, keepdims=True)
-    with np.errstate(over="ignore"):
-        norm = safe * length
-    # a norm that rounds to the bound may exceed it: clip from just below
-    outside = norm > bound * (1.0 - 5e-13)
-    divisor = np.where(outside, length, 1.0)
-    return np.where(outside, unit * (bound * _SLACK / divisor), X)
 
 
 def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:

@@ -1,29 +1,34 @@
-"""The public set that datasets come from, and its covariates with terms of second degree."""
+"""The declared set that datasets come from, and its covariates with terms of second degree."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.checks import check_settings, chosen_columns, setting, whole_number
+from dp2erm_cvx.checks import check_settings, chosen_columns, setting
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError, brief
-from dp2erm_cvx.privacy import Neighboring
-
-#: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
-MOST_ROWS = 2**40
 
 
-@dataclass(frozen=True)
-class Universe:
+def _a_domain(name: str, value: object) -> Domain:
+    """Raise DeclarationError for anything but a domain."""
+    if not isinstance(value, Domain):
+        raise DeclarationError(f"{name} = {brief(value)}: must be a Domain")
+    return value
+
+
+@dataclass(frozen=True, init=False)
+class Universe(MappedUniverse):
     """All datasets of ``n_samples`` records of a domain with ``n_features`` covariates each.
+
+    Programs, steps and bounds read its space and its sizes alone, as of any other mapped universe.
 
     Parameters
     ----------
@@ -37,62 +42,23 @@ class Universe:
     Raises DeclarationError for anything else.
     """
 
-    domain: Domain
-    n_samples: int = setting(check=whole_number, at_least=2)
-    n_features: int = setting(check=whole_number, at_least=1)
+    space: Space = field(init=False, repr=False, compare=False)
+    domain: Domain = setting(check=_a_domain)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.domain, Domain):
-            raise DeclarationError(f"domain = {brief(self.domain)}: must be a Domain")
+    def __init__(self, domain: Domain, n_samples: int, n_features: int) -> None:
+        space = _a_domain("domain", domain).space
+        declared = {"space": space, "domain": domain, "n_samples": n_samples, "n_features": n_features}
+        for name, value in declared.items():
+            object.__setattr__(self, name, value)
         check_settings(self)
-        if self.domain.units not in (None, self.n_samples):
-            raise DeclarationError(
-                f"n_samples = {self.n_samples}: the domain declares {self.domain.units} persons"
-            )
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns of ``Records.X``, the intercept included."""
-        return self.n_features + (1 if self.domain.intercept else 0)
-
-    @property
-    def widths(self) -> tuple[float, ...] | None:
-        """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
-        own = self.domain.widths(self.n_features)
-        return None if own is None else (*filter(None, [self.domain.intercept]), *own)
+        self._refuse_other_persons()
 
     def shrunk(self, norm: float) -> Universe:
         """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
-        if norm >= self.domain.features_bound * (1.0 - 1e-12):
+        space = self.space.shrunk(norm)
+        if space is self.space:
             return self
-        bound = math.hypot(self.domain.intercept, norm)
-        return replace(self, domain=replace(self.domain, covariate_bound=bound))
-
-    def examples(self) -> Iterator[Records]:
-        """Public records all over the domain, with arms of one size, and then records alike but for arms."""
-        domain, n, k = self.domain, self.n_samples, self.n_features
-        rng = np.random.default_rng(k)
-        widths = domain.widths(k) or (np.inf,) * k
-        inside = np.minimum(widths, domain.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
-        y = domain.outcome_bound * rng.uniform(-1, 1, n)
-        for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
-            rows = np.hstack([np.full((n, 1), domain.intercept), X]) if domain.intercept else X
-            yield Records(rows, np.arange(n) % 2, outcomes, domain)
-
-    @property
-    def most_rows(self) -> int:
-        """Rows that a table has at most: n; of persons what no memory holds more of."""
-        return self.n_samples if self.domain.units is None else MOST_ROWS
-
-    @property
-    def mass(self) -> float:
-        """Mean weight of records, by public guesses, see :attr:`~dp2erm_cvx.data.domain.Domain.mass`."""
-        return self.domain.mass
-
-    @property
-    def flips(self) -> bool:
-        """True if the treatment of the replaced record may change."""
-        return self.domain.relation is Neighboring.REPLACE_ONE
+        return replace(self, domain=replace(self.domain, covariate_bound=space.covariate_bound))
 
 
 #: Columns that may be curved: more of them are more noise than any bend is worth.

@@ -6,7 +6,7 @@ The records are normal quantiles, or those of a table that was declared public. 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +179,7 @@ def largest_movement(program: FirstStage, records: Records, w: Array) -> float:
         members = np.flatnonzero(records.a == arm)
         order = members[np.argsort(w[members], kind="stable")]
         index += [*order[:_REPLACED], *order[-_REPLACED:]]
-    new = _ends_of_domain(records)
+    new = _ends_of_space(records)
     count = new.n_samples
     pairs = np.repeat(np.array(index, dtype=np.int64), count)
     place = np.tile(np.arange(count), len(index))
@@ -189,23 +189,19 @@ def largest_movement(program: FirstStage, records: Records, w: Array) -> float:
     return Neighborhood(program, records).movements(kept).V_found
 
 
-def _ends_of_domain(records: Records) -> Records:
-    """Records at the ends of the domain, in both arms."""
-    domain = records.domain
+def _ends_of_space(records: Records) -> Records:
+    """Records at the ends of the space, in both arms."""
+    space = records.space
     x = records.covariates
     p = x.shape[1]
     apart = np.mean(x[records.a == 1], axis=0) - np.mean(x[records.a == 0], axis=0)
     first = np.eye(p)[0]
-    far = 1e3 * domain.features_bound
+    far = 1e3 * space.features_bound
     directions = np.array([apart, -apart, first, -first])
     directions *= far / np.linalg.norm(directions, axis=1, keepdims=True)
-    raw = directions
-    if domain.ranges is not None:
-        low, high = np.array(domain.range_pairs).T
-        raw = np.array(domain.middles(p)) + directions * (high - low) / 2.0
-    both = np.vstack([raw, raw])
-    arms = np.repeat([0, 1], len(raw))
-    # an arm floor is one of the dataset, not of the few records that take a place in it
-    of_records = replace(domain, arm_floor=None)
-    made = of_records.records(both, arms, np.full(len(both), domain.outcome_middle))
-    return Records(made.X, made.a, made.y, domain)
+    ends = space.inside(directions)
+    if space.intercept:
+        ends = np.hstack([np.full((len(ends), 1), space.intercept), ends])
+    both = np.vstack([ends, ends])
+    arms = np.repeat([0, 1], len(ends))
+    return Records(both, arms, np.zeros(len(both)), space)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.checks import Named, check_settings, public_fraction, setting, whole_number
 from dp2erm_cvx.data.counts import refuse
 from dp2erm_cvx.data.dataset import Dataset
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.design.rehearsal import (
     PublicBalance,
@@ -411,16 +412,16 @@ def choices(program: FirstStage, request: FrontierRequest) -> list[dict[str, Any
         grids[TREATED] = (request.share,)
     grids |= {name: values for name, values in request.grids.items() if name in names}
     if not request.grids.keys() & set(names):
-        grids |= _default_grids(program, request.universe.domain)
+        grids |= _default_grids(program, request.universe.space)
     number = math.prod(len(values) for values in grids.values())
     whole_number(f"{program.name}: choices of settings", number, at_least=1, at_most=MOST_SETTINGS)
     return [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
 
 
-def _default_grids(program: FirstStage, domain: Domain) -> dict[str, Sequence[Any]]:
+def _default_grids(program: FirstStage, space: Space) -> dict[str, Sequence[Any]]:
     """Grids of the settings that a program has, where none are chosen."""
     names = program.setting_fields()
-    resolved = program.resolve(domain)
+    resolved = program.resolve(space)
     grids: dict[str, Sequence[Any]] = {}
     for name, parts in (("ridge", RIDGES), ("tolerance", PARTS), ("smoothing", PARTS)):
         value = resolved.value(name) if name in names else None
@@ -454,7 +455,7 @@ def _rehearsed(program: FirstStage, request: FrontierRequest) -> dict[str, float
     if request.public is None:
         size = rehearsed_size(program, universe)
     records = request.records(size)
-    there = program.at(Universe(records.domain, records.n_samples, records.n_features))
+    there = program.at(MappedUniverse(records.space, records.n_samples, records.n_features))
     weights = solve(there.instance(records)).value
     balance = PublicBalance.of(records, weights)
     return {
@@ -503,7 +504,7 @@ def paper_curve(request: FrontierRequest) -> list[tuple[float, float]]:
     as_printed = {name: value for name, value in OF_PAPER.items() if name in fields_of(made)}
     program: Any = made(**as_printed)
     points = []
-    for ridge in _default_grids(program, request.universe.domain)["ridge"]:
+    for ridge in _default_grids(program, request.universe.space)["ridge"]:
         tried = program.with_settings(ridge=ridge)
         try:
             V = usable_bound(tried, request.universe).V

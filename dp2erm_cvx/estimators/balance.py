@@ -54,7 +54,7 @@ def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable,
     elif plan.step("weighted_sum") is not None:
         weights = plan.main.weights_of(records, result.released)
     elif score is not None:
-        return _balance_of_scores(score, result, inside)
+        return _balance_of_scores(score, result, inside, plan.study.universe.domain.outcome_middle)
     elif getattr(regression, "balance", None) is not None:
         balance = regression.balance
         weights = balance.of(records.covariates, records.a, result.released)
@@ -66,8 +66,13 @@ def adjusted_balance(plan: Plan[Any], result: PlanResult) -> tuple[BalanceTable,
     return _with_propensities(table, propensity, records, inside, weighted=weighted)
 
 
-def _balance_of_scores(score: Any, result: PlanResult, inside: Array) -> tuple[BalanceTable, Array, Arms]:
-    """Balance of an effect's scores: by the weights of residuals, and by the released regression."""
+def _balance_of_scores(
+    score: Any, result: PlanResult, inside: Array, middle: float
+) -> tuple[BalanceTable, Array, Arms]:
+    """Balance of an effect's scores: by the weights of residuals, and by the released regression.
+
+    ``middle`` is the outcome of a control whose net outcome is 0.
+    """
     records, data = result.inputs.records, result.inputs.dataset
     assert isinstance(data, Dataset)
     arms = records.a[inside]
@@ -79,7 +84,7 @@ def _balance_of_scores(score: Any, result: PlanResult, inside: Array) -> tuple[B
     rows = np.column_stack([records.a - 0.5, np.ones(records.n_samples), records.covariates])
     line = np.linalg.lstsq(rows[inside], records.y[inside])[0]
     predicted = rows[:, 1:] @ line[1:]  # halfway between the arms
-    table = np.column_stack([data.X, predicted + records.domain.outcome_center])
+    table = np.column_stack([data.X, predicted + middle])
     made = balance_table(table[inside], arms, weights, (*data.columns, PREDICTED))
     # what weights and the released regression together leave of the predicted outcome
     left = (predicted - 0.5 * (parts.m_0 + parts.m_1))[inside, None]

@@ -84,12 +84,12 @@ class TwoStageBase(ConfiguredEstimator):
         DataError on a missing column, a wrong shape, nan, inf or text.
         """
         table = self._table(X)
-        return self.resolved_second_stage().effect(self.theta_, self.domain, table)
+        return self.resolved_second_stage().effect(self.theta_, self.domain.space, table)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
         second = self.resolved_second_stage()
-        return second.choices(self.theta_, self.domain, self._table(X))
+        return second.choices(self.theta_, self.domain.space, self._table(X))
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -108,7 +108,7 @@ class TwoStageBase(ConfiguredEstimator):
         if not isinstance(program, kind):
             raise ProgramError(f"{outer} = {brief(program)}: must be a program of this stage, or its name")
         refuse_patched(program)
-        return program.resolve(self.domain)
+        return program.resolve(self.domain.space)
 
 
 @dataclass(eq=False, repr=False)

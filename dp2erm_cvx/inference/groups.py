@@ -136,7 +136,7 @@ def group_means(facts: EffectFacts, released: Mapping[str, Array], *, predicted:
     assert isinstance(own, GroupScore)
     assert noise.law.counts
     assert own.center is not None
-    means, domain = [], universe.domain
+    means, domain = [], facts.universe.domain
     each = zip(domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)
     for name, member, sums in each:
         rate = member.nuisances.rate if isinstance(member.nuisances, LinearNuisances) else None

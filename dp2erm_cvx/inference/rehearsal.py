@@ -16,7 +16,9 @@ from scipy.special import gammaincinv, ndtri
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.steps.nuisances import Confounding
@@ -62,7 +64,7 @@ class Public:
 
     Parameters
     ----------
-    domain
+    space
         Of the records that the weights are computed on.
     rate, rate_noise
         The released rate of treatment, and the scale of its noise.
@@ -72,7 +74,7 @@ class Public:
         How far the arms lie apart, in pooled standard deviations, at least a hundredth.
     """
 
-    domain: Domain
+    space: Space
     rate: float
     rate_noise: float
     spreads: tuple[float, ...]
@@ -97,7 +99,7 @@ def rehearsed(program: WeightsProgram, public: Public) -> Rehearsal:
     k = len(public.spreads)
     smaller = min(public.rate, 1.0 - public.rate)
     n = min(max(_RECORDS, math.ceil(_EACH * k / smaller)), _MOST)
-    universe = Universe(public.domain, n, k)
+    universe = MappedUniverse(public.space, n, k)
     form = at_rate(program, public.rate).at(universe).form(universe)
     assert isinstance(form, WeightingForm)
     off = RATE_SCALES * public.rate_noise
@@ -191,13 +193,13 @@ def _records(public: Public, n: int, rate: float) -> tuple[Records, Array]:
     spreads = np.array(public.spreads)
     direction = np.full(k, 1.0 / math.sqrt(k))
     standard, arms = normal_arms(n, k, rate, public.distance)
-    covariates = clip_norm(standard * spreads, public.domain.features_bound)
-    if public.domain.intercept:
-        X = np.hstack([np.full((n, 1), public.domain.intercept), covariates])
+    covariates = clip_norm(standard * spreads, public.space.features_bound)
+    if public.space.intercept:
+        X = np.hstack([np.full((n, 1), public.space.intercept), covariates])
     else:
         X = covariates
     where = np.divide(covariates, spreads, out=np.zeros_like(covariates), where=spreads > 0.0) @ direction
-    return Records(X, arms, np.zeros(n), public.domain), where
+    return Records(X, arms, np.zeros(n), public.space), where
 
 
 def _across(k: int) -> Array:

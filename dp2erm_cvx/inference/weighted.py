@@ -233,7 +233,7 @@ def _public(effect: EffectFacts, lines: ReleasedLines) -> Public:
     noise = rate.calibration.unit * rate.calibration.scale / effect.universe.n_samples
     spreads = tuple(float(one) for one in lines.nuisances.spreads)
     distance = max(effect.assumed.distance, _LEAST)
-    return Public(effect.score.universe.domain, lines.rate, noise, spreads, distance)
+    return Public(effect.score.universe.space, lines.rate, noise, spreads, distance)
 
 
 def _intercept_error(lines: ReleasedLines, released: Mapping[str, Array], deviation: float) -> float:

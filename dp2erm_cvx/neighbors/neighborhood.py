@@ -46,7 +46,7 @@ class Neighborhood:
     program
         A first stage without noise of its own.
     records
-        The dataset, mapped into its domain.
+        The dataset, mapped into its space.
     base
         Its instance with the solution (d,) of it, where a caller has them.
     """

@@ -18,8 +18,8 @@ from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.curves.curves import Curve
 from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.data.blocks import Blocks, tree_sum, views
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.margin_rows import MarginRows
 
@@ -70,19 +70,19 @@ class Replacements:
     a: Index
 
     def __post_init__(self) -> None:
-        m, n, domain, X = len(self.index), self.base.n_samples, self.base.domain, self.X
-        columns = self.base.n_features + (1 if domain.intercept else 0)
+        m, n, space, X = len(self.index), self.base.n_samples, self.base.space, self.X
+        columns = self.base.n_features + (1 if space.intercept else 0)
         whole = all(np.issubdtype(v.dtype, np.integer) and v.shape == (m,) for v in (self.index, self.a))
         if not (
             whole
             and X.shape == (m, columns)
             and np.all((self.index >= 0) & (self.index < n) & ((self.a == 0) | (self.a == 1)))
-            and np.all(np.linalg.norm(X, axis=1) <= domain.covariate_bound * (1 + 1e-12))
-            and not (domain.intercept and np.any(X[:, 0] != domain.intercept))
+            and np.all(np.linalg.norm(X, axis=1) <= space.covariate_bound * (1 + 1e-12))
+            and not (space.intercept and np.any(X[:, 0] != space.intercept))
         ):
             raise DeclarationError(
                 f"replacements: index must be (m,) from 0 to {n - 1}, a (m,) 0 or 1, X (m, {columns}) rows "
-                f"of norm at most {domain.covariate_bound:g} that begin with the intercept, if any"
+                f"of norm at most {space.covariate_bound:g} that begin with the intercept, if any"
             )
 
     @classmethod
@@ -96,14 +96,14 @@ class Replacements:
         index
             Number of the record that is replaced, (m,).
         new
-            The m records that take their places but for outcomes, as ``domain.records(X, a, y)`` maps them.
+            The m records that take their places but for outcomes, as a domain maps them.
 
         Raises
         ------
         DeclarationError
             For records of another domain, and numbers that are none.
         """
-        if new.domain != base.domain:
+        if new.space != base.space:
             raise DeclarationError("replacements: records of another domain")
         return cls(base, np.asarray(index), new.X, new.a)
 
@@ -111,8 +111,8 @@ class Replacements:
     def admitted(self) -> Mask:
         """Whether a neighbor (m,) is one of the domain: it keeps the arm floor, and what is not protected."""
         base = self.base
-        universe = Universe(base.domain, base.n_samples, base.n_features)
-        floor = base.domain.arm_floor or 0
+        universe = MappedUniverse(base.space, base.n_samples, base.n_features)
+        floor = base.space.arm_floor or 0
         moved = self.a - self.leaving.a
         treated = int(sum(base.blocks.map(_n_treated))) + moved
         kept = (floor <= treated) & (treated <= base.n_samples - floor)
@@ -141,7 +141,7 @@ class Replacements:
 
     def records(self) -> Records:
         """The m new records as a dataset of their own."""
-        return Records(self.X, self.a, self.leaving.y, self.base.domain)
+        return Records(self.X, self.a, self.leaving.y, self.base.space)
 
     def neighbor(self, k: int) -> Records:
         """The dataset with replacement ``k`` made."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.plan.settings import CausalSettings, EffectSettings
 from dp2erm_cvx.privacy import Budget
@@ -90,5 +91,5 @@ class DeclaredEffect(DeclaredQuestion, Protocol):
     def steps(self) -> Iterator[Step]:
         """The steps in their order, as for exact arithmetic."""
 
-    def handed(self, steps: Iterable[Step]) -> Universe:
+    def handed(self, steps: Iterable[Step]) -> MappedUniverse:
         """Universe of the records that these first ``steps`` hand on."""

@@ -21,6 +21,7 @@ from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.counts import refuse
 from dp2erm_cvx.data.dataset import Dataset, refuse_undeclared
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
@@ -108,9 +109,9 @@ class Pipeline(abc.ABC):
     def steps(self) -> Iterator[Step]:
         """The steps in their order, as for exact arithmetic."""
 
-    def handed(self, steps: Iterable[Step]) -> Universe:
+    def handed(self, steps: Iterable[Step]) -> MappedUniverse:
         """Universe of the records that these first ``steps`` hand on."""
-        where = self.start
+        where: MappedUniverse = self.start
         for step in steps:
             where = step.hands(where)
         return where
@@ -131,9 +132,9 @@ class Pipeline(abc.ABC):
         """A regression on mapped ``rows``, with what else a :class:`~dp2erm_cvx.steps.fit.Fit` takes."""
         return Fit(name=name, noise=self.noise, program=program, map=rows, either=True, **how)
 
-    def logistic(self, universe: Universe, settings: CausalSettings) -> Fit:
+    def logistic(self, universe: MappedUniverse, settings: CausalSettings) -> Fit:
         """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
-        bound = WithConstant().universe(universe).domain.covariate_bound
+        bound = WithConstant().universe(universe).space.covariate_bound
         how = {"ridge": 0.0, "radius": settings.radius / bound, "trim": settings.cap}
         program: Any = registry.build(registry.first_stages(), "ipw_private", **how)
         shares = {"share": settings.propensity_share, "split": settings.split}
@@ -379,7 +380,9 @@ def _counts(study: Pipeline) -> bool:
     """True if the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
-    missing, universe, epsilon = None, study.start, study.budget.epsilon
+    missing = None
+    universe: MappedUniverse = study.start
+    epsilon = study.budget.epsilon
     for step in study.steps():  # what the step that takes the rest lacks is told first
         missing = step.uncountable(universe) or missing
         universe = step.hands(universe)
@@ -420,7 +423,7 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
         budgets[name] = Budget(entry["epsilon"])
         public_number(f"before.{name}.budget", entry["budget"], above=0.0)
     planned: dict[str, Step] = {}
-    universe = study.start
+    universe: MappedUniverse = study.start
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
             raise DeclarationError(f"before: {step.name} is of the outcome, which is each question's own")

@@ -18,7 +18,8 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Calibration, Perturbed
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import clip_norm
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.noise import simulate_noise
@@ -93,13 +94,13 @@ def noise_range(
         hessian = curvature + gamma * np.eye(p)
         theta = -np.linalg.solve(hessian, simulate_noise(calibration, _NOISES, rng).T).T / universe.n_samples
         theta = theta + rng.laplace(scale=grid_scale, size=theta.shape)
-    effects = np.array([second.effect(unit, domain, X[:64]) for unit in np.eye(p)])
+    effects = np.array([second.effect(unit, domain.space, X[:64]) for unit in np.eye(p)])
     coefficients = effects[:, 0] if np.all(effects == effects[:, :1]) else None
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),
         effect=None if coefficients is None else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
         coefficients=coefficients,
-        bound=second.feasible(domain).norm_bound(1),
+        bound=second.feasible(domain.space).norm_bound(1),
         shrinkage=gamma * float(np.trace(np.linalg.inv(hessian))) / p,
     )
 

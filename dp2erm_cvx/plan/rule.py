@@ -270,7 +270,7 @@ class Study(Pipeline):
                 f"split = {brief(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
         for name in ("first", "second"):
-            where = self.universe.domain, self.universe.n_samples, self.universe.n_columns
+            where = self.universe.space, self.universe.n_samples, self.universe.n_columns
             refuse_patched(getattr(self, name))
             program = getattr(self, name).read_at(*where)  # anew, whatever was read of it before
             put(self, name, program)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.base import mean_norm
 from dp2erm_cvx.checks import check_settings, one_of, public_fraction, public_number, public_size, setting
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows, WithConstant
 from dp2erm_cvx.steps.step import Step
@@ -232,7 +232,7 @@ def known_settings(kind: type, what: str, declared: Mapping[str, Any]) -> dict[s
     return dict(declared)
 
 
-def chosen_noise(declared: object, universe: Universe) -> Noise:
+def chosen_noise(declared: object, universe: MappedUniverse) -> Noise:
     """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
 
     In mean Euclidean length, from what is public. Raises DeclarationError for another name.
@@ -246,7 +246,7 @@ def chosen_noise(declared: object, universe: Universe) -> Noise:
     p, widths = rows.n_columns, rows.widths
     if widths is None:
         return Noise.GAMMA
-    ball = rows.domain.covariate_bound * mean_norm(Noise.GAMMA, p)
+    ball = rows.space.covariate_bound * mean_norm(Noise.GAMMA, p)
     return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
 
 

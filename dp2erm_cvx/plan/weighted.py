@@ -8,7 +8,7 @@ from typing import Any
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.data.counts import KINDS, refuse
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.declared import DeclaredEffect
 from dp2erm_cvx.plan.settings import shares_in_turn
@@ -77,7 +77,7 @@ def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
     }
 
 
-def weighting_program(study: DeclaredEffect, universe: Universe) -> FirstStage:
+def weighting_program(study: DeclaredEffect, universe: MappedUniverse) -> FirstStage:
     """The scheme of a study for the records of a universe; by its name alone at the rule of use.
 
     That is a ridge of ``3.6/sqrt(n epsilon p)`` for rows of norm at most 1 and caps of 1.5 base weights;
@@ -85,11 +85,11 @@ def weighting_program(study: DeclaredEffect, universe: Universe) -> FirstStage:
     Settings of a program that are left to the domain follow from that of the records it sees.
     """
     if isinstance(study.weights, FirstStage):
-        return study.weights.resolve(universe.domain)
+        return study.weights.resolve(universe.space)
     settings: dict[str, Any] = {}
     if study.weights == RULED:
         far = study.confounding >= _FAR
-        bound = universe.domain.features_bound
+        bound = universe.space.features_bound
         total = universe.n_samples * study.budget.epsilon * universe.n_features
         ridge = min(_RIDGE / math.sqrt(total), _LARGEST_RIDGE) * (_FAR_RIDGE if far else 1.0)
         settings = {

@@ -5,9 +5,9 @@ from dp2erm_cvx.checks import setting
 from dp2erm_cvx.curves.atoms import bounded_influence, probit
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.curves.log_weights import LogWeight
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.arms import ARM_SETTINGS, capped_by_arm, caps_of_arms, imbalance_of_arms
@@ -35,7 +35,6 @@ __all__ = [
     "ClosedFormWeights",
     "Curve",
     "Declaration",
-    "Domain",
     "FirstStage",
     "Gaussian",
     "Instance",
@@ -44,6 +43,7 @@ __all__ = [
     "L2Ball",
     "Landmarks",
     "LogWeight",
+    "MappedUniverse",
     "MarginRows",
     "Moments",
     "Params",
@@ -53,8 +53,8 @@ __all__ = [
     "Records",
     "SecondStage",
     "SeparableFirstStage",
+    "Space",
     "StabilityBound",
-    "Universe",
     "WholeSpace",
     "bounded_influence",
     "build",

@@ -13,7 +13,8 @@ from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
-from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import clip_norm
 from dp2erm_cvx.display import number_or_text
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program.reach import Called
@@ -58,8 +59,8 @@ class Moments:
         return X if self.degree == 1 else np.hstack([X**k for k in range(1, self.degree + 1)])
 
     def names(self, records: Records) -> tuple[str, ...]:
-        """A name for every function: those of the covariates where the domain declares them."""
-        columns = records.domain.columns or tuple(f"x{k + 1}" for k in range(records.covariates.shape[1]))
+        """A name for every function: those of the covariates where the space has them."""
+        columns = records.space.columns or tuple(f"x{k + 1}" for k in range(records.covariates.shape[1]))
         powers = ("", *(f"^{k}" for k in range(2, self.degree + 1)))
         return tuple(name + power for power in powers for name in columns)
 

@@ -15,9 +15,9 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number, setting
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -146,8 +146,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         )
         return read
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> WeightsReading:
-        universe = Universe(domain, n, p - bool(domain.intercept))
+    def reading_at(self, space: Space, n: int, p: int) -> WeightsReading:
+        universe = MappedUniverse(space, n, p - bool(space.intercept))
         declared: WeightsReading = self.reading
         columns = sum(n_entries(datum) for datum in declared.problem.parameters())
         refuse_size(n, max(columns, 1), f"{columns} columns of data")
@@ -162,12 +162,12 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         declared.refuse_other(read.problem, read.ends, universe)
         return read
 
-    def _at(self, universe: Universe) -> WeightsReading:
+    def _at(self, universe: MappedUniverse) -> WeightsReading:
         """The reading in a universe: that of the program, unless it was read elsewhere."""
         read: WeightsReading = self.reading
         if read.universe == universe:
             return read
-        return self.reading_at(universe.domain, universe.n_samples, universe.n_columns)
+        return self.reading_at(universe.space, universe.n_samples, universe.n_columns)
 
     def refuse_misread(self) -> None:
         reading = self._at(self.scheme.example())
@@ -184,9 +184,9 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         bound = self.scheme.statement
         return {} if bound is None else {bound.name: bound}
 
-    def declared_at(self, universe: Universe) -> DeclaredExpressions:
+    def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
         w = cp.Variable(universe.n_samples, name="w")
-        records = DeclaredRecords(universe.domain, universe.n_samples, universe.n_columns)
+        records = DeclaredRecords(universe.space, universe.n_samples, universe.n_columns)
         return DeclaredExpressions.of_problem(records.used(self.called(w, records)), records)
 
     def own_data(self) -> tuple[str, ...]:
@@ -197,15 +197,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return tuple(name for name in read.own if name in given)
         return read.own
 
-    def public_numbers(self, domain: Domain) -> dict[str, float]:
+    def public_numbers(self, space: Space) -> dict[str, float]:
         """Numbers that formulas of settings may ask for.
 
         Beside those of the domain ``M_x``, the norm bound of the covariates without the intercept; ``C``, the
         bound of a kernel that is a setting; ``G_x``, the norm bound of balance functions that are one; and
         settings that are numbers, by their names.
         """
-        bound = domain.features_bound
-        numbers = super().public_numbers(domain) | {"M_x": bound}
+        bound = space.features_bound
+        numbers = super().public_numbers(space) | {"M_x": bound}
         for name, value in self.own.items():
             if isinstance(value, Kernel):
                 numbers["C"] = value.bound(bound)
@@ -215,13 +215,13 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 numbers[name] = float(value)
         return numbers
 
-    def stated_bound(self, universe: Universe) -> Bound | None:
+    def stated_bound(self, universe: MappedUniverse) -> Bound | None:
         """Result of the author's function at public numbers; None without one."""
         statement, n = self.scheme.statement, universe.n_samples
         if statement is None:
             return None
         function = statement.unchanged()
-        known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
+        known = {"n": n, "M": universe.space.covariate_bound, "outcome_bound": universe.space.outcome_bound}
         known |= {name: self.value(name) for name in self.setting_fields()}
         wanted = inspect.signature(function).parameters
         if unknown := [name for name in wanted if name not in known]:
@@ -240,8 +240,8 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def data(self, records: Records) -> dict[str, Value]:
         read: WeightsReading = self.reading
-        if read.universe.domain != records.domain:
-            read = self._at(Universe(records.domain, records.n_samples, records.n_features))
+        if read.universe.space != records.space:
+            read = self._at(MappedUniverse(records.space, records.n_samples, records.n_features))
         return read.data(records)
 
     @property
@@ -255,7 +255,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         parts = [part for one in form.imbalances for group in one.groups for part in group]
         return any(part.weighted[0] != part.weighted[1] for part in parts)
 
-    def strong_convexity(self, universe: Universe) -> float:
+    def strong_convexity(self, universe: MappedUniverse) -> float:
         """M such that the objective less ``m/2 ||w||^2`` is convex, as far as is known; 0 for none."""
         return self._at(universe).curvature
 
@@ -299,7 +299,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             total["total"] = cp.sum(w) == n
         return Declaration(objective, {"weights": w}, total | box | beside)
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         """The smaller one of the bound that follows from the form and of the one that its author states.
 
         Raises CalibrationError for constraints of the imbalance: no distance of computed weights to the exact
@@ -319,7 +319,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         derived = self.derived_bound(universe)
         return stated if stated.V < derived.V else derived
 
-    def derived_bound(self, universe: Universe) -> StabilityBound:
+    def derived_bound(self, universe: MappedUniverse) -> StabilityBound:
         """The bound that follows from what was read: 2n outside of the form.
 
         Raises CalibrationError where some dataset has no weights in their box.
@@ -330,7 +330,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return stability.any_weights(universe.n_samples, f"{Kind.DIRECT.proved}: {form}", self.relations)
         return self.form_in(universe).bound(self.relations)
 
-    def uses_stated_bound(self, universe: Universe) -> bool:
+    def uses_stated_bound(self, universe: MappedUniverse) -> bool:
         if self.scheme.statement is None:
             return False
         try:
@@ -338,7 +338,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         except CalibrationError:  # of the bound that the author states, which a plan then refuses
             return True
 
-    def unused_bound(self, universe: Universe) -> str | None:
+    def unused_bound(self, universe: MappedUniverse) -> str | None:
         if self.scheme.statement is None or isinstance(self._at(universe).form, str):
             return None
         stated = self._bound_of_author(universe)
@@ -348,7 +348,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         smaller = f"V = {derived.V:.4g} follows from what is minimized ({derived.theorem})"
         return f"the bound that its author states, V = {stated.V:.4g}, is not used: {smaller}"
 
-    def _bound_of_author(self, universe: Universe) -> StabilityBound:
+    def _bound_of_author(self, universe: MappedUniverse) -> StabilityBound:
         """The bound that the author of the program states.
 
         Raises CalibrationError where it says nothing about what is released.
@@ -389,7 +389,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
                 f"records, and {printed(moving[0])} is made of data: state Bound.from_l2"
             )
 
-    def certified_error(self, universe: Universe) -> float | None:
+    def certified_error(self, universe: MappedUniverse) -> float | None:
         """``||w_hat - w||_1 / n`` on every dataset, None where it is not known before the data are.
 
         Of a form it is the radius of its public steps. Raises CalibrationError where no weights are in the
@@ -404,7 +404,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         radius = self.form_in(universe).certified_radius(self.bound(universe).V)
         return None if radius is None else radius / universe.n_samples
 
-    def takes_blocks(self, universe: Universe) -> bool:
+    def takes_blocks(self, universe: MappedUniverse) -> bool:
         """Whether the dual solves a resolved program, by features that are few beside the records.
 
         Of kernels the covariates of all records are in memory as well.
@@ -414,7 +414,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return False
         return all(few_of_kernel(kernel, universe) for kernel in kernels_of(form))
 
-    def cost(self, universe: Universe) -> str | None:
+    def cost(self, universe: MappedUniverse) -> str | None:
         n = universe.n_samples
         form = self.form(universe)
         if isinstance(form, str) or all(few_of_kernel(kernel, universe) for kernel in kernels_of(form)):
@@ -431,7 +431,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
 
     def instance(self, records: Records) -> Instance:
         n = records.n_samples
-        universe = Universe(records.domain, n, records.n_features)
+        universe = MappedUniverse(records.space, n, records.n_features)
         program = self.at(universe)
         reading = program._at(universe)
         if isinstance(reading.form, WeightingForm):
@@ -446,7 +446,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         kinked = partial(reading.kinked, data, smooth.feasible, declared)
         return Instance(program, lambda: data, smooth, declared, kinked)
 
-    def _movement(self, universe: Universe) -> float:
+    def _movement(self, universe: MappedUniverse) -> float:
         """V of a resolved program; 0 where none is derived, so that no radius is small beside it."""
         try:
             return self.bound(universe).V
@@ -460,7 +460,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
         return model
 
-    def has_weights_of_kinds(self, universe: Universe) -> bool:
+    def has_weights_of_kinds(self, universe: MappedUniverse) -> bool:
         """Whether :meth:`weights_of_kinds` knows a resolved program: its form, without constraints.
 
         Constraints of the imbalance have no certificate.
@@ -468,7 +468,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         form = self.form(universe)
         return isinstance(form, WeightingForm) and not form.hard
 
-    def weights_of_kinds(self, universe: Universe, kinds: Records, count: Array) -> Array:
+    def weights_of_kinds(self, universe: MappedUniverse, kinds: Records, count: Array) -> Array:
         """Weights per record (b, m) of b datasets of a resolved program, NaN where not certified.
 
         Dataset k has ``count[k, j]`` records like number ``k m + j`` of the ``kinds``. They are released
@@ -482,15 +482,15 @@ class WeightsProgram(DeclaredProgram, FirstStage):
         certified = found.claims <= _SEARCHED * universe.n_samples
         return np.where(certified[:, None], found.factor[:, None] * found.weights, np.nan)
 
-    def form_in(self, universe: Universe) -> FormInUniverse:
+    def form_in(self, universe: MappedUniverse) -> FormInUniverse:
         """The form of a resolved program that has one, with what follows from it in a universe."""
         return self._at(universe).in_universe
 
-    def form(self, universe: Universe) -> WeightingForm | str:
+    def form(self, universe: MappedUniverse) -> WeightingForm | str:
         """The form of a resolved program, or in one line why it has none."""
         return self._at(universe).form
 
-    def unread(self, universe: Universe) -> str | None:
+    def unread(self, universe: MappedUniverse) -> str | None:
         """Why nothing certifies a resolved program, with what to write; None where something does."""
         reading = self._at(universe)
         if isinstance(reading.form, WeightingForm):
@@ -501,7 +501,7 @@ class WeightsProgram(DeclaredProgram, FirstStage):
             return str(error)
         return None
 
-    def box(self, universe: Universe) -> tuple[float, float]:
+    def box(self, universe: MappedUniverse) -> tuple[float, float]:
         """Floor and cap of the weights in a universe; raises as its reading does."""
         return self._at(universe).box()
 
@@ -517,7 +517,7 @@ class WeightsReading:
         Where it is read: the number of records and of columns, and the public sets of the data.
     """
 
-    def __init__(self, program: WeightsProgram, universe: Universe) -> None:
+    def __init__(self, program: WeightsProgram, universe: MappedUniverse) -> None:
         self.program, self.universe = program, universe
         self.problem, records, w = _stated_problem(program, universe)
         self._records, self._w = records, w
@@ -568,7 +568,7 @@ class WeightsReading:
             data[datum.name()] = np.clip(np.asarray(datum.of(records), dtype=np.float64), -size, size)
         return data
 
-    def refuse_other(self, problem: cp.Problem, ends: tuple[float, float], universe: Universe) -> None:
+    def refuse_other(self, problem: cp.Problem, ends: tuple[float, float], universe: MappedUniverse) -> None:
         """Raise DeclarationError where another problem is stated than was read, in its units of n.
 
         Parameters
@@ -698,16 +698,16 @@ class WeightsReading:
 
 
 def _stated_problem(
-    program: WeightsProgram, universe: Universe
+    program: WeightsProgram, universe: MappedUniverse
 ) -> tuple[cp.Problem, DeclaredRecords, cp.Variable]:
     """The problem that the function of a program states in a universe, with its records and weights.
 
     Raises DeclarationError for what is no problem.
     """
-    domain = universe.domain
+    space = universe.space
     w = cp.Variable(universe.n_samples, name="w")
-    tried = domain is not STANDARD
-    records = DeclaredRecords(domain, universe.n_samples, universe.n_columns, tried=tried)
+    tried = space is not STANDARD
+    records = DeclaredRecords(space, universe.n_samples, universe.n_columns, tried=tried)
     problem = records.used(program.called(w, records))
     refuse_no_problem(program.name, problem)
     return problem, records, w

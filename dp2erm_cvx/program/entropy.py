@@ -17,8 +17,8 @@ from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
 from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.data.blocks import VIEW, Blocks, tree_sum, whole
-from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.model.composite import LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import column_sums, compensated_sum, rounded_sum
@@ -38,15 +38,15 @@ class EntropyFirstStage(BalancedStage):
     formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({"constant": "G_x"})
 
     @abc.abstractmethod
-    def of_arms(self, size: Array, domain: Domain) -> tuple[Array, Array]:
+    def of_arms(self, size: Array, space: Space) -> tuple[Array, Array]:
         """What rows and targets of the arms are multiplied by.
 
         Parameters
         ----------
         size
             (..., 2): number of records of the controls and of the treated.
-        domain
-            The public domain.
+        space
+            The space of the records.
 
         Returns
         -------
@@ -65,7 +65,7 @@ class EntropyFirstStage(BalancedStage):
         totals = records.rows(self._totals).each()
         treated = sum(count for count, _ in totals)
         mean = rounded_sum([total for _, total in totals]) / n
-        scale, share = self.of_arms(np.array([n - treated, treated]), records.domain)
+        scale, share = self.of_arms(np.array([n - treated, treated]), records.space)
         target = np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
         return records.rows(partial(self._rows, scale=scale)), target
 

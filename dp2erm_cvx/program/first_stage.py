@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx import stability
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, Array
 from dp2erm_cvx.checks import declared_choice, public_size, setting
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import exact_sum
@@ -65,7 +65,7 @@ class FirstStage(Program):
         -------
         cvxpy.Problem
         """
-        program = self.at(Universe(records.domain, records.n_samples, records.n_features))
+        program = self.at(MappedUniverse(records.space, records.n_samples, records.n_features))
         data = program.data(records)
         embed = Compiled.cost(data) > PARAMETER_LIMIT
         compiled = Compiled(program.declare, data, embed=embed)
@@ -73,7 +73,7 @@ class FirstStage(Program):
             compiled.load(data)
         return compiled.problem
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         """The bound of a resolved program: by default what any weights of sum n obey.
 
         Raises CalibrationError where a kind with a theorem states no bound.
@@ -82,7 +82,7 @@ class FirstStage(Program):
             return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    def stability(self, universe: Universe) -> StabilityBound:
+    def stability(self, universe: MappedUniverse) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
         Raises CalibrationError where no theorem covers the declared program or domain.
@@ -91,21 +91,21 @@ class FirstStage(Program):
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
-        program = self.resolve(records.domain)
+        program = self.resolve(records.space)
         return Instance(program, lambda: program.data(records), program.model(records))
 
-    def certified_error(self, universe: Universe) -> float | None:
+    def certified_error(self, universe: MappedUniverse) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that every solve of a resolved program is certified to.
 
         ``inf`` where floating point is not sure of anything, None where nothing is known, as by default.
         """
         return None
 
-    def unused_bound(self, universe: Universe) -> str | None:
+    def unused_bound(self, universe: MappedUniverse) -> str | None:
         """That a bound which an author states is not used, and why; None where there is none, or it is."""
         return None
 
-    def cost(self, universe: Universe) -> str | None:
+    def cost(self, universe: MappedUniverse) -> str | None:
         """Memory and time of a long solve, by public numbers, in words; None for a short one."""
         return None
 
@@ -137,18 +137,18 @@ class BalancedStage(FirstStage):
 
     constant: float | None = setting(None, public_size)
 
-    def bounds(self, domain: Domain) -> tuple[float, float]:
+    def bounds(self, space: Space) -> tuple[float, float]:
         """(G_x, c_0): norm bound of the balance functions and value of the constant."""
-        balance_bound = self.balance.bound(domain.features_bound)
+        balance_bound = self.balance.bound(space.features_bound)
         return balance_bound, balance_bound if self.constant is None else self.constant
 
-    def public_numbers(self, domain: Domain) -> dict[str, float]:
-        return super().public_numbers(domain) | dict(zip(("G_x", "c"), self.bounds(domain), strict=True))
+    def public_numbers(self, space: Space) -> dict[str, float]:
+        return super().public_numbers(space) | dict(zip(("G_x", "c"), self.bounds(space), strict=True))
 
     def functions(self, records: Records) -> Array:
         """G (n, k) of records."""
         g = self.balance(records.covariates)
-        return np.column_stack([np.full(len(g), self.bounds(records.domain)[1]), g])
+        return np.column_stack([np.full(len(g), self.bounds(records.space)[1]), g])
 
     def in_arm(self, records: Records, arm: NDArray[np.int64], scale: Array) -> Array:
         """Rows (n, 2k): g times the ``scale`` (2,) of an ``arm`` (n,), in the columns of that arm, else 0."""
@@ -175,7 +175,7 @@ class ClosedFormWeights(FirstStage):
     def balances_arms(self) -> bool:
         return False
 
-    def certified_error(self, universe: Universe) -> float | None:
+    def certified_error(self, universe: MappedUniverse) -> float | None:
         return CLOSED_FORM
 
     @abc.abstractmethod
@@ -183,16 +183,16 @@ class ClosedFormWeights(FirstStage):
         """Log f (n,) of each record."""
 
     @abc.abstractmethod
-    def log_range(self, domain: Domain) -> tuple[float, float]:
+    def log_range(self, space: Space) -> tuple[float, float]:
         """Public interval of log f, which log f is cut off at; within 690 of 0."""
 
     def unnormalized(self, records: Records) -> Array:
         """The function f (n,) of each record."""
-        factors: Array = np.exp(np.clip(self.log_weights(records), *self.log_range(records.domain)))
+        factors: Array = np.exp(np.clip(self.log_weights(records), *self.log_range(records.space)))
         return factors
 
-    def bound(self, universe: Universe) -> StabilityBound:
-        low, high = self.log_range(universe.domain)
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
+        low, high = self.log_range(universe.space)
         w_max = stability.largest_weight(universe.n_samples, high - low)
         return stability.fixed_up_to_scale(universe.n_samples, w_max, self.assumption)
 

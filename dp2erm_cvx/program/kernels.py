@@ -17,7 +17,7 @@ from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.display import Written
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.memory import refuse_size
@@ -218,13 +218,13 @@ class PublicSample:
         self.X: Array = rows
         self.digest = hashlib.sha256(repr(rows.shape).encode() + rows.tobytes()).hexdigest()
 
-    def scaled(self, domain: Domain, p: int) -> Array:
+    def scaled(self, space: Space, p: int) -> Array:
         """Covariates (m, p) on the scale of those of records.
 
         Parameters
         ----------
-        domain
-            The domain of the records, which maps raw covariates.
+        space
+            The space of the records, which says how raw covariates are scaled.
         p
             Number of covariates of a record, the intercept excluded.
 
@@ -236,8 +236,8 @@ class PublicSample:
         columns = self.X.shape[1]
         if columns != p:
             raise DeclarationError(f"target has {columns} columns, the records {p}")
-        skipped = 1 if domain.intercept else 0
-        return domain.features(self.X)[:, skipped:]
+        skipped = 1 if space.intercept else 0
+        return space.features(self.X)[:, skipped:]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicSample) and self.digest == other.digest

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_number, public_size, setting
-from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records, clip_norm
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
@@ -159,10 +159,10 @@ class DeclaredRecords:
     another attribute.
     """
 
-    domain: Domain
+    space: Space
     n: int
     n_columns: int
-    covariates_of: Callable[[Domain, Array], Array] = lambda domain, X: X
+    covariates_of: Callable[[Space, Array], Array] = lambda space, X: X
     bound: float | None = None
     own: tuple[str, ...] = ()
     parameter: Callable[..., Any] | None = None
@@ -176,13 +176,13 @@ class DeclaredRecords:
     def M(self) -> float:
         """Bound on the norm of the covariates, the intercept counted."""
         self._refuse_solver("M")
-        return self.domain.covariate_bound if self.bound is None else self.bound
+        return self.space.covariate_bound if self.bound is None else self.bound
 
     @property
     def outcome_bound(self) -> float:
         """Bound on the size of the centered outcome."""
         self._refuse_solver("outcome_bound")
-        return self.domain.outcome_bound
+        return self.space.outcome_bound
 
     def __getattr__(self, name: str) -> Datum:
         if name not in _LIBRARY:
@@ -193,14 +193,14 @@ class DeclaredRecords:
         if name in ("arms", "ones"):
             return self._datum(name, Vertices(int(high)), make, int(high))
         if math.isinf(high):
-            bound = self.domain.covariate_bound if self.bound is None else self.bound
+            bound = self.space.covariate_bound if self.bound is None else self.bound
             return self._datum(name, Ball(bound), self._signed(make), self.n_columns)
-        unit = 1.0 if name == "treatment" else self.domain.outcome_bound
+        unit = 1.0 if name == "treatment" else self.space.outcome_bound
         return self._datum(name, Range(low * unit, high * unit), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
         """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the covariates."""
-        bound, intercept = self.domain.features_bound, bool(self.domain.intercept)
+        bound, intercept = self.space.features_bound, bool(self.space.intercept)
         value = bound if constant is None else public_size("constant", constant, zero=True)
 
         def make(records: Records) -> Array:
@@ -293,7 +293,7 @@ class DeclaredRecords:
         if of not in _FEATURES_OF:
             raise DeclarationError(f"of = {brief(of)}: {known_names(of, _FEATURES_OF)}")
         factors = _FEATURES_OF[of]
-        bound = self.domain.features_bound
+        bound = self.space.features_bound
         if isinstance(source, BALANCES):
             return self._of_balance(source, of, factors)
         if type(source) not in (*CHOICES, Energy):  # the bound of another one would be taken on trust
@@ -324,8 +324,8 @@ class DeclaredRecords:
             if label not in self.own:
                 self.own = (*self.own, label)
         if self.parameter is None and (self.tried or not isinstance(functions, BalanceFunctions)):
-            width = functions.size(self.n_columns - bool(self.domain.intercept))
-        within = Ball(functions.bound(self.domain.features_bound) * (1 + 1e-12))
+            width = functions.size(self.n_columns - bool(self.space.intercept))
+        within = Ball(functions.bound(self.space.features_bound) * (1 + 1e-12))
         make = partial(_features_of, functions, factors)
         name = f"features({label}, {of!r})"
         k = width * len(factors)
@@ -396,9 +396,9 @@ class DeclaredRecords:
             )
         self.refuse_other_datum(datum)
         if name not in self._data:
-            p = self.n_columns - bool(self.domain.intercept)
+            p = self.n_columns - bool(self.space.intercept)
             # an example has other columns
-            points = sample.scaled(self.domain, p) if self.tried else np.zeros((1, p))
+            points = sample.scaled(self.space, p) if self.tried else np.zeros((1, p))
             mean = cp.Parameter(datum.shape[1:], name=name)
             make = partial(_mean_at, datum.kernel, points)
             parts = {
@@ -466,7 +466,7 @@ class DeclaredRecords:
 
     def _signed(self, signs: Callable[[Records], Array | None]) -> RecordMap:
         def make(records: Records) -> Array:
-            x, sign = self.covariates_of(records.domain, records.X), signs(records)
+            x, sign = self.covariates_of(records.space, records.X), signs(records)
             return x if sign is None else sign[:, None] * x
 
         return make

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import cvxpy as cp
 
 from dp2erm_cvx.checks import declared_choice, public_number, public_size, setting
-from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.declaration import printed
@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 #: A number, or a formula of public numbers such as M and outcome_bound.
 Setting = float | str
 #: Where declarations are read and compared; what they say does not depend on it.
-STANDARD = Domain(1.0, 1.0)
+STANDARD = Space(1.0, 1.0)
 #: What refuses a class of one's own, and what to do.
 REMEDY = (
     "classes of programs are the library's: put scheme, scheme.separable, scheme.known, scheme.moments or "
@@ -183,8 +183,8 @@ class Scheme:
         vars(self)["statement"] = Called.of(f"the bound of {self.name}", function)
         return function
 
-    def example(self, n: int = 6, columns: int = 3) -> Universe:
-        """Where programs are read before they are used: public sizes, and a domain of unit bounds.
+    def example(self, n: int = 6, columns: int = 3) -> MappedUniverse:
+        """Where programs are read before they are used: public sizes, and a space of unit bounds.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class Scheme:
             Number of columns, where the declaration is read at any.
         """
         stated: int | None = self.options.get("columns")
-        return Universe(STANDARD, n, columns if stated is None else stated)
+        return MappedUniverse(STANDARD, n, columns if stated is None else stated)
 
     @property
     def of_library(self) -> bool:

@@ -18,9 +18,9 @@ from dp2erm_cvx.checks import chosen_columns, declared_choice, public_number, se
 from dp2erm_cvx.curves.curves import SQUARE, Curve
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records, clip_norm
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -70,13 +70,13 @@ class LossReading:
         The sum over records, with its penalties in units of one record.
     text
         The declared problem in words.
-    domain
-        The domain that it was read in; None for the standard one, which says nothing of sizes of theta.
+    space
+        The space that it was read in; None for the standard one, which says nothing of sizes of theta.
     """
 
     form: Form
     text: str
-    domain: Domain | None = None
+    space: Space | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +99,7 @@ class SecondStage(DeclaredProgram):
     regularizer
         An elastic net in the place of the l1 norm and the squares of theta that the program declares.
     features
-        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
+        Names that the space has, or column numbers without the intercept; default: all.
     features_bound
         Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
     """
@@ -137,10 +137,10 @@ class SecondStage(DeclaredProgram):
         read: LossReading = self.reading
         return read.form.term.curve
 
-    def form(self, domain: Domain) -> Form:
+    def form(self, space: Space) -> Form:
         """Form of the declared problem."""
         read: LossReading = self.reading
-        return read.form if read.domain == domain else self.resolve(domain).reading.form
+        return read.form if read.space == space else self.resolve(space).reading.form
 
     def first_reading(self) -> LossReading:
         numbers = super().resolve(STANDARD)
@@ -153,38 +153,38 @@ class SecondStage(DeclaredProgram):
             self.compare()
         return self._read(STANDARD)
 
-    def resolve(self, domain: Domain) -> Self:
-        if self.reading.domain == domain:
+    def resolve(self, space: Space) -> Self:
+        if self.reading.space == space:
             return self
-        program = super().resolve(domain)
-        read = program._read(domain)
+        program = super().resolve(space)
+        read = program._read(space)
         if read.form.term.curve != program.loss:
             raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
         net = program.regularizer
         if net == ElasticNet():
             net = ElasticNet(read.form.l1, read.form.ridge)
         theta_set = program.theta_set or read.form.feasible
-        return program.changed(reading=replace(read, domain=domain), theta_set=theta_set, regularizer=net)
+        return program.changed(reading=replace(read, space=space), theta_set=theta_set, regularizer=net)
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> LossReading:
+    def reading_at(self, space: Space, n: int, p: int) -> LossReading:
         declared: LossReading = self.reading
-        readings = [self._read_once(domain, n, p) for _ in range(2)]  # twice, as a function may remember
+        readings = [self._read_once(space, n, p) for _ in range(2)]  # twice, as a function may remember
         form = at_size(readings[0].form, n, declared.form.is_mean)
         known = replace(declared.form, public=form.public)
         for read in readings:
-            self._refuse_other(declared, known, read, domain, n, p)
+            self._refuse_other(declared, known, read, space, n, p)
         if form.public is not None:
             # what a penalty of so many columns is at other numbers of records
             for other in SIZES:
-                self._refuse_other(declared, known, self._read_once(domain, other, p), domain, other, p)
-        return replace(declared, domain=domain, form=known)
+                self._refuse_other(declared, known, self._read_once(space, other, p), space, other, p)
+        return replace(declared, space=space, form=known)
 
     def _refuse_other(
-        self, declared: LossReading, known: Form, read: LossReading, domain: Domain, n: int, p: int
+        self, declared: LossReading, known: Form, read: LossReading, space: Space, n: int, p: int
     ) -> None:
         """Raise DeclarationError where what is read of n records of p columns is not the known form."""
         form = at_size(read.form, n, known.is_mean)
-        one_column = self._columns(domain, p) == 1
+        one_column = self._columns(space, p) == 1
         part = known.differs(form, one_column=one_column)
         part = part or declared.form.differs(form, one_column=one_column)
         if part:
@@ -193,30 +193,30 @@ class SecondStage(DeclaredProgram):
                 f"{read.text} is read at n = {n}, p = {p}: state one for all"
             )
 
-    def _read_once(self, domain: Domain, n: int, p: int) -> LossReading:
+    def _read_once(self, space: Space, n: int, p: int) -> LossReading:
         """What the function returns for n records of p columns, its penalties as they are stated."""
-        columns = self._columns(domain, p)
+        columns = self._columns(space, p)
         if self.own_columns not in (None, columns):
             raise DeclarationError(
                 f"{self.name}: it is declared for {self.own_columns} columns of records.x, here are {columns}"
             )
-        records, theta, problem = self.declared_problem(domain, n, columns)
+        records, theta, problem = self.declared_problem(space, n, columns)
         form = replace(Form.of(problem, theta), own=records.own)
         return LossReading(form, _in_words(problem))
 
-    def _read(self, domain: Domain) -> LossReading:
+    def _read(self, space: Space) -> LossReading:
         """Form of the declared problem, per record, of a program without open formulas.
 
         It is read at several numbers of records and columns, of which it must be the same: a loss may be
         declared as a sum or as a mean, its penalties with it.
         """
         places = [(n, self.own_columns or p) for n, p in PLACES]
-        readings = [self._read_once(domain, n, p) for n, p in places]
+        readings = [self._read_once(space, n, p) for n, p in places]
         first = readings[0]
         if first.form.public is not None:
             # penalties are compared between readings of as many columns
             more = [(n, places[0][1]) for n, _ in places[1:]]
-            readings += [self._read_once(domain, n, p) for n, p in more]
+            readings += [self._read_once(space, n, p) for n, p in more]
             places += more
         differing: dict[str, LossReading] = {}
         for is_mean in (False, True):
@@ -238,7 +238,7 @@ class SecondStage(DeclaredProgram):
         )
 
     def compare(self) -> None:
-        """Compare what is read in the standard domain, of all covariates, with CVXPY's own values.
+        """Compare what is read in the standard space, of all covariates, with CVXPY's own values.
 
         Raises DeclarationError where values, slopes or the set differ.
         """
@@ -249,7 +249,8 @@ class SecondStage(DeclaredProgram):
         n = 7
         k = self._example_columns
         s = np.arange(n)
-        records = STANDARD.records(np.sin(np.outer(s + 1.0, np.arange(1.0, k + 1))), s % 2, np.cos(2.0 * s))
+        x = np.sin(np.outer(s + 1.0, np.arange(1.0, k + 1)))
+        records = Records.within(STANDARD, x, s % 2, np.cos(2.0 * s))
         read = self.changed(
             reading=LossReading(form, "", STANDARD), regularizer=ElasticNet(form.l1, form.ridge)
         )
@@ -276,29 +277,29 @@ class SecondStage(DeclaredProgram):
         refuse_misread(problem.objective.args[0], theta, own, inside, shifted=True)
         form.refuse_other_set(problem, theta)
 
-    def _penalty(self, domain: Domain) -> PublicPenalty | None:
+    def _penalty(self, space: Space) -> PublicPenalty | None:
         """Penalties of theta beside its l1 norm and squares; None where there are none."""
-        return self.form(domain).public
+        return self.form(space).public
 
-    def strong_convexity(self, domain: Domain) -> float:
+    def strong_convexity(self, space: Space) -> float:
         """mu_R of a program that was read at its place, in the units of one record."""
-        penalty = self._penalty(domain)
+        penalty = self._penalty(space)
         own = 0.0 if penalty is None else penalty.strong_convexity
         return self.regularizer.strong_convexity + own
 
-    def feasible(self, domain: Domain) -> ConvexSet:
+    def feasible(self, space: Space) -> ConvexSet:
         """Theta."""
-        return self.theta_set or self.form(domain).feasible
+        return self.theta_set or self.form(space).feasible
 
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
-        term = self.form(records.domain).term
+        term = self.form(records.space).term
         offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
         return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
 
-    def row_bounds(self, universe: Universe) -> RowBounds:
+    def row_bounds(self, universe: MappedUniverse) -> RowBounds:
         """Public bounds on the rows, and on the numbers o, c and t."""
-        term = self.form(universe.domain).term
+        term = self.form(universe.space).term
         low, high = term.interval("offset")
         within = term.rows.within
         assert not isinstance(within, Range)
@@ -313,44 +314,44 @@ class SecondStage(DeclaredProgram):
         rule = self.scheme.options["treats"]
         return {} if rule is None else {"treats": rule}
 
-    def declared_at(self, universe: Universe) -> DeclaredExpressions:
-        columns = self._columns(universe.domain, universe.n_columns)
-        records, _, problem = self.declared_problem(universe.domain, universe.n_samples, columns)
+    def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
+        columns = self._columns(universe.space, universe.n_columns)
+        records, _, problem = self.declared_problem(universe.space, universe.n_samples, columns)
         return DeclaredExpressions.of_problem(problem, records)
 
-    def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
+    def declared_problem(self, space: Space, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
-        design = (self.covariates, self.row_norm(domain)) if self.coordinates is None else ()
-        records = DeclaredRecords(domain, n, p, *design)
+        design = (self.covariates, self.row_norm(space)) if self.coordinates is None else ()
+        records = DeclaredRecords(space, n, p, *design)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
         return records, theta, records.used(self.called(theta, records))
 
-    def _columns(self, domain: Domain, p: int) -> int:
+    def _columns(self, space: Space, p: int) -> int:
         """Columns of the design of records with p columns."""
-        return p if self.features is None else len(self.features) + bool(domain.intercept)
+        return p if self.features is None else len(self.features) + bool(space.intercept)
 
-    def public_numbers(self, domain: Domain) -> dict[str, float]:
-        bound = self.row_norm(domain) if self.coordinates is None else domain.covariate_bound
-        return super().public_numbers(domain) | {"M": bound}
+    def public_numbers(self, space: Space) -> dict[str, float]:
+        bound = self.row_norm(space) if self.coordinates is None else space.covariate_bound
+        return super().public_numbers(space) | {"M": bound}
 
-    def columns(self, domain: Domain, n_features: int) -> list[int]:
+    def columns(self, space: Space, n_features: int) -> list[int]:
         """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
         if self.features is None:
             return list(range(n_features))
-        return chosen_columns("features", self.features, domain.columns or (), n_features)
+        return chosen_columns("features", self.features, space.columns or (), n_features)
 
-    def covariates(self, domain: Domain, X: Array) -> Array:
-        """Rows of the design from records already in the domain (intercept column included)."""
+    def covariates(self, space: Space, X: Array) -> Array:
+        """Rows of the design from records already in the space (intercept column included)."""
         if self.features is None and self.features_bound is None:
             return X
-        constant, bound = 1 if domain.intercept else 0, self.features_bound
-        chosen = X[:, constant:][:, self.columns(domain, X.shape[1] - constant)]
+        constant, bound = 1 if space.intercept else 0, self.features_bound
+        chosen = X[:, constant:][:, self.columns(space, X.shape[1] - constant)]
         return np.hstack([X[:, :constant], chosen if bound is None else clip_norm(chosen, bound)])
 
-    def row_norm(self, domain: Domain) -> float:
+    def row_norm(self, space: Space) -> float:
         """Bound on the norm of the rows of the design."""
-        bound = domain.features_bound if self.features_bound is None else self.features_bound
-        return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
+        bound = space.features_bound if self.features_bound is None else self.features_bound
+        return min(space.covariate_bound, float(np.hypot(space.intercept, bound)))
 
     def declared_formula(self) -> str:
         """The program in one line."""
@@ -362,25 +363,25 @@ class SecondStage(DeclaredProgram):
     def refuse_misread(self) -> None:
         self.resolve(STANDARD)  # which compares
 
-    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+    def parameter_names(self, columns: tuple[str, ...], space: Space) -> tuple[str, ...]:
         """Name of every coordinate of theta."""
         if self.coordinates is not None:
             return self.coordinates
-        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
-        return ("intercept", *chosen) if domain.intercept else chosen
+        chosen = tuple(columns[index] for index in self.columns(space, len(columns)))
+        return ("intercept", *chosen) if space.intercept else chosen
 
-    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+    def effect(self, theta: Array, space: Space, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
         Where the outcome itself is predicted, the prediction under treatment less that under control. Rows
         are made of covariates and the arm, with an outcome of 0.
         """
-        features = domain.features(X)
+        features = space.features(X)
         if self.coordinates is None:
-            rows = self.covariates(domain, features)
+            rows = self.covariates(space, features)
         else:
-            term, n = self.form(domain).term, len(features)
-            arms = [term.rows.of(Records(features, np.full(n, a), np.zeros(n), domain)) for a in (0, 1)]
+            term, n = self.form(space).term, len(features)
+            arms = [term.rows.of(Records(features, np.full(n, a), np.zeros(n), space)) for a in (0, 1)]
             contrast = term.offset is not None and term.offset[1].name() == "y"
             rows = arms[1] - arms[0] if contrast else arms[1]
         # row by row: in a matrix product the rounding of a row may depend on where it stands
@@ -391,14 +392,14 @@ class SecondStage(DeclaredProgram):
         """True if the loss is ``s^2``."""
         return self.loss == SQUARE
 
-    def choices(self, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
+    def choices(self, theta: Array, space: Space, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
 
         A rule of the author's own is asked about one record at a time, so that no record moves the choice
         of another.
         """
         table, own = np.asarray(X), self.scheme.options["treats"]
-        effect = self.effect(theta, domain, table)
+        effect = self.effect(theta, space, table)
         if own is None:
             return (effect > 0).astype(np.int64)
         rule = own.unchanged()
@@ -415,37 +416,37 @@ class SecondStage(DeclaredProgram):
             raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
         return self.changed(theta_set=WholeSpace())
 
-    def n_parameters(self, universe: Universe) -> int:
+    def n_parameters(self, universe: MappedUniverse) -> int:
         """Length p of theta."""
         columns = tuple(map(str, range(universe.n_features)))
-        return len(self.parameter_names(columns, universe.domain))
+        return len(self.parameter_names(columns, universe.space))
 
-    def loss_constants(self, universe: Universe) -> LossConstants:
+    def loss_constants(self, universe: MappedUniverse) -> LossConstants:
         """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A).
 
         The gradient radius may be infinite over an unbounded Theta.
         """
         program = self.at(universe)
         bounds = program.row_bounds(universe)
-        curve, theta_set, p = program.loss, program.feasible(universe.domain), self.n_parameters(universe)
+        curve, theta_set, p = program.loss, program.feasible(universe.space), self.n_parameters(universe)
         size, far = bounds.size(theta_set, p), theta_set.norm_bound(p)
         radius, largest = bounds.constants(curve, size)
         ball = math.inf if any(bounds.offset) else bounds.norm * size
         saturation = Saturation.of(curve, bounds.norm, bounds.factor[1], ball)
         plain, widths = program.squared and bounds.plain, universe.widths
-        if program.form(universe.domain).term.rows.name() not in ("x", "signed", "favored"):
+        if program.form(universe.space).term.rows.name() not in ("x", "signed", "favored"):
             widths = None  # an author's own rows lie in a ball alone
         elif widths is not None:
-            constant = 1 if universe.domain.intercept else 0
-            chosen = self.columns(universe.domain, universe.n_features)
+            constant = 1 if universe.space.intercept else 0
+            chosen = self.columns(universe.space, universe.n_features)
             widths = (*widths[:constant], *(widths[constant + index] for index in chosen))
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
             hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
-            strong_convexity=program.strong_convexity(universe.domain),
+            strong_convexity=program.strong_convexity(universe.space),
             theta_bound=far if math.isfinite(far) else None,
-            outcome_bound=universe.domain.outcome_bound if plain else bounds.loss_at_zero(curve, size),
+            outcome_bound=universe.space.outcome_bound if plain else bounds.loss_at_zero(curve, size),
             gradient_bound=largest,
             covariate_bound=bounds.norm if plain else None,
             response_bound=max(map(abs, bounds.offset)) if plain else None,
@@ -455,13 +456,13 @@ class SecondStage(DeclaredProgram):
             box=None if widths is None else RowBox(widths, largest / bounds.norm),
         )
 
-    def constants(self, universe: Universe) -> LossConstants:
+    def constants(self, universe: MappedUniverse) -> LossConstants:
         """The constants, all finite. Raises CalibrationError where the gradient radius is not."""
         constants = self.loss_constants(universe)
-        constants.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
+        constants.refuse_unbounded(self.name, type(self.feasible(universe.space)).__name__)
         return constants
 
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
         On every dataset, for all weights >= 0 of sum at most n and every noise with ``||b|| <= noise_bound``.
@@ -474,14 +475,14 @@ class SecondStage(DeclaredProgram):
         noise = public_number("noise_bound", noise_bound, at_least=0)
         n, constants = universe.n_samples, self.loss_constants(universe)
         program = self.at(universe)
-        penalty = program._penalty(universe.domain)
+        penalty = program._penalty(universe.space)
         quadratic = None
         if penalty is not None:
             if penalty.kinks:
                 return None
             quadratic = penalty.times(n)
         p = constants.n_parameters
-        theta_set = program.feasible(universe.domain)
+        theta_set = program.feasible(universe.space)
         ridge = n * (extra + program.regularizer.strong_convexity)
         loss, rows = program.loss, program.row_bounds(universe)
         squares = program.squared and rows.plain
@@ -501,15 +502,15 @@ class SecondStage(DeclaredProgram):
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
     ) -> Instance:
         """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
-        domain = records.domain
-        place = domain, records.n_samples, records.n_features + bool(domain.intercept)
+        space = records.space
+        place = space, records.n_samples, records.n_features + bool(space.intercept)
         program = self if self.place == place else self.read_at(*place)
         return program._bound(records, weights, gamma, noise)
 
     def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
         n, net = records.n_samples, self.regularizer
         exact = None if noise is None else np.asarray(noise, dtype=np.float64)
-        penalty = self._penalty(records.domain)
+        penalty = self._penalty(records.space)
         kinked = penalty is not None and bool(penalty.kinks)
         ridge = n * (gamma + net.l2)
         plain = MarginModel(
@@ -517,7 +518,7 @@ class SecondStage(DeclaredProgram):
             self.loss,
             ridge,
             # a norm beside other kinks is one of them
-            Penalty(self.feasible(records.domain), 0.0 if kinked else n * net.l1),
+            Penalty(self.feasible(records.space), 0.0 if kinked else n * net.l1),
             multipliers=weights,
             linear=noisy_sum(records.rows(self._pulls).map(weighted_total, weights), exact),
         )
@@ -550,8 +551,8 @@ class SecondStage(DeclaredProgram):
         set. Nothing is claimed by them.
         """
         n = records.n_samples
-        universe = Universe(records.domain, n, records.n_features)
-        bounds, theta_set = self.row_bounds(universe), self.feasible(records.domain)
+        universe = MappedUniverse(records.space, n, records.n_features)
+        bounds, theta_set = self.row_bounds(universe), self.feasible(records.space)
         offset = max(map(abs, bounds.offset))
         curvature = self.loss.largest_curvature(offset) * bounds.factor[1] * bounds.norm**2
         slope = self.loss.largest_slope(offset) * bounds.factor[1] + max(map(abs, bounds.tilt))
@@ -567,7 +568,7 @@ class SecondStage(DeclaredProgram):
 
     def _pulls(self, records: Records) -> Array | None:
         """Rows of the linear term (n, p), ``t_i z_i``; None for 0."""
-        tilts = self.form(records.domain).term.numbers("tilt", records)
+        tilts = self.form(records.space).term.numbers("tilt", records)
         return None if tilts is None else tilts[:, None] * self.rows(records).Z
 
     def declare(self, data: Params) -> Declaration:

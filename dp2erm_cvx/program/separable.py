@@ -20,9 +20,9 @@ from dp2erm_cvx.curves.curves import Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace
@@ -129,7 +129,7 @@ class RecordNumber:
     def of(self, records: Records) -> Array:
         """The numbers (n,) of records; x is without the intercept."""
         function = self.called.unchanged()
-        first = 1 if records.domain.intercept else 0
+        first = 1 if records.space.intercept else 0
         number = by_record(self.called.name, lambda x, a, y: function(x[first:], a), 0)
         return self.within.project(number(records))
 
@@ -313,13 +313,13 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             )
         return SchemeReading(arms)
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> SchemeReading:
+    def reading_at(self, space: Space, n: int, p: int) -> SchemeReading:
         again = self.first_reading()
         assert again is not None
         self._refuse_changed(self.declared_margins, again)
         for called in self.own_calls().values():
             function = called.unchanged()
-            features = p - (1 if domain.intercept else 0)
+            features = p - (1 if space.intercept else 0)
             DeclaredRecords.at_zeros(
                 called.name, lambda x, a, y, function=function: function(x, a), features, 1
             )
@@ -333,7 +333,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
                 "depend on its settings alone"
             )
 
-    def declared_at(self, universe: Universe) -> DeclaredExpressions:
+    def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
         margins = [cp.Variable(name=name) for name in self.margins]
         parts: dict[str, Any] = {}
         for arm in self.arms:
@@ -398,11 +398,11 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             return records.X
         return np.asarray((2 * records.a - 1)[:, None] * records.X)
 
-    def row_bound(self, domain: Domain) -> float:
+    def row_bound(self, space: Space) -> float:
         """Bound on ``||z_i||`` over the domain."""
-        return domain.covariate_bound
+        return space.covariate_bound
 
-    def n_rows(self, universe: Universe) -> int:
+    def n_rows(self, universe: MappedUniverse) -> int:
         """k, a public number."""
         return universe.n_columns
 
@@ -410,23 +410,23 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         """Rows (n, k) whose sum over records is the linear term of the objective; None for 0."""
         return None
 
-    def linear_bound(self, domain: Domain) -> float:
+    def linear_bound(self, space: Space) -> float:
         """Bound on the norm of one row of :meth:`linear_terms`."""
-        return abs(self.declared_margins.beside) * self.row_bound(domain)
+        return abs(self.declared_margins.beside) * self.row_bound(space)
 
-    def varying(self, domain: Domain) -> float | None:
+    def varying(self, space: Space) -> float | None:
         """Bound on all of g but a constant, in units of the row bound, where rows are ``e_a (x) g``.
 
         The linear terms are then multiples of the same g in the other arm. None for other rows.
         """
         return None
 
-    def public_numbers(self, domain: Domain) -> dict[str, float]:
-        return super().public_numbers(domain) | {"G": self.row_bound(domain)}
+    def public_numbers(self, space: Space) -> dict[str, float]:
+        return super().public_numbers(space) | {"G": self.row_bound(space)}
 
-    def ball(self, domain: Domain) -> float:
+    def ball(self, space: Space) -> float:
         """The radius, or that which no minimizer without noise exceeds; exponentials need a small one."""
-        r, G = self.number("radius"), self.row_bound(domain)
+        r, G = self.number("radius"), self.row_bound(space)
         if math.isfinite(self.loss.largest_curvature(math.inf)):
             return r
         if self.kind is not Kind.PRIVATE and self.mu > 0:
@@ -468,7 +468,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
             records.rows(partial(self._margin_rows, counted=counted)),
             self.loss,
             records.n_samples * (self.mu + gamma),
-            Penalty(self._feasible(records.domain), records.n_samples * self.number("l1")),
+            Penalty(self._feasible(records.space), records.n_samples * self.number("l1")),
             linear=self._linear(records, noise),
             weight=self.log_weight,
             arm_total=(self.arm_total or 0.0) if self.by_own_arm else None,
@@ -483,52 +483,52 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         offset = None if self.offset is None else -self.offset.of(records)
         return MarginRows(self.rows(records), offset=offset, factor=factor, arm=arm, base=base)
 
-    def mean_target(self, domain: Domain, columns: int) -> Array | None:
+    def mean_target(self, space: Space, columns: int) -> Array | None:
         """The mean t of the target on the scale of the rows, (k,), the intercept first; None without."""
         if self.target is None:
             return None
-        features = columns - (1 if domain.intercept else 0)
-        mean = np.mean(self.target.scaled(domain, features), axis=0)
-        return np.concatenate([np.full(columns - features, float(domain.intercept or 0.0)), mean])
+        features = columns - (1 if space.intercept else 0)
+        mean = np.mean(self.target.scaled(space, features), axis=0)
+        return np.concatenate([np.full(columns - features, float(space.intercept or 0.0)), mean])
 
     def _linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms and the noise, (k,), rounded once."""
-        columns = records.n_features + (1 if records.domain.intercept else 0)
-        target = self.mean_target(records.domain, columns)
+        columns = records.n_features + (1 if records.space.intercept else 0)
+        target = self.mean_target(records.space, columns)
         if target is not None:  # no other linear term, and no noise: the product is rounded once
             return -records.n_samples * target
         return noisy_sum(records.rows(self.linear_terms).map(weighted_total), noise)
 
-    def _feasible(self, domain: Domain) -> ConvexSet:
+    def _feasible(self, space: Space) -> ConvexSet:
         self._refuse_two_sets()
         box = self.number("box")
         if math.isfinite(box):
             return Box(box)
-        ball = self.ball(domain)
+        ball = self.ball(space)
         return WholeSpace() if math.isinf(ball) else L2Ball(ball)
 
-    def margin_sum(self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0) -> MarginSum:
+    def margin_sum(self, universe: MappedUniverse, gamma: float = 0.0, noise_bound: float = 0.0) -> MarginSum:
         """Public bounds of the model, for ``||noise|| <= noise_bound``."""
-        n, domain = universe.n_samples, universe.domain
+        n, space = universe.n_samples, universe.space
         return MarginSum(
             n,
             self.n_rows(universe),
             self.loss,
-            RowBounds(self.row_bound(domain), self._offsets, self._factors),
-            self._feasible(domain),
+            RowBounds(self.row_bound(space), self._offsets, self._factors),
+            self._feasible(space),
             ridge=n * (self.mu + gamma),
-            linear=n * (self.linear_bound(domain) + self.pull(universe)) + noise_bound,
-            weighted=domain.weighted or self.base is not None,
+            linear=n * (self.linear_bound(space) + self.pull(universe)) + noise_bound,
+            weighted=space.weighted or self.base is not None,
             n_rows=universe.most_rows,
         )
 
-    def movement(self, universe: Universe) -> MarginMovement:
+    def movement(self, universe: MappedUniverse) -> MarginMovement:
         """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its losses and log weights."""
-        domain, Z = universe.domain, self.row_bound(universe.domain)
+        space, Z = universe.space, self.row_bound(universe.space)
         box = self.number("box")
         settings: dict[str, Any] = {
-            "beside": self.linear_bound(domain) / Z,
-            "varying": self.varying(domain),
+            "beside": self.linear_bound(space) / Z,
+            "varying": self.varying(space),
             "pull": self.pull(universe),
             "l1": self.number("l1"),
             "box": box,
@@ -537,9 +537,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         if self.by_own_arm:
             settings |= {"normalization": "arm", "arm_total": self.arm_total}
         if self.by_own_arm or self.arms != (None,):
-            settings["arm_floor"] = domain.arm_floor
+            settings["arm_floor"] = space.arm_floor
         if math.isinf(box):
-            settings["radius"] = self.ball(domain)
+            settings["radius"] = self.ball(space)
         else:
             self._refuse_two_sets()
         return margin_movement(universe.n_samples, self.mu, Z, self.curves, **settings)
@@ -564,23 +564,23 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
         }
         return tuple(ArmCurves(one.curve, one.log_weight, **more) for one in self.declared_margins.arms)
 
-    def pull(self, universe: Universe) -> float:
+    def pull(self, universe: MappedUniverse) -> float:
         """Norm of the target t; 0 without one."""
-        target = self.mean_target(universe.domain, universe.n_columns)
+        target = self.mean_target(universe.space, universe.n_columns)
         return 0.0 if target is None else float(np.linalg.norm(target)) * (1 + 1e-12)
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         """Theorem 3, or 22 and 23."""
         return self.movement(universe).bound
 
-    def gradient_diameter(self, domain: Domain) -> float:
+    def gradient_diameter(self, space: Space) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
 
         Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
         """
-        Z, beside = self.row_bound(domain), self.linear_bound(domain) / self.row_bound(domain)
-        reach = min(Z * self.ball(domain), 1e300)
-        return Z * record_diameter(self.curves, reach, beside, self.varying(domain))
+        Z, beside = self.row_bound(space), self.linear_bound(space) / self.row_bound(space)
+        reach = min(Z * self.ball(space), 1e300)
+        return Z * record_diameter(self.curves, reach, beside, self.varying(space))
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.arms != (None,) or not self.is_plain:
@@ -597,7 +597,7 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
         return replaced
 
-    def certified_error(self, universe: Universe) -> float | None:
+    def certified_error(self, universe: MappedUniverse) -> float | None:
         return self.margin_sum(universe).weights(self.log_weight, by_arm=self.by_own_arm)
 
 
@@ -627,35 +627,35 @@ class PrivateFirstStage(SeparableFirstStage):
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
         """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
-        program = self.resolve(records.domain)
+        program = self.resolve(records.space)
         model = program.model(records, gamma, noise, counted=True)
         return Instance(program, model.declared, model)
 
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+    def certified_radius(self, universe: MappedUniverse, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that the coefficient is sure to be certified to, on every dataset.
 
         For every noise with ``||b|| <= noise_bound``. None where no such bound is known.
         """
         extra = public_number("gamma", gamma, at_least=0)
         noise = public_number("noise_bound", noise_bound, at_least=0)
-        sizes = self.resolve(universe.domain).margin_sum(universe, extra, noise).sizes()
+        sizes = self.resolve(universe.space).margin_sum(universe, extra, noise).sizes()
         return None if sizes is None else sizes.radius()
 
-    def certified_error(self, universe: Universe, norm: float | None = None) -> float | None:
+    def certified_error(self, universe: MappedUniverse, norm: float | None = None) -> float | None:
         # given a coefficient of at most this public norm, which follows from its calibration
-        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        bound, ball = self.row_bound(universe.space), self.ball(universe.space)
         if norm is None and math.isinf(ball):
             return None
         return self.log_weight.error_at(
             self.n_rows(universe), bound, ball if norm is None else min(norm, ball)
         )
 
-    def loss_constants(self, universe: Universe) -> LossConstants:
+    def loss_constants(self, universe: MappedUniverse) -> LossConstants:
         """Constants of the loss of the coefficient, for Theorems 1 and 2 at uniform weights."""
-        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        bound, ball = self.row_bound(universe.space), self.ball(universe.space)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
-        pull, length = self.linear_bound(universe.domain), ball
+        pull, length = self.linear_bound(universe.space), ball
         if math.isinf(ball):
             length = minimizer_norm(self.curves, self.mu / bound**2, math.inf, pull / bound) / bound
         loss = self.loss
@@ -666,7 +666,7 @@ class PrivateFirstStage(SeparableFirstStage):
             saturation = Saturation.of(loss, bound, 1.0, bound * ball)
         return LossConstants(
             n_parameters=self.n_rows(universe),
-            gradient_radius=self.gradient_diameter(universe.domain) / 2,
+            gradient_radius=self.gradient_diameter(universe.space) / 2,
             hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
             strong_convexity=self.mu,
             theta_bound=length if math.isfinite(length) else None,
@@ -677,8 +677,8 @@ class PrivateFirstStage(SeparableFirstStage):
             box=None if pull or widths is None else RowBox(widths, slope),
         )
 
-    def bound(self, universe: Universe) -> StabilityBound:
-        margin = self.row_bound(universe.domain) * self.ball(universe.domain)
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
+        margin = self.row_bound(universe.space) * self.ball(universe.space)
         w_max = stability.largest_weight(universe.n_samples, self.log_weight.log_range(margin))
         if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
@@ -710,14 +710,14 @@ class BalancedProgram(BalancedStage, SeparableFirstStage):
             )
         return 2
 
-    def row_bound(self, domain: Domain) -> float:
+    def row_bound(self, space: Space) -> float:
         """G: norm bound of g."""
-        return math.hypot(*self.bounds(domain)) * (1 + 1e-12)
+        return math.hypot(*self.bounds(space)) * (1 + 1e-12)
 
-    def varying(self, domain: Domain) -> float:
-        return self.bounds(domain)[0] / self.row_bound(domain)
+    def varying(self, space: Space) -> float:
+        return self.bounds(space)[0] / self.row_bound(space)
 
-    def n_rows(self, universe: Universe) -> int:
+    def n_rows(self, universe: MappedUniverse) -> int:
         """2 (1 + k) for k balance functions."""
         return 2 * (1 + self.balance.size(universe.n_features))
 

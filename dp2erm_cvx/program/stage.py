@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import Named, check_settings
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.kinked import KinkedProblem
@@ -111,29 +111,29 @@ class Program(abc.ABC):
         """
         return instance.composite.penalty.set.project(next(iter(values.values())))
 
-    def resolve(self, domain: Domain) -> Self:
-        """The program with every default that depends on the public domain filled in.
+    def resolve(self, space: Space) -> Self:
+        """The program with every default that depends on the space filled in.
 
         A formula may ask for settings whose formulas stand before it.
         """
         left = [name for name in self.formulas if self.value(name) is None]
         if not left:
             return self
-        known = self.public_numbers(domain)
+        known = self.public_numbers(space)
         numbers: dict[str, float] = {}
         for name in left:
             numbers[name] = _evaluated(name, self.formulas[name], {**known, **numbers})
         return self.with_settings(**numbers)
 
-    def read_at(self, domain: Domain, n: int, p: int) -> Self:
+    def read_at(self, space: Space, n: int, p: int) -> Self:
         """The resolved program, read again at the public sizes that it is used at.
 
         A fit asks for it before anything is charged, so that what is declared is what is solved.
 
         Parameters
         ----------
-        domain
-            The public domain of the records.
+        space
+            The space of the records.
         n
             Number of records; of persons where they are units.
         p
@@ -143,11 +143,11 @@ class Program(abc.ABC):
         on the program after it was made.
         """
         refuse_patched(self)
-        return self.resolve(domain)
+        return self.resolve(space)
 
-    def at(self, universe: Universe) -> Self:
+    def at(self, universe: MappedUniverse) -> Self:
         """The resolved program, read at the public sizes of a universe unless it was already."""
-        return self.read_at(universe.domain, universe.n_samples, universe.n_columns)
+        return self.read_at(universe.space, universe.n_samples, universe.n_columns)
 
     @property
     def made_by(self) -> Registered:
@@ -173,15 +173,15 @@ class Program(abc.ABC):
         """A setting whose default may depend on the domain. Raises ProgramError where it is still open."""
         value = self.value(name)
         if value is None and name in self.formulas:
-            raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
+            raise ProgramError(f"{name} is left to the domain: call resolve(space) first")
         found: float = value
         return found
 
-    def public_numbers(self, domain: Domain) -> dict[str, float]:
+    def public_numbers(self, space: Space) -> dict[str, float]:
         """Numbers that formulas of settings may ask for."""
-        return {"M": domain.covariate_bound, "outcome_bound": domain.outcome_bound}
+        return {"M": space.covariate_bound, "outcome_bound": space.outcome_bound}
 
-    def takes_blocks(self, universe: Universe) -> bool:
+    def takes_blocks(self, universe: MappedUniverse) -> bool:
         """True if the resolved program can be fitted to records that are never in memory together."""
         return self.by_blocks
 
@@ -189,7 +189,7 @@ class Program(abc.ABC):
         """Names of data that maps of an author's own make."""
         return ()
 
-    def uses_stated_bound(self, universe: Universe) -> bool:
+    def uses_stated_bound(self, universe: MappedUniverse) -> bool:
         """True where what a release guarantees rests on a bound that the author states, which nothing proves.
 
         Parameters
@@ -208,7 +208,7 @@ class Program(abc.ABC):
         """Functions of an author that it calls for one record, or for a bound that they state, by name."""
         return {}
 
-    def declared_at(self, universe: Universe) -> DeclaredExpressions:
+    def declared_at(self, universe: MappedUniverse) -> DeclaredExpressions:
         """What the author's function of a resolved program returns at public sizes."""
         return DeclaredExpressions()
 
@@ -244,7 +244,7 @@ class DeclaredProgram(Program):
         What was read of the function at these settings, when the program was made; never handed over, so
         that no copy comes without it or with another one.
     place
-        The domain, the number of records and that of columns that it was read at again; None until then.
+        The space, the number of records and that of columns that it was read at again; None until then.
     """
 
     name: ClassVar[Any] = OfScheme()
@@ -259,7 +259,7 @@ class DeclaredProgram(Program):
     scheme: Scheme = field(kw_only=True)
     own: Mapping[str, Any] = field(kw_only=True)
     reading: Any = field(init=False, default=None, compare=False)
-    place: tuple[Domain, int, int] | None = field(init=False, default=None, compare=False)
+    place: tuple[Space, int, int] | None = field(init=False, default=None, compare=False)
 
     def __post_init__(self) -> None:
         refuse_other_scheme(self)
@@ -305,13 +305,13 @@ class DeclaredProgram(Program):
         """The form of a scheme's weights; None of a second stage."""
         return getattr(cls, "kind", None)
 
-    def read_at(self, domain: Domain, n: int, p: int) -> Self:
+    def read_at(self, space: Space, n: int, p: int) -> Self:
         refuse_patched(self)
-        program = self.resolve(domain)
-        return program.changed(reading=program.reading_at(domain, n, p), place=(domain, n, p))
+        program = self.resolve(space)
+        return program.changed(reading=program.reading_at(space, n, p), place=(space, n, p))
 
-    def at(self, universe: Universe) -> Self:
-        place = universe.domain, universe.n_samples, universe.n_columns
+    def at(self, universe: MappedUniverse) -> Self:
+        place = universe.space, universe.n_samples, universe.n_columns
         return self if self.place == place else self.read_at(*place)
 
     @property
@@ -328,7 +328,7 @@ class DeclaredProgram(Program):
         return None if self.scheme.of_library else self.scheme.function
 
     @abc.abstractmethod
-    def reading_at(self, domain: Domain, n: int, p: int) -> Any:
+    def reading_at(self, space: Space, n: int, p: int) -> Any:
         """What is read of the function of a resolved program at these sizes.
 
         Raises DeclarationError where that is not what was read when the program was made.
@@ -376,7 +376,7 @@ def fields_of(made: Registered) -> Mapping[str, dataclasses.Field[Any]]:
     return {one.name: one for one in dataclasses.fields(known)}
 
 
-def _made_again(scheme: Scheme, settings: Mapping[str, Any], place: tuple[Domain, int, int] | None) -> Any:
+def _made_again(scheme: Scheme, settings: Mapping[str, Any], place: tuple[Space, int, int] | None) -> Any:
     """The program of a scheme at these settings, read at the same place."""
     program = scheme(**settings)
     return program if place is None else program.read_at(*place)

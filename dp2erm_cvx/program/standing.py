@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
@@ -17,7 +17,7 @@ COVERS_ALL = "V = 2n: the noise covers every possible weight"
 CONDITIONAL = "conditional: do not publish"
 
 
-def public_error(program: Program, universe: Universe) -> float | None:
+def public_error(program: Program, universe: MappedUniverse) -> float | None:
     """Public bound on the numerical error of a resolved program over all datasets of a universe.
 
     Parameters
@@ -35,12 +35,12 @@ def public_error(program: Program, universe: Universe) -> float | None:
     Raises CalibrationError where no theorem covers the program.
     """
     if isinstance(program, SecondStage | PrivateFirstStage):
-        return program.certified_radius(universe, universe.domain.covariate_bound**2, 0.0)
+        return program.certified_radius(universe, universe.space.covariate_bound**2, 0.0)
     assert isinstance(program, FirstStage)
     return program.certified_error(universe)
 
 
-def standing_of_program(program: Program, universe: Universe) -> str:
+def standing_of_program(program: Program, universe: MappedUniverse) -> str:
     """What a release by a resolved program will be, as far as the program alone decides; no full stop.
 
     Parameters

@@ -16,7 +16,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.declaration import numbers_in, stated
@@ -75,7 +75,7 @@ class DeclaredExpressions:
                 yield from map(float, vars(self.sets[name]).values())
 
 
-def stated_program(program: Any, universe: Universe) -> dict[str, Any]:
+def stated_program(program: Any, universe: MappedUniverse) -> dict[str, Any]:
     """What a release states of a program beside its name and settings; nothing of one of the library's.
 
     Parameters
@@ -105,7 +105,7 @@ def program_source(program: Any) -> dict[str, str]:
     return source_of(*functions) if functions else {}
 
 
-def assumed_public(program: Any, universe: Universe) -> tuple[str, ...]:
+def assumed_public(program: Any, universe: MappedUniverse) -> tuple[str, ...]:
     """Numbers of a program that are neither settings nor the library's, each in a sentence for a release.
 
     Where a function is known to reach numbers, texts and pure functions alone, these are the numbers that it
@@ -125,7 +125,7 @@ def assumed_public(program: Any, universe: Universe) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def assumed_in_words(program: Any, universe: Universe) -> str:
+def assumed_in_words(program: Any, universe: MappedUniverse) -> str:
     """All that is assumed of a resolved program in one line; empty where all is derived."""
     own = program.own_data()
     facts = [fact.removeprefix(f"{program.name}: ") for fact in assumed_public(program, universe)]
@@ -175,7 +175,7 @@ def _read(
 _OTHERS = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 3.0, 10.0, 100.0, 1e4, 1e8, 1e-4, -1.0, -10.0)
 
 
-def refuse_unused(program: Any, names: tuple[str, ...], universe: Universe) -> None:
+def refuse_unused(program: Any, names: tuple[str, ...], universe: MappedUniverse) -> None:
     """Raise DeclarationError for a setting of an author's function that changes nothing.
 
     Its code has to load each, and of what is read something has to change, or fail, at some other number.
@@ -207,7 +207,7 @@ def refuse_unused(program: Any, names: tuple[str, ...], universe: Universe) -> N
             )
 
 
-def _acts(program: Any, name: str, before: Mapping[str, Any], universe: Universe) -> bool:
+def _acts(program: Any, name: str, before: Mapping[str, Any], universe: MappedUniverse) -> bool:
     """True if another number of a setting changes what is read, or makes it fail."""
     value = program.number(name)
     for other in (2.0 * value, 0.5 * value, 1.01 * value, *_OTHERS):
@@ -266,7 +266,7 @@ def _functions(program: Any) -> list[Callable[..., Any]]:
     return functions
 
 
-def _declared(program: Any, universe: Universe) -> DeclaredExpressions:
+def _declared(program: Any, universe: MappedUniverse) -> DeclaredExpressions:
     """What the functions of a program return and are called for, its settings' functions included."""
     read = DeclaredExpressions() if program.own_function() is None else program.declared_at(universe)
     expressions, called = dict(read.expressions), dict(read.called) | program.own_calls()
@@ -277,11 +277,11 @@ def _declared(program: Any, universe: Universe) -> DeclaredExpressions:
     return DeclaredExpressions(expressions, read.sets, called)
 
 
-def _known(program: Any, universe: Universe) -> dict[str, str]:
+def _known(program: Any, universe: MappedUniverse) -> dict[str, str]:
     """Settings and other public numbers that a release states, by name and as they are written."""
     settings = {name: program.value(name) for name in program.setting_fields()}
     numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
-    numbers |= program.public_numbers(universe.domain) | {"n": universe.n_samples}
+    numbers |= program.public_numbers(universe.space) | {"n": universe.n_samples}
     known = {name: repr(value) for name, value in numbers.items()}
     return known | {f"{name} as a number": repr(float(value)) for name, value in numbers.items()}
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import setting, whole_number
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -58,7 +58,7 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
         # nothing is read of a function of numbers: its values are cut off
         return Called.of(self.name, self.scheme.function)
 
-    def reading_at(self, domain: Domain, n: int, p: int) -> Called:
+    def reading_at(self, space: Space, n: int, p: int) -> Called:
         declared: Called = self.reading
         declared.unchanged()
         return declared
@@ -79,13 +79,13 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
 
     def log_weights(self, records: Records) -> Array:
         function, known = self.reading.unchanged(), dict(self.own_settings())
-        first = 1 if records.domain.intercept else 0
+        first = 1 if records.space.intercept else 0
         weight = by_record("the weight", lambda x, a, y: function(x[first:], a, **known), 0)
         with np.errstate(divide="ignore"):  # what is not above 0 is cut off
             logs: Array = np.log(np.maximum(weight(records), 0.0))
         return logs
 
-    def bound(self, universe: Universe) -> StabilityBound:
+    def bound(self, universe: MappedUniverse) -> StabilityBound:
         function, known = self.scheme.function, dict(self.own_settings())
         own, p = (lambda x, a, y: function(x, a, **known)), universe.n_features
         weights = DeclaredRecords.at_zeros(self.name, own, p, 1)
@@ -93,7 +93,7 @@ class KnownWeights(DeclaredProgram, ClosedFormWeights):
             raise DeclarationError(f"{self.name!r} is no number at a record of zeros")
         return super().bound(universe)
 
-    def log_range(self, domain: Domain) -> tuple[float, float]:
+    def log_range(self, space: Space) -> tuple[float, float]:
         self.refuse_misread()
         return math.log(self.number("least")), math.log(self.number("most"))
 
@@ -328,7 +328,7 @@ def second_stage(
     return decorate if function is None else decorate(function)
 
 
-def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...]:
+def describe(program: Program, universe: MappedUniverse) -> tuple[tuple[str, str], ...]:
     """Rows (label, text) about a program in a universe: settings, formula, data, constants, theorem, V.
 
     All of them are public numbers. A theorem that does not cover the program is a row with its reason.
@@ -336,7 +336,7 @@ def describe(program: Program, universe: Universe) -> tuple[tuple[str, str], ...
     return tuple(_rows(program.at(universe), universe))
 
 
-def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
+def _rows(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
     stated = {name: value for name, value in program.settings().items() if value not in (None, "", [])}
     settings = ", ".join(f"{name} = {value}" for name, value in stated.items())
     yield "settings", settings or "none"
@@ -362,16 +362,16 @@ def _certified_by_dual(form: WeightingForm, error: float | None) -> str:
     return f"by the dual: weights within {error:.2g} n of the minimizer on every dataset"
 
 
-def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
-    domain = universe.domain
+def _data(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
+    space = universe.space
     if isinstance(program, SecondStage):
-        term = program.form(domain).term
+        term = program.form(space).term
         yield "data", f"{term.rows.name()}: {term.rows.within}"
         for which in ("offset", "tilt", "factor"):
             if (part := getattr(term, which)) is not None:
                 yield "", f"{which} {part[0]:g} {part[1].name()}: {part[1].within}"
     elif isinstance(program, SeparableFirstStage):
-        size, varying = program.row_bound(domain), program.varying(domain)
+        size, varying = program.row_bound(space), program.varying(space)
         kind = "rows" if "u" in program.margins else "signed rows"
         rows = f"{kind}: ||z|| <= {size:.4g}"
         if varying is not None:
@@ -379,7 +379,7 @@ def _data(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "data", rows
 
 
-def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
+def _derived(program: Program, universe: MappedUniverse) -> Iterator[tuple[str, str]]:
     if isinstance(program, SecondStage | PrivateFirstStage):
         loss = program.loss_constants(universe)
         numbers = {"largest gradient": loss.gradient_bound, "norm of the parameter at most": loss.theta_bound}
@@ -411,7 +411,7 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
     n, bound = universe.n_samples, program.stability(universe)
     yield "theorem", bound.theorem
     share = f"{bound.V / (2 * n):.2g} of 2n"
-    place = f"n = {n}, M = {universe.domain.covariate_bound:.6g}"
+    place = f"n = {n}, M = {universe.space.covariate_bound:.6g}"
     yield "V", f"{bound.V:.6g} at {place} ({share}), largest weight {bound.w_max:.6g}"
     unused = program.unused_bound(universe)
     if unused is not None:

@@ -13,6 +13,7 @@ from scipy.special import betainc, expit
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
@@ -55,23 +56,21 @@ def state_nuisances(
     plan: Plan[EffectStudy], released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     """Nuisances of a run, as a release states them."""
-    arms = plan.study.universe.domain.arms
+    domain = plan.study.universe.domain
     for step in plan.steps[:-1]:
-        yield state_coefficient(step, released[step.name], columns, arms)
+        yield state_coefficient(step, released[step.name], columns, domain)
 
 
-def state_coefficient(
-    step: Step, released: Array, columns: tuple[str, ...], arms: tuple[str, ...] = ()
-) -> Nuisance:
+def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], domain: Domain) -> Nuisance:
     """Coefficients (p,) that a step ``released``: a regression of the outcome, or the propensity.
 
-    The labels of ``arms`` name their coefficients where there are more than two.
+    The labels of the arms of a ``domain`` name their coefficients where there are more than two.
     """
     if isinstance(step, TreatmentRate):
-        return Nuisance(step.name, *step.stated(released))
+        return Nuisance(step.name, *step.stated(released, domain))
     rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     if step.regression is not None:
-        own = (columns, arms) if len(arms) > 2 else (columns,)
+        own = (columns, domain.arms) if len(domain.arms) > 2 else (columns,)
         rows, names = step.regression.rows.value, step.regression.rows.names(*own)
     elif isinstance(step, ArmPropensity):
         rows, names = "log odds of arms, by contrasts", step.names(columns)
@@ -84,7 +83,7 @@ def state_coefficient(
     elif isinstance(step, ResidualSquares):
         rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
     elif isinstance(step, ArmMeans):
-        rows, names = "records and sums of scaled covariates by arm", step.names(columns, arms)
+        rows, names = "records and sums of scaled covariates by arm", step.names(columns, domain.arms)
     elif step.integers is not None:
         rows, names = "sum of scaled covariates", columns
     unit = 1.0 if step.integers is None else step.integers.unit
@@ -255,6 +254,7 @@ def make_effect(
     sums, universe = tuple(int(number) for number in released[score.name]), study.universe
     if isinstance(score, WeightedSum):
         return _by_weights(plan, released, columns, guarantee, level)
+    middle = universe.domain.outcome_center
     facts = effect_facts(plan)
     own = score.at(score.universe, released)
     assert own.center is not None
@@ -266,15 +266,15 @@ def make_effect(
         groups = group_means(facts, released, predicted=predicted)
         result = group_average(groups, level)
     else:
-        result, risks, ratios = estimated(score, sums, own.center, level, own.widening)
+        result, risks, ratios = estimated(score, sums, own.center, middle, level, own.widening)
         if predicted:
             share = score.calibration.means(sums)[1]
             error = nuisance_error(facts, released, result.standard_deviation, share)
             center = own.center + error.shift
-            result = estimated(score, sums, center, level, own.widening, (error, error))[0]
+            result = estimated(score, sums, center, middle, level, own.widening, (error, error))[0]
         elif target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS:
             predicted, errors = True, risk_errors(facts, released, (risks[0], risks[1]))
-            result, risks, ratios = estimated(score, sums, own.center, level, own.widening, errors)
+            result, risks, ratios = estimated(score, sums, own.center, middle, level, own.widening, errors)
     nuisances = tuple(state_nuisances(plan, released, columns))
     square = plan.step("spread")
     capped, law = 0.0, None
@@ -366,13 +366,15 @@ def estimated(
     step: EffectScore,
     sums: tuple[int, ...],
     center: float,
+    middle: float,
     level: float,
     widening: float = 1.0,
     errors: tuple[NuisanceError, NuisanceError] = (NO_ERROR, NO_ERROR),
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums.
 
-    ``errors`` are those of both risks, the treated first, or twice that of an effect.
+    ``middle`` is the outcome of a control whose net outcome is 0. ``errors`` are those of both risks,
+    the treated first, or twice that of an effect.
     """
     noise, law = step.calibration, step.calibration.law
     if law is SumLaw.TREATED or law.counts:
@@ -383,7 +385,6 @@ def estimated(
     if not law.of_arms:
         assert law is SumLaw.SCORE
         return score_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    middle = step.universe.domain.outcome_center
     # shifts are those of the difference
     means = ArmRisks(noise, sums, (middle + errors[0].shift, middle - errors[1].shift), errors, widening)
     both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}

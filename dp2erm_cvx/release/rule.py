@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.codebook import norm_within
 from dp2erm_cvx.data.dataset import rows_to_predict
-from dp2erm_cvx.data.records import clip_norm
+from dp2erm_cvx.data.space import clip_norm
 from dp2erm_cvx.inference.interval import score_interval
 from dp2erm_cvx.inference.nuisances import value_error
 from dp2erm_cvx.plan import Plan, RuleStudy
@@ -104,7 +104,7 @@ class RuleRelease(BaseRelease):
     @property
     def _ends(self) -> tuple[Array, Array] | None:
         """The box (k,) that records are clipped to in the end; None without ranges."""
-        ends = self.public.ends(len(self.columns))
+        ends = self.public.space.ends(len(self.columns))
         if ends is None or not self.covariate_mean:
             return ends
         return ends[0] - ends[1], ends[1] - ends[0]
@@ -120,7 +120,7 @@ class RuleRelease(BaseRelease):
         if self.covariate_mean:
             # the domain shrinks records around its own center before
             room = domain.features_bound - math.hypot(*self.covariate_mean)
-            farthest = math.hypot(*domain.widths(len(self.columns)) or ())
+            farthest = math.hypot(*domain.space.widths(len(self.columns)) or ())
             if domain.center is None:
                 farthest = norm_within(domain.ranges, domain.codebook)
             norm = norm if domain.features_bound >= farthest else min(norm, room)
@@ -181,7 +181,7 @@ def make_rule(
         guarantee=guarantee,
         steps=state_steps(plan),
         nuisances=tuple(
-            state_coefficient(step, released[step.name], columns)
+            state_coefficient(step, released[step.name], columns, study.universe.domain)
             for step in plan.steps
             if step.name not in ("rule", "value")
         ),
@@ -214,7 +214,7 @@ def gains(plan: Plan[RuleStudy], released: Mapping[str, Array], sums: tuple[int,
     counts, part = plan.step("sides"), 1.0
     spread = plan.step("spread")
     assert spread is None or isinstance(spread, MeanSquare)
-    if isinstance(counts, SideCounts) and step.universe.domain.weighted:
+    if isinstance(counts, SideCounts) and step.universe.space.weighted:
         part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     *means, square = sums
     for over, mean, treats in zip(_OTHERS, means, (True, False), strict=True):
@@ -244,7 +244,7 @@ def effects(release: Release | RuleRelease, X: Any) -> Array:
     if isinstance(release, RuleRelease):
         return release.effects_at(rows)
     second, domain = rule_of(release)
-    return second.effect(np.array(release.theta), domain, rows)
+    return second.effect(np.array(release.theta), domain.space, rows)
 
 
 def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
@@ -252,4 +252,4 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
     rows, (second, domain) = rows_to_predict(release.public, X, release.columns), rule_of(release)
-    return second.choices(np.array(release.theta), domain, rows)
+    return second.choices(np.array(release.theta), domain.space, rows)

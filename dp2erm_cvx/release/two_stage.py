@@ -75,7 +75,7 @@ class Release(BaseRelease):
         constant, theta = 0.0, self.theta
         if domain.intercept:
             constant, theta = theta[0] * domain.intercept, theta[1:]
-        chosen = second.columns(domain, len(self.columns))
+        chosen = second.columns(domain.space, len(self.columns))
         norm = math.inf if second.features_bound is None else second.features_bound
         return own_units(domain, self.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
 
@@ -102,7 +102,7 @@ def make_release(
     study, domain = plan.study, plan.study.universe.domain
     return Release(
         theta=tuple(float(value) for value in released[plan.main.name]),
-        parameters=study.second.parameter_names(columns, domain),
+        parameters=study.second.parameter_names(columns, domain.space),
         columns=columns,
         n_samples=study.universe.n_samples,
         guarantee=guarantee,
@@ -126,7 +126,7 @@ def rule_of(release: Release) -> tuple[SecondStage, Domain]:
         }
         domain = release.public
         second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
-        expected = second.parameter_names(release.columns, domain)
+        expected = second.parameter_names(release.columns, domain.space)
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {error}") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -347,7 +347,7 @@ def _impossible(plan: Plan[Any], release: BaseRelease) -> Iterator[str]:
         if step.regression is not None:
             scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
         if isinstance(step, Fit) and step.coefficient is None:
-            allowed = step.second.feasible(step.universe.domain)
+            allowed = step.second.feasible(step.universe.space)
             if not _inside(allowed, numbers / scaled):
                 yield f"{path}: lies outside of the public set {brief(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):

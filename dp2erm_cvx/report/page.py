@@ -267,7 +267,7 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     old, new = (end.at(np.array([j])) for end in (before, after))
     arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
     flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
-    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.domain.features_bound)
+    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.space.features_bound)
     moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
     if isinstance(before, RecordBlocks):  # the others are nowhere together
         return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"

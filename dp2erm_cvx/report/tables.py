@@ -16,7 +16,7 @@ from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import (
     CalibrationError,
@@ -58,7 +58,7 @@ class BoundRow:
     refusal: str | None = None
 
 
-def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, StabilityBound | str]]:
+def statements(program: FirstStage, universe: MappedUniverse) -> Iterator[tuple[str, StabilityBound | str]]:
     """(family, bound) for every family, or (family, reason) where it refuses; "stated" is its author's.
 
     Raises DeclarationError for a setting that is not valid in itself.
@@ -80,7 +80,7 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
     yield UNIVERSAL, universal_corollary(universe.n_samples, largest)
 
 
-def _declared_cap(resolved: FirstStage, universe: Universe) -> float:
+def _declared_cap(resolved: FirstStage, universe: MappedUniverse) -> float:
     """The largest weight that the box of a resolved program admits; infinite where that is not known."""
     if not isinstance(resolved, WeightsProgram):
         return math.inf
@@ -92,7 +92,7 @@ def _declared_cap(resolved: FirstStage, universe: Universe) -> float:
 
 def bound_rows(
     program: FirstStage,
-    universe: Universe,
+    universe: MappedUniverse,
     budget: Budget,
     *,
     loss: LossConstants = UNIT_LOSS,
@@ -111,7 +111,7 @@ def bound_rows(
         if isinstance(bound, str):
             rows.append(BoundRow(family, refusal=bound))
             continue
-        objective = Objective(bound, loss, universe.n_samples, universe.domain.relation)
+        objective = Objective(bound, loss, universe.n_samples, universe.space.relation)
         calibrated, how = partial(calibrate, objective, budget, noise=noise), {}
         if family not in (SHARP, STATED):
             calibrated = partial(calibrate_paper, objective, budget, noise=noise)
@@ -138,23 +138,23 @@ SIZES = (100, 1_000_000)
 BoundCurves = dict[str, tuple[Array, Array]]
 
 
-def against_n(program: FirstStage, universe: Universe, points: int = 25) -> BoundCurves:
+def against_n(program: FirstStage, universe: MappedUniverse, points: int = 25) -> BoundCurves:
     """V for n in ``SIZES`` at fixed settings.
 
     An arm floor stays the share of the records that it is.
     """
     sizes = np.unique(np.round(np.geomspace(*SIZES, points)).astype(int))
-    domain = universe.domain
-    share = None if domain.arm_floor is None else domain.arm_floor / universe.n_samples
+    space = universe.space
+    share = None if space.arm_floor is None else space.arm_floor / universe.n_samples
 
-    def sized(n: int) -> Universe:
+    def sized(n: int) -> MappedUniverse:
         floor = None if share is None else max(1, math.floor(share * n))
-        return Universe(dataclasses.replace(domain, arm_floor=floor), n, universe.n_features)
+        return MappedUniverse(dataclasses.replace(space, arm_floor=floor), n, universe.n_features)
 
     return _collected((float(n), program, sized(int(n))) for n in sizes)
 
 
-def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> BoundCurves:
+def against_ridge(program: FirstStage, universe: MappedUniverse, points: int = 25) -> BoundCurves:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
     program = program.at(universe)
     ridge = getattr(program, "ridge", None)
@@ -164,7 +164,7 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
     return _collected((float(value), program.with_settings(ridge=float(value)), universe) for value in grid)
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, Universe]]) -> BoundCurves:
+def _collected(settings: Iterable[tuple[float, FirstStage, MappedUniverse]]) -> BoundCurves:
     known = [(x, dict(statements(program, universe))) for x, program, universe in settings]
     grid, curves = np.array([x for x, _ in known]), BoundCurves()
     for family in dict.fromkeys(family for _, bounds in known for family in bounds):

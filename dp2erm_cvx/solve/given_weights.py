@@ -85,7 +85,7 @@ def certify_weights(program: FirstStage, records: Records, weights: ArrayLike) -
     wrong = np.flatnonzero(~np.isfinite(w))
     if len(wrong):
         raise DataError(f"weights: record {int(wrong[0]) + 1} has the weight {w[wrong[0]]:g}")
-    instance = program.resolve(records.domain).instance(records)
+    instance = program.resolve(records.space).instance(records)
     found = solve(instance, throw=False)
     distance = float(np.sum(np.abs(w - found.value))) * _OUTWARD
     radius = (distance + found.certificate.output_radius) * _OUTWARD

@@ -17,9 +17,11 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.data.blocks import VIEW
+from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.data.records import Records, clip_norm
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
@@ -43,6 +45,8 @@ class CovariateLaw:
         What scales to 0 (k,), as a share of ones of a switch; 0 for the others.
     columns
         The number of the raw column of which each (k,) is a level; numbers of their own for all others.
+    complete
+        The numbers of raw columns that have several levels, one of them in every record.
     """
 
     spreads: tuple[float, ...]
@@ -50,6 +54,7 @@ class CovariateLaw:
     shares: tuple[float, ...]
     zeros: tuple[float, ...]
     columns: tuple[int, ...]
+    complete: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, domain: Domain, n_features: int) -> CovariateLaw:
@@ -64,9 +69,10 @@ class CovariateLaw:
         columns = np.arange(n_features)
         if domain.ranges is None:
             spreads[:] = domain.features_bound / (1.5 * math.sqrt(n_features))
-        book, declared = domain.codebook, domain.center if isinstance(domain.center, Mapping) else {}
-        for index, name in enumerate(domain.columns or () if book is not None else ()):
-            assert book is not None
+        book = domain.codebook or Codebook()
+        declared = domain.center if isinstance(domain.center, Mapping) else {}
+        named = () if domain.codebook is None or domain.columns is None else domain.columns
+        for index, name in enumerate(named):
             column, level = book.origin(name)
             if level is None:
                 continue
@@ -80,7 +86,18 @@ class CovariateLaw:
             spreads[index], shares[index] = math.sqrt(share * (1.0 - share)), share
             zeros[index] = declared.get(name, 0.0)
             offsets[index] = share - zeros[index]
-        return cls(*(tuple(column.tolist()) for column in (spreads, offsets, shares, zeros, columns)))
+        complete = []
+        for number, (column, levels) in enumerate(book.covariate_levels.items(), n_features):
+            if book.is_complete(column) and np.sum(columns == number) == len(levels) > 1:
+                complete.append(number)
+        return cls(
+            spreads=tuple(spreads.tolist()),
+            offsets=tuple(offsets.tolist()),
+            shares=tuple(shares.tolist()),
+            zeros=tuple(zeros.tolist()),
+            columns=tuple(columns.tolist()),
+            complete=tuple(complete),
+        )
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -121,7 +138,7 @@ class CovariateLaw:
                 sums, mass = grid * step, np.bincount(place, mass).astype(np.float64)
         return float(np.sum(mass * (special.ndtr((low - sums) / size) + special.ndtr((sums - high) / size))))
 
-    def box(self, universe: Universe) -> tuple[Array, Array]:
+    def box(self, universe: MappedUniverse) -> tuple[Array, Array]:
         """The least and the largest value (k,) of every scaled covariate; a switch is at least 0, at most 1.
 
         Both hold 0, which a record that does not count adds.
@@ -166,7 +183,7 @@ class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
     The records of later steps are then shrunk radially to this ``norm``. Both are maps of single records at
-    what was released (Theorem 10), into a domain that is public whatever the mean is. Where it is not
+    what was released (Theorem 10), into a space that is public whatever the mean is. Where it is not
     ``subtracted``, it is released alone.
     """
 
@@ -175,25 +192,30 @@ class CovariateMean(IntegerSums):
     norm: float
     subtracted: bool = True
 
-    def hands(self, universe: Universe) -> Universe:
+    def hands(self, universe: MappedUniverse) -> MappedUniverse:
         """Records whose covariates differ from a point of the box by another point of it."""
         if not self.subtracted:
             return universe
         low, high = _box(universe)
-        bound = math.hypot(universe.domain.intercept, self.norm)
+        bound = math.hypot(universe.space.intercept, self.norm)
         width = tuple((high - low).tolist())
-        domain = replace(
-            universe.domain, covariate_bound=bound, coordinate_bound=width, ranges=None, center=None
+        space = replace(
+            universe.space,
+            covariate_bound=bound,
+            lower=tuple(-one for one in width),
+            upper=width,
+            scale=None,
+            columns=None,
         )
-        return replace(universe, domain=domain)
+        return universe.within(space)
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """By the box of the covariates and their norm, whichever is smaller; sums must fit into 64 bits."""
         low, high = self.law.box(universe)
         if not UNIT * universe.n_samples * float(np.max(np.maximum(-low, high))) <= 2.0**62:
             text = f"n_samples = {universe.n_samples}, covariates up to {np.max(high):.3g}"
             raise CalibrationError(f"{text}: their sums are beyond 64-bit integers: declare ranges")
-        k, norm = universe.n_features, 2.0 * universe.domain.features_bound
+        k, norm = universe.n_features, 2.0 * universe.space.features_bound
         pure = Noise(self.noise).on_numbers is Noise.GAMMA
         box = float(np.sum(high - low) if pure else np.linalg.norm(high - low))
         reach = min(box, norm * math.sqrt(k) if pure else norm)
@@ -213,7 +235,7 @@ class CovariateMean(IntegerSums):
         """The mean (k,) of the scaled covariates, in their box and ball: a function of what was released."""
         low, high = self.law.box(self.universe)
         mean = np.clip(self.noisy_mean(released), low, high)
-        return clip_norm(mean, self.universe.domain.features_bound)
+        return clip_norm(mean, self.universe.space.features_bound)
 
     def noisy_mean(self, released: Mapping[str, Array]) -> Array:
         """The mean (k,) as it was released, wherever its noise put it."""
@@ -251,7 +273,7 @@ class ArmMeans(CovariateMean):
     def theorem(self) -> str:
         return "Theorem 30 (integers, noise by arm)"
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """Pure noise on the block of every arm; sums must fit into 64 bits."""
         if not UNIT * universe.n_samples <= 2.0**62:
             raise CalibrationError(f"n_samples = {universe.n_samples}: sums of so many are beyond 64 bits")
@@ -260,7 +282,7 @@ class ArmMeans(CovariateMean):
     @property
     def predicted_error(self) -> float:
         """Mean square of the noise of one mean of a scaled covariate, on average over the covariates."""
-        n_arms = len(self.universe.domain.arms)
+        n_arms = self.universe.space.n_arms
         size = self.universe.mass * self.universe.n_samples
         half_widths = self._scaling()[1]
         return float(n_arms * self.calibration.variance * np.mean(half_widths**2) / size**2)
@@ -268,7 +290,7 @@ class ArmMeans(CovariateMean):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """For every arm the mass of its records and the sums of z (k,), in units of ``1/UNIT``."""
         middle, half_widths = self._scaling()
-        n_arms = len(self.universe.domain.arms)
+        n_arms = self.universe.space.n_arms
         add_up = partial(_sums_of_arms, middle=middle, half_widths=half_widths, n_arms=n_arms)
         return totals(records, add_up)
 
@@ -279,7 +301,7 @@ class ArmMeans(CovariateMean):
 
     def by_arm(self, released: Mapping[str, Array]) -> Array:
         """Mass and sums of z (K, 1 + k) of every arm, in records, as they were released."""
-        n_arms = len(self.universe.domain.arms)
+        n_arms = self.universe.space.n_arms
         return np.reshape(np.asarray(released[self.name], dtype=np.float64) / UNIT, (n_arms, -1))
 
     def apart(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -324,15 +346,15 @@ class MeanSquare(IntegerSums):
     numbers: tuple[int, ...] = ()
     mean: CovariateMean | None = None
 
-    def hands(self, universe: Universe) -> Universe:
+    def hands(self, universe: MappedUniverse) -> MappedUniverse:
         """Records whose covariates have at most this norm."""
         return universe.shrunk(self.norm)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Any]) -> Self:
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Any]) -> Self:
         step = replace(self, mean=earlier.get("mean"))
         return step.planned(universe, step.calibrate(universe, budget))
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """One record moves the sum by one at most, or every sum of k numbers.
 
         Its squares v over their cuts u are at most 1 each, and ``s = B^2 / min(u)`` together, none negative,
@@ -342,7 +364,7 @@ class MeanSquare(IntegerSums):
         if not self.numbers:
             return in_parts(UNIT, budget, self.noise)
         k, pure = len(self.numbers), Noise(self.noise).on_numbers is Noise.GAMMA
-        total = universe.domain.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
+        total = universe.space.features_bound**2 / float(np.min(self._cuts)) * (1.0 + 1e-9)
         reach = min(k, 2.0 * total) if pure else math.sqrt(min(k, 2.0 * total * min(total, 1.0)))
         return _rounded(reach, k, budget, self.noise)
 
@@ -358,7 +380,7 @@ class MeanSquare(IntegerSums):
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The sum of squared norms over their bound, or of squares over their cut, in units of ``1/UNIT``."""
-        of = partial(_squared_norm, bound=self.universe.domain.features_bound)
+        of = partial(_squared_norm, bound=self.universe.space.features_bound)
         if self.numbers:
             of = partial(_squares, numbers=self.numbers, cuts=self._cuts)
         return totals(records, partial(_sums, of=of))
@@ -369,10 +391,10 @@ class MeanSquare(IntegerSums):
         The law around a released mean; the mean square (1,) as a share of the squared bound, at least what
         its noise may be. Those of ``numbers`` are shares (m,) of their cuts.
         """
-        law, outer = self.law, self.universe.domain.features_bound
+        law, outer = self.law, self.universe.space.features_bound
         if self.mean is not None:
             law = self.mean.around(released)
-        part = (self.hands(self.universe).domain.features_bound / outer) ** 2
+        part = (self.hands(self.universe).space.features_bound / outer) ** 2
         n = _mass(self.universe, released)
         scales: Array = np.ones(len(law.spreads))
         if self.numbers:
@@ -388,7 +410,7 @@ class MeanSquare(IntegerSums):
             # rarer levels than guessed leave room in the ball, which all share
             room = min(max(self.law.quantile(0.95) / law.quantile(0.95), 1.0), 3.0)
             outside = self.universe if self.mean is None else self.mean.universe
-            if outside.domain.ranges is None:  # a declared norm is that of records: none leave it half empty
+            if outside.space.scale is None:  # a declared norm is that of records: none leave it half empty
                 room *= math.sqrt(max(9.0 * float(np.mean(likely)), 1.0))
             spreads, offsets = (tuple(room * v for v in own) for own in (law.spreads, law.offsets))
             return replace(law, spreads=spreads, offsets=offsets), shares, room * scales
@@ -406,7 +428,7 @@ class MeanSquare(IntegerSums):
         mean square is at least half of what a coin of its mean would have is taken to be one.
         """
         variances: Array = shares * self._cuts
-        if self.mean is None or self.mean.universe.domain.ranges is None:
+        if self.mean is None or self.mean.universe.space.scale is None:
             return variances
         own = list(self.numbers)
         low, high = (ends[own] for ends in self.law.box(self.mean.universe))
@@ -423,8 +445,8 @@ class MeanSquare(IntegerSums):
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        (law, shares, scales), outer = self.size(released), self.universe.domain
-        bound = self.hands(self.universe).domain.features_bound
+        (law, shares, scales), outer = self.size(released), self.universe.space
+        bound = self.hands(self.universe).space.features_bound
         if self.numbers:
             return np.array(law.within(bound))
         square, scale = float(shares[0]), float(scales[0])
@@ -450,9 +472,9 @@ class MeanSquare(IntegerSums):
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The records, scaled and shrunk into the ball of the later universe."""
         (_, _, scale), later = self.size(released), self.hands(self.universe)
-        if np.all(scale == 1.0) and later.domain == self.universe.domain:
+        if np.all(scale == 1.0) and later.space == self.universe.space:
             return records
-        of = partial(_scaled, scale=scale, bound=later.domain.features_bound)
+        of = partial(_scaled, scale=scale, bound=later.space.features_bound)
         return _moved(records, later, of)
 
 
@@ -462,10 +484,10 @@ def _rounded(reach: float, k: int, budget: Budget, noise: Noise | str) -> Intege
     return in_parts(math.ceil(UNIT * reach) + (k if law is Noise.GAMMA else math.isqrt(k) + 1), budget, law)
 
 
-def _box(universe: Universe) -> tuple[Array, Array]:
-    ends = universe.domain.ends(universe.n_features)
+def _box(universe: MappedUniverse) -> tuple[Array, Array]:
+    ends = universe.space.ends(universe.n_features)
     if ends is None:
-        bound = np.full(universe.n_features, universe.domain.features_bound)
+        bound = np.full(universe.n_features, universe.space.features_bound)
         return -bound, bound
     return ends
 
@@ -505,30 +527,30 @@ def _squares(rows: Array, numbers: Sequence[int], cuts: Array) -> Array:
     return np.asarray(np.square(rows[:, list(numbers)]) / cuts)
 
 
-def _mass(universe: Universe, released: Mapping[str, Array]) -> float:
+def _mass(universe: MappedUniverse, released: Mapping[str, Array]) -> float:
     """Mass of all records together: n, or the released sum of their weights, or a guess of it."""
-    if not universe.domain.weighted or "rate" not in released:
+    if not universe.space.weighted or "rate" not in released:
         return universe.mass * universe.n_samples
-    return max(released_mass(released["rate"], len(universe.domain.arms)), 1.0)
+    return max(released_mass(released["rate"], universe.space.n_arms), 1.0)
 
 
 def _scaled(rows: Array, scale: Array, bound: float) -> Array:
     return clip_norm(scale * rows, bound)
 
 
-def _moved(records: Records, later: Universe, of: Callable[[Array], Array]) -> Records:
-    make = partial(_remade, of, later.domain)
-    return records.mapped(make, attrgetter("y"), later.domain, later.n_columns)
+def _moved(records: Records, later: MappedUniverse, of: Callable[[Array], Array]) -> Records:
+    make = partial(_remade, of, later.space)
+    return records.mapped(make, attrgetter("y"), later.space, later.n_columns)
 
 
-def _remade(of: Callable[[Array], Array], domain: Domain, block: Records) -> Records:
-    """The records of a block with other covariates (n, k), put into the box and the ball of a domain.
+def _remade(of: Callable[[Array], Array], space: Space, block: Records) -> Records:
+    """The records of a block with other covariates (n, k), put into the box and the ball of a space.
 
     A few rows at a time, as several tables of them are made on the way.
     """
-    first, covariates = (1 if domain.intercept else 0), block.covariates
-    rows = np.full((len(covariates), first + covariates.shape[1]), domain.intercept)
+    first, covariates = (1 if space.intercept else 0), block.covariates
+    rows = np.full((len(covariates), first + covariates.shape[1]), space.intercept)
     for begin in range(0, len(rows), VIEW):
         own = slice(begin, begin + VIEW)
-        rows[own, first:] = domain.inside(of(covariates[own]))
-    return replace(block, X=rows, domain=domain)
+        rows[own, first:] = space.inside(of(covariates[own]))
+    return replace(block, X=rows, space=space)

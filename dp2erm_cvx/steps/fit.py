@@ -22,8 +22,8 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.numbers import GridNoise
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.paper import BoundFamily
 from dp2erm_cvx.privacy import Budget
@@ -94,17 +94,17 @@ class Fit(Step):
     def counted(self) -> bool:
         return self.precision is not None  # which a curvature too small for floating point leaves out
 
-    def uncountable(self, universe: Universe) -> str | None:
+    def uncountable(self, universe: MappedUniverse) -> str | None:
         """The paper's calibrations, and a program that does not say what it is certified to."""
         where = universe if self.map is None else self.map.universe(universe)
         if self.coefficient is None and self.calibrator.family is BoundFamily.PAPER:
             return "the paper's calibrations assume exact arithmetic"
-        if self.program.certified_radius(where, where.domain.covariate_bound**2, 0.0) is None:
+        if self.program.certified_radius(where, where.space.covariate_bound**2, 0.0) is None:
             return f"{self.program.name} does not state what it is certified to"
         return None
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
-        """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+        """Calibrate the noise on the mapped records, whatever the earlier steps release (Theorem 10)."""
         where = universe if self.map is None else self.map.universe(universe)
         if not self.either or Noise(self.noise).pure:
             return self._planned(where, budget, self.noise, earlier)
@@ -113,26 +113,26 @@ class Fit(Step):
         return min(plans, key=lambda plan: plan.predicted_error)
 
     def _planned(
-        self, where: Universe, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]
+        self, where: MappedUniverse, budget: Budget, law: Noise | str, earlier: Mapping[str, Step]
     ) -> Self:
-        program, n, domain = self.program.at(where), where.n_samples, where.domain
+        program, n, space = self.program.at(where), where.n_samples, where.space
         weights, loss = self._weights(where, earlier), program.loss_constants(where)
         if self.first is None and self._factored(where):
             loss = loss.factored()
         left, hidden = reserve(budget, self.numerical_share)
-        objective = Objective(weights.bound, loss, n, domain.relation, program.name)
+        objective = Objective(weights.bound, loss, n, space.relation, program.name)
         if self.map is not None:
             objective = replace(objective, blocks=self.map.blocks)
         if isinstance(program, SecondStage):
             weighting = "weights 1" if self.first is None else self.first.name
-            sets = type(program.feasible(domain)).__name__
+            sets = type(program.feasible(space)).__name__
             restriction = None  # why it has no form without its set
             try:
                 program.unconstrained()
             except CalibrationError as error:
                 restriction = str(error)
             objective = replace(objective, weights=weighting, theta_set=sets, restriction=restriction)
-        calibration, reason = self._calibration(objective, left, law, domain.covariate_bound)
+        calibration, reason = self._calibration(objective, left, law, space.covariate_bound)
         if hidden is not None and calibration.perturbed is Perturbed.OUTPUT:
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
@@ -153,11 +153,11 @@ class Fit(Step):
     ) -> tuple[Calibration, str]:
         return self.calibrator.explained(objective, budget, law, self.split)
 
-    def _factored(self, where: Universe) -> bool:
+    def _factored(self, where: MappedUniverse) -> bool:
         """True if a record may count less than 1."""
-        return where.domain.weighted or (self.map is not None and self.map.factored)
+        return where.space.weighted or (self.map is not None and self.map.factored)
 
-    def _weights(self, where: Universe, earlier: Mapping[str, Step]) -> WeightsPlan:
+    def _weights(self, where: MappedUniverse, earlier: Mapping[str, Step]) -> WeightsPlan:
         """Weights of the first stage. Raises CalibrationError where no theorem covers it."""
         if self.first is None:
             n = where.n_samples
@@ -264,7 +264,7 @@ class Fit(Step):
         out = self._solved(records, weights, execution)
         if self.coefficient is not None:
             return out
-        out = replace(out, released=self.second.feasible(self.universe.domain).project(out.released))
+        out = replace(out, released=self.second.feasible(self.universe.space).project(out.released))
         if self.regression is not None:
             theta = self.regression.unscaled(out.released, inputs.records.n_features)
             return replace(out, released=theta)  # all of it post-processing

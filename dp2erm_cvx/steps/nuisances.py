@@ -15,7 +15,6 @@ from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import bracketed
-from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.model.composite import contrasts
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.record_map import RAREST, Arms, Rows, Term, treated_share
@@ -184,14 +183,13 @@ def levels_apart(term: Term, mean: CovariateMean, released: Mapping[str, Array])
     once the ``mean`` is subtracted: that part is noise alone, which the noise of a mean covariate would be
     multiplied by. Where some have none it may be what sets them apart, however few they are, and confounds.
     """
-    columns, book = np.array(mean.law.columns), mean.universe.domain.codebook or Codebook()
+    columns = np.array(mean.law.columns)
     theta = term.coefficient(len(columns), released)
     places = ~term.rows.constants(len(columns), term.n_arms)
     slopes = theta[places].reshape(-1, len(columns))
-    for number, (column, levels) in enumerate(book.covariate_levels.items()):
-        own = columns == len(columns) + number
-        if book.is_complete(column) and np.sum(own) == len(levels) > 1:
-            slopes[:, own] -= np.mean(slopes[:, own], axis=1, keepdims=True)
+    for number in mean.law.complete:
+        own = columns == number
+        slopes[:, own] -= np.mean(slopes[:, own], axis=1, keepdims=True)
     theta[places] = slopes.ravel()
     return replace(term, source=tuple(theta.tolist()))
 

@@ -1,4 +1,4 @@
-"""Record maps: one record and what was released make one record of another public domain (Theorem 10)."""
+"""Record maps: one record and what was released make one record of another public space (Theorem 10)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from scipy.special import expit
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, one_of, setting
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records, cleaned
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
 _ROUND_UP = 1.0 + 1e-12
@@ -183,7 +183,7 @@ class OutcomeRows:
     """A map of records by themselves to those that a regression is fitted to.
 
     Whoever changes one record changes one mapped record, and weights 1 stay weights 1. So whatever is private
-    on the mapped domain, with bounds fixed before anything was released, is private here (Theorem 10).
+    on the mapped records, with bounds fixed before anything was released, is private here (Theorem 10).
 
     Rows are ``rows`` of covariates that are multiplied by the public ``scale``. The norm bound of the rows
     follows it, and noise and shrinkage weigh on intercepts and slopes in the proportion that it declares. The
@@ -231,40 +231,40 @@ class OutcomeRows:
         untreated, treated = self.arms.weights(rate, self.noise_ratio)
         return np.asarray(np.where(records.a == 1, treated, untreated) * records.counts)
 
-    def universe(self, universe: Universe) -> Universe:
+    def universe(self, universe: MappedUniverse) -> MappedUniverse:
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
-        domain, widths = universe.domain, universe.domain.widths(universe.n_features)
+        space = universe.space
+        widths = space.widths(universe.n_features)
         if widths is not None:
             widths = tuple(self.scale * width for width in widths)
+        largest = self.rows.widths(widths, self.n_arms)
         mapped = replace(
-            domain,
-            covariate_bound=self.rows.norm(self.scale * domain.features_bound),
-            coordinate_bound=self.rows.widths(widths, self.n_arms),
-            outcome_bound=domain.outcome_bound * self._outcomes,
-            outcome_center=0.0,
-            binary_outcome=False,
-            treatment_cost=0.0,
-            ranges=None,
-            center=None,
+            space,
+            covariate_bound=self.rows.norm(self.scale * space.features_bound),
+            outcome_bound=space.outcome_bound * self._outcomes,
             intercept=0.0,
+            lower=None if largest is None else tuple(-width for width in largest),
+            upper=largest,
+            scale=None,
+            columns=None,
         )
         width = len(self.rows.constants(universe.n_features, self.n_arms))
-        return Universe(mapped, universe.n_samples, width)
+        return MappedUniverse(mapped, universe.n_samples, width)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records, each of its own and of ``released`` alone."""
-        where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
-        outcomes, made = partial(self.outcomes, released=released), partial(self._made, domain=where.domain)
-        return records.mapped(made, outcomes, where.domain, where.n_columns)
+        where = self.universe(MappedUniverse(records.space, max(records.n_samples, 2), records.n_features))
+        outcomes, made = partial(self.outcomes, released=released), partial(self._made, space=where.space)
+        return records.mapped(made, outcomes, where.space, where.n_columns)
 
-    def _made(self, records: Records, domain: Domain) -> Records:
+    def _made(self, records: Records, space: Space) -> Records:
         x, a = records.covariates, records.a
         # in place: a scaled copy of all covariates would be one more table in memory
         rows, slopes = self.rows.of(x, a, self.n_arms), ~self.rows.constants(x.shape[1], self.n_arms)
         np.multiply(rows, self.scale, out=rows, where=slopes)
         if self.arms is Arms.CONTROLS:  # the treated have an intercept alone
             np.multiply(rows, 1.0 - a[:, None], out=rows, where=slopes)
-        return replace(records, X=rows, domain=domain)
+        return replace(records, X=rows, space=space)
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         """The mapped outcomes (n,)."""
@@ -272,7 +272,7 @@ class OutcomeRows:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.after is not None:
                 y = y - self.after.predict(records.covariates, records.a, released)
-        return cleaned(y, records.domain.outcome_bound * self._outcomes)
+        return cleaned(y, records.space.outcome_bound * self._outcomes)
 
     @property
     def _outcomes(self) -> float:
@@ -286,16 +286,23 @@ class OutcomeRows:
 
 @dataclass(frozen=True)
 class WithConstant(OutcomeRows):
-    """The records with a column of ones in front, whatever constant the domain declares."""
+    """The records with a column of ones in front, whatever constant they had."""
 
     rows: Rows = Rows.POOLED
 
-    def universe(self, universe: Universe) -> Universe:
-        domain, widths = universe.domain, universe.domain.widths(universe.n_features)
-        bound = self.rows.norm(domain.features_bound)
-        own: dict[str, Any] = {"ranges": None, "center": None, "coordinate_bound": widths}
-        mapped = replace(domain, covariate_bound=bound, intercept=1.0, **own)
-        return Universe(mapped, universe.n_samples, universe.n_features)
+    def universe(self, universe: MappedUniverse) -> MappedUniverse:
+        space = universe.space
+        widths = space.widths(universe.n_features)
+        mapped = replace(
+            space,
+            covariate_bound=self.rows.norm(space.features_bound),
+            intercept=1.0,
+            lower=None if widths is None else tuple(-width for width in widths),
+            upper=widths,
+            scale=None,
+            columns=None,
+        )
+        return universe.within(mapped)
 
 
 class Balance(enum.StrEnum):
@@ -373,11 +380,11 @@ class RuleRows(OutcomeRows):
             return records.counts
         return self.balance.of(records.covariates, records.a, released) * records.counts
 
-    def universe(self, universe: Universe) -> Universe:
+    def universe(self, universe: MappedUniverse) -> MappedUniverse:
         own = super().universe(universe)
         if self.response_bound is None:
             return own
-        return replace(own, domain=replace(own.domain, outcome_bound=self.response_bound))
+        return own.within(replace(own.space, outcome_bound=self.response_bound))
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         left = super().outcomes(records, released)

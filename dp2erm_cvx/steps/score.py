@@ -16,9 +16,9 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.sums import SHARE_BITS
 from dp2erm_cvx.checks import check_settings, public_size, setting
-from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records, cleaned
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
@@ -118,7 +118,7 @@ class EffectScore(IntegerSums):
         """The sums that are released."""
         return self.laws[2 if self.sampled else int(self.missing)]
 
-    def calibrate(self, universe: Universe, budget: Budget) -> GridSums:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> GridSums:
         """The noise of the sums, by the bounds of the score alone, whatever the nuisances turn out to be."""
         bound = self.part * self.score_bound if self.law.counts else self.score_bound
         other = self.other_bound if self.law.of_arms else None
@@ -157,15 +157,15 @@ class EffectScore(IntegerSums):
             columns = score, np.ldexp(np.floor(np.ldexp(share, SHARE_BITS)), -SHARE_BITS)
         return tuple(self.calibration.totals(*columns))
 
-    def at(self, where: Universe | Records, released: Released) -> Self:
+    def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         """The score, with what follows from ``released`` and from the universe of records worked out."""
         nuisances = self.nuisances.worked_out(released, where.n_samples)
         score = replace(self, nuisances=nuisances)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
-            score = score.scaled(nuisances.rate, where.domain)
-        return replace(score, center=score._center(where.n_features, where.domain, released))
+            score = score.scaled(nuisances.rate, where.space)
+        return replace(score, center=score._center(where.n_features, where.space, released))
 
-    def scaled(self, rate: float, domain: Domain) -> Self:
+    def scaled(self, rate: float, space: Space) -> Self:
         """The score with bounds for a released ``rate`` of treatment."""
         return self
 
@@ -193,11 +193,11 @@ class EffectScore(IntegerSums):
         """Weight of every record (n,), beside its sampling weight, in the effect's population. Private."""
         return np.ones(len(parts.treated))
 
-    def _center(self, n_features: int, domain: Domain, released: Released) -> float:
+    def _center(self, n_features: int, space: Space, released: Released) -> float:
         if self.center is not None:
             return self.center
         predicted = self.nuisances.at(np.zeros((1, n_features)), released)[:2]
-        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in predicted)
+        m_0, m_1 = (cleaned(outcome, space.outcome_bound) for outcome in predicted)
         return float((m_1 - m_0)[0])
 
     def capped(self, propensity: Array) -> Array:
@@ -215,10 +215,10 @@ class EffectScore(IntegerSums):
 
     def parts(self, records: Records, released: Released) -> Parts:
         """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the subtraction."""
-        x, domain = records.covariates, records.domain
-        center = self._center(x.shape[1], domain, released)
+        x, space = records.covariates, records.space
+        center = self._center(x.shape[1], space, released)
         (*outcomes, e, effect), treated = self.nuisances.at(x, released), records.a == 1
-        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in outcomes)
+        m_0, m_1 = (cleaned(outcome, space.outcome_bound) for outcome in outcomes)
         residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
         return Parts(m_0, m_1, center, self.capped(e), treated, residual, effect)
 
@@ -233,7 +233,7 @@ class AverageScore(EffectScore):
     estimand: ClassVar[str] = "ate"
     laws: ClassVar[Laws] = (SumLaw.SCORE, SumLaw.WHOLE, SumLaw.WITHIN)
 
-    def scaled(self, rate: float, domain: Domain) -> Self:
+    def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
         inverse = 1.0 / min(rate, 1.0 - rate)
         return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
@@ -253,8 +253,8 @@ class GroupScore(AverageScore):
 
     members: tuple[AverageScore, ...] = ()
 
-    def at(self, where: Universe | Records, released: Released) -> Self:
-        score, n_groups = super().at(where, released), len(where.domain.groups)
+    def at(self, where: MappedUniverse | Records, released: Released) -> Self:
+        score, n_groups = super().at(where, released), where.space.n_groups
         nuisances, rates = score.nuisances, list[float | None]([None] * n_groups)
         if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
             sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
@@ -264,7 +264,7 @@ class GroupScore(AverageScore):
         for rate in rates:
             own = AverageScore(nuisances, *clips, widest=self.widest, calibration=self.calibration)
             if rate is not None:
-                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, where.domain)
+                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, where.space)
             members.append(own)
         return replace(score, members=tuple(members))
 
@@ -274,7 +274,7 @@ class GroupScore(AverageScore):
         for own, counts in zip(self.members, block.group_counts.T, strict=True):
             inside = counts > 0.0
             unit = None if block.unit is None else block.unit[inside]
-            part = block.X[inside], block.a[inside], block.y[inside], block.domain, counts[inside], unit
+            part = block.X[inside], block.a[inside], block.y[inside], block.space, counts[inside], unit
             sums += own.block_sums(Records(*part), released)
         return sums
 
@@ -297,7 +297,7 @@ class ArmScores(EffectScore):
 
     widenings: tuple[float, ...] = ()
 
-    def at(self, where: Universe | Records, released: Released) -> Self:
+    def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         nuisances = self.nuisances.worked_out(released, where.n_samples)
         shares = np.array(nuisances.shares)
         widenings = tuple(np.minimum(1.0 / (len(shares) * shares), self.widest).tolist())
@@ -349,7 +349,7 @@ class TreatedScore(EffectScore):
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def scaled(self, rate: float, domain: Domain) -> Self:
+    def scaled(self, rate: float, space: Space) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
         odds = rate / (1.0 - rate)
         return replace(self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds)))
@@ -410,7 +410,7 @@ class RiskScores(EffectScore):
         sums = counts * score_1 / self.widening, counts * score_0 / self.widening, counts * parts.treated
         return (*sums, counts) if self.missing else sums
 
-    def scaled(self, rate: float, domain: Domain) -> Self:
+    def scaled(self, rate: float, space: Space) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""
         inverse = 1.0 / min(rate, 1.0 - rate)
         widening = (inverse - 0.5) / 1.5
@@ -441,11 +441,11 @@ class ValueScore(AverageScore):
     nuisances: RuleNuisances
     center: float | None = 0.0
 
-    def at(self, where: Universe | Records, released: Released) -> Self:
+    def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         score = super().at(where, released)
         if (sides := score.nuisances.by_side) is None or score.nuisances.two_values is None:
             return score  # residuals about as long on either side are cut without a bias
-        return score.scaled(min(*sides, *(1.0 - rate for rate in sides)), where.domain)
+        return score.scaled(min(*sides, *(1.0 - rate for rate in sides)), where.space)
 
     def columns(self, parts: Parts, counts: Array) -> tuple[Array, ...]:
         assert parts.effect is not None

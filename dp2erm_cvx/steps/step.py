@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration.profiles import LossLaw
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.checks import public_fraction
 from dp2erm_cvx.curves.loss_constants import LossConstants
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.noise import Draw, draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
@@ -161,7 +161,7 @@ class Step(abc.ABC):
     share: float | None = None
     noise: Noise | str = Noise.GAMMA
     numerical_share: float | None = None
-    universe: Universe = _UNPLANNED
+    universe: MappedUniverse = _UNPLANNED
     calibration: Any = _UNPLANNED
     bound: StabilityBound = _UNPLANNED
     precision: Precision | None = None
@@ -171,7 +171,7 @@ class Step(abc.ABC):
     reason: str | None = None
 
     @abc.abstractmethod
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """The step, calibrated to its ``budget``, given the ``earlier`` planned steps, by name.
 
         Raises CalibrationError where no theorem covers what is declared.
@@ -207,11 +207,11 @@ class Step(abc.ABC):
         """True if it computes on the weights of the first stage."""
         return False
 
-    def hands(self, universe: Universe) -> Universe:
+    def hands(self, universe: MappedUniverse) -> MappedUniverse:
         """The public universe of the records that it hands on, whatever it releases (Theorem 10)."""
         return universe
 
-    def uncountable(self, universe: Universe) -> str | None:
+    def uncountable(self, universe: MappedUniverse) -> str | None:
         """Why no theorem covers the arithmetic of the step, None where one does."""
         return None
 

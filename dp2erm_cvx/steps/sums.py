@@ -16,11 +16,12 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_ranges
 from dp2erm_cvx.calibration.numbers import calibrate_integers
 from dp2erm_cvx.calibration.profiles import LossLaw
+from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.private_ranges import Known, OpenDomain, Pair, Within, candidates
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.noise import perturb_integers, private_choice, quantile_places, quantile_scores, random_source
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import uniform_weights
@@ -51,22 +52,22 @@ class IntegerSums(Step):
     """Integers that are sums over records, each with noise of the same law."""
 
     @abc.abstractmethod
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         """The noise: of what one replacement moves all of them by."""
 
     @abc.abstractmethod
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The integers before their noise. Private."""
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """With a delta by Gaussian or by Laplace noise, whichever is predicted to err less."""
         laws = dict.fromkeys([Noise(self.noise).on_numbers, Noise.GAMMA])
         noises = (replace(self, noise=law).calibrate(universe, budget) for law in laws)
         return min((self.planned(universe, noise) for noise in noises), key=lambda plan: plan.predicted_error)
 
-    def planned(self, universe: Universe, noise: IntegerNoise) -> Self:
+    def planned(self, universe: MappedUniverse, noise: IntegerNoise) -> Self:
         """The step with this noise; the bound is that of weights 1, or of what every record counts itself."""
-        bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
+        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
@@ -111,8 +112,8 @@ class TreatmentRate(IntegerSums):
 
     name: str = "rate"
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
-        if universe.domain.weighted:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
+        if universe.space.weighted:
             return split_noise(self.noise, budget)
         return calibrate_integers(1, budget, self.noise)
 
@@ -128,11 +129,11 @@ class TreatmentRate(IntegerSums):
         """
         return totals(records, _sums_by_arm)
 
-    def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
-        """Table of what was released: of what, the name of every number, and the numbers."""
+    def stated(self, released: Array, domain: Domain) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """Table of what was released, by the labels of a ``domain``: of what, the names, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
-        domain, numbers = self.universe.domain, tuple(float(total) / UNIT for total in released)
+        numbers = tuple(float(total) / UNIT for total in released)
         names = domain.arms if len(domain.arms) > 2 else ("treated", "untreated")
         if domain.groups and (book := domain.codebook) is not None:
             levels = [level or "missing" for level in domain.groups]
@@ -150,7 +151,7 @@ class SideCounts(IntegerSums):
     name: str = "sides"
     rule: str = "rule"
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         return split_noise(self.noise, budget)
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
@@ -187,9 +188,9 @@ def _sums_by_side(block: Records, rule: Array) -> list[int]:
 
 def _sums_by_arm(block: Records) -> list[int]:
     """Records that are treated; in K-ths, by arm and then by group, where some may count less than 1."""
-    if not block.domain.weighted:
+    if not block.space.weighted:
         return [int(block.a.sum())]
-    groups, n_arms = block.group_counts.T, len(block.domain.arms)
+    groups, n_arms = block.group_counts.T, block.space.n_arms
     order = (1, 0) if n_arms == 2 else range(n_arms)
     return [total for arm in order for total in _in_cells(block, [own * (block.a == arm) for own in groups])]
 
@@ -223,10 +224,10 @@ class ColumnRanges(Step):
         """The candidates of every column; None where its range is public."""
         return [None if isinstance(known, tuple) else candidates(known) for known in self.public.known]
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         sizes = [None if grid is None else len(grid) for grid in self.grids]
         noise = calibrate_ranges(universe.n_samples, sizes, budget, 1 + len(self.public.others))
-        bound = uniform_weights(universe.n_samples, factored=universe.domain.weighted)
+        bound = uniform_weights(universe.n_samples, factored=universe.space.weighted)
         return replace(self, universe=universe, calibration=noise, bound=bound)
 
     @property
@@ -246,8 +247,9 @@ class ColumnRanges(Step):
         """Release two candidates (c, 2) of every column, the outcome last; public ranges as declared."""
         grids = self.grids
         count: Callable[[Dataset], list[Counts]] = partial(_counts, grids=grids)
-        if (domain := self.universe.domain).units is not None:
-            count = partial(_counts_of_persons, domain=domain, grids=grids)
+        book = self.public.codebook
+        if book is not None and book.unit is not None:
+            count = partial(_counts_of_persons, unit=replace(book.unit, count=1), grids=grids)
         blocks = inputs.dataset.by_units(count)
         chosen = [
             self.public.known[place]
@@ -263,7 +265,7 @@ class ColumnRanges(Step):
         """The private choices of both quantiles of a column."""
         noise, n = self.calibration, self.universe.n_samples
         middle = (*self.public.middles(self.universe.n_features), self.public.outcome_middle)[place]
-        parts = 1 if self.universe.domain.units is None else UNIT
+        parts = 1 if self.universe.space.units is None else UNIT
         level = noise.levels[place]
         assert level is not None
         inward = int(np.ceil(level * n))
@@ -300,12 +302,9 @@ def _counts(
     ]
 
 
-def _counts_of_persons(data: Dataset, domain: Domain, grids: Sequence[Array | None]) -> list[Counts]:
+def _counts_of_persons(data: Dataset, unit: Unit, grids: Sequence[Array | None]) -> list[Counts]:
     """Counts in parts of a person, at most K each: by the rows that count."""
-    assert domain.codebook is not None
-    assert domain.codebook.unit is not None
-    unit, counted = replace(domain.codebook.unit, count=1), data.sampling
-    counted = np.ones(len(data.a)) if counted is None else np.asarray(counted)
+    counted = np.ones(len(data.a)) if data.sampling is None else np.asarray(data.sampling)
     present = (counted if counted.ndim == 1 else np.sum(counted, axis=1)) > 0.0
     shares, person = unit.shared(present.astype(np.float64), data.person)
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.calibration.numbers import LARGEST_INTEGER, calibrate_integers
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, placed
 from dp2erm_cvx.model.sums import grid_error, grid_exponent, weights_on_grid
 from dp2erm_cvx.model.weights import WeightsModel
@@ -82,7 +82,7 @@ class WeightsAtRate:
         return self.program.place[1]
 
 
-def weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) -> WeightsAtRate:
+def weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: float) -> WeightsAtRate:
     """The scheme at a released rate of treatment, with its bounds.
 
     Parameters
@@ -106,7 +106,7 @@ def weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) ->
 
 
 @lru_cache(maxsize=64)
-def _weights_at_rate(program: WeightsProgram, universe: Universe, rate: float) -> WeightsAtRate:
+def _weights_at_rate(program: WeightsProgram, universe: MappedUniverse, rate: float) -> WeightsAtRate:
     made = at_rate(program, rate).at(universe)
     n = universe.n_samples
     # what a plan does not rest on, no released rate makes a release rest on
@@ -141,7 +141,7 @@ def _at_rate(program: WeightsProgram, rate: float) -> WeightsProgram:
     return made
 
 
-def refuse_other_weights(program: Program, universe: Universe) -> None:
+def refuse_other_weights(program: Program, universe: MappedUniverse) -> None:
     """Raise DeclarationError for weights that Theorem 28 and its interval are not about."""
     name = program.name
     if not isinstance(program, WeightsProgram):
@@ -266,7 +266,7 @@ class ResidualSquares(IntegerSums):
     name: str = "squares"
     lines: ReleasedLines
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         return in_parts(UNIT, budget, self.noise)
 
     def knowing(self, earlier: Mapping[str, Step]) -> Self:
@@ -338,7 +338,7 @@ class WeightedSum(IntegerSums):
     lines: ReleasedLines
     finest: int = 0
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, Step]) -> Self:
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Step]) -> Self:
         """The step, calibrated. Raises as :func:`weights_at_rate` does, at :data:`PLANNED_RATES`."""
         refuse_other_weights(self.program, universe)
         known = []
@@ -369,7 +369,7 @@ class WeightedSum(IntegerSums):
             finest=finest,
         )
 
-    def calibrate(self, universe: Universe, budget: Budget) -> IntegerNoise:
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
         planned: IntegerNoise = self.plan(universe, budget, {}).calibration
         return planned
 
@@ -390,7 +390,7 @@ class WeightedSum(IntegerSums):
         parts, n = self.parts(known), self.universe.n_samples
         return 2.0 * self.lines.bound / (parts * math.ldexp(float(n), grid_exponent(n))) if parts else 0.0
 
-    def at(self, where: Universe | Records, released: Released) -> Self:
+    def at(self, where: MappedUniverse | Records, released: Released) -> Self:
         """The step with what follows from ``released`` worked out."""
         return replace(self, lines=self.lines.at(released, where.n_samples))
 
@@ -402,10 +402,10 @@ class WeightedSum(IntegerSums):
     def exact_sums(self, records: Records, released: Released) -> Sequence[int]:
         """The sum before its noise. Private.
 
-        Raises DeclarationError for records of another domain or number than V is for.
+        Raises DeclarationError for records of another space or number than V is for.
         """
         n = records.n_samples
-        if records.domain != self.universe.domain or n != self.universe.n_samples:
+        if records.space != self.universe.space or n != self.universe.n_samples:
             raise DeclarationError("records: are not of the universe that the weights are bounded in")
         rate = treated_share(released["rate"], n)
         known = self.at_rate(rate)

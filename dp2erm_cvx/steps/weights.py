@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError
 from dp2erm_cvx.model.sums import grid_error, weights_on_grid
 from dp2erm_cvx.paper import BoundFamily, bound_of_family
@@ -55,7 +55,7 @@ class WeightsPlan:
     def of(
         cls,
         program: FirstStage,
-        universe: Universe,
+        universe: MappedUniverse,
         tolerance: float,
         family: BoundFamily,
         coefficient_norm: float | None = None,
@@ -160,7 +160,7 @@ def to_grid(solution: Solution) -> Solution:
 
 
 def refuse_unsolvable(
-    program: FirstStage, universe: Universe, solver: str | Solver = "first_certified"
+    program: FirstStage, universe: MappedUniverse, solver: str | Solver = "first_certified"
 ) -> None:
     """Raise CalibrationError where a release would not have the weights that are declared, but 1 or any.
 
@@ -178,7 +178,7 @@ def refuse_unsolvable(
 
 
 @lru_cache(maxsize=64)
-def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) -> None:
+def _refuse_unsolvable(program: FirstStage, universe: MappedUniverse, solver: Solver) -> None:
     n = universe.n_samples
     covers_all = program.stability(universe).V >= 2.0 * n
     reasons: list[str] = []

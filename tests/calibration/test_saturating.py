@@ -227,12 +227,12 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
     for name, program in programs().items():
         if not issubclass(family_of(program), SecondStage | PrivateFirstStage):
             continue
-        resolved = program().resolve(BINARY)
+        resolved = program().resolve(BINARY.space)
         if resolved.loss_constants(universe).box is not None:
             stating.append(name)
             assert resolved.loss_constants(universe).box.widths == (1.0,) * 11
             plain = Universe(FREE, 400, 10)
-            without = program().resolve(plain.domain).loss_constants(plain)
+            without = program().resolve(plain.domain.space).loss_constants(plain)
             assert without == replace(resolved.loss_constants(universe), box=None)
     rules = ["itr", "itr_huber", "itr_logistic", "itr_saturating"]
     assert stating == ["ipw_private", *rules, "overlap_private", "regression", "saturating_regression"]

@@ -27,7 +27,7 @@ def test_a_plan_is_what_the_estimator_plans(bare):
     domain = Domain(2.0, 10.0)
     plan = PrivateTwoStageERM(domain, Budget(2.0), ipw_logistic(ridge=0.5), "arm_means").plan(900, 1)
     assert (told["n_samples"], told["predicted"]["V"]) == (900, plan.bound.V)
-    second = second_stages()["arm_means"]().resolve(domain)
+    second = second_stages()["arm_means"]().resolve(domain.space)
     moved = noise_range(second, Universe(domain, 900, 1), plan.main.calibration)
     assert told["predicted"]["noise_half_width"] == pytest.approx(moved.effect, rel=1e-2)
     assert told["predicted"]["shrinkage"] == pytest.approx(moved.shrinkage)

@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import load_program, program_template
 from dp2erm_cvx.conformance.checks import check_universe, standard_records
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import L2Ball
@@ -97,7 +97,7 @@ def test_known_weights_are_those_of_their_function_within_the_interval():
     treated = np.where(records.covariates[:, 0] < 0, 0.8, 0.2)
     f = 1 / np.where(records.a == 1, treated, 1 - treated)
     np.testing.assert_allclose(solve(program.instance(records)).value, 50 * f / f.sum(), rtol=1e-12)
-    universe = Universe(records.domain, 50, records.n_features)
+    universe = MappedUniverse(records.space, 50, records.n_features)
     # the largest weight where all others are least
     assert program.stability(universe).V == pytest.approx(2 * 50 * 5 / (5 + 49 * 1.25), rel=1e-9)
     narrow = strata(most=3.0)
@@ -147,7 +147,7 @@ def test_balance_functions_of_an_author_are_those_of_stable_balancing():
     records = standard_records(40)
     one, other = solve(own().instance(records)), solve(same.instance(records))
     np.testing.assert_allclose(one.value, other.value, rtol=1e-10)
-    universe = Universe(records.domain, 40, records.n_features)
+    universe = MappedUniverse(records.space, 40, records.n_features)
     assert own().stability(universe).V == pytest.approx(same.stability(universe).V, rel=1e-12)
 
 
@@ -161,7 +161,7 @@ def test_moments_of_a_function_are_those_of_stable_balancing():
     records = standard_records(40)
     one, other = solve(own.instance(records)), solve(same.instance(records))
     np.testing.assert_allclose(one.value, other.value, rtol=1e-12)
-    universe = Universe(records.domain, 40, records.n_features)
+    universe = MappedUniverse(records.space, 40, records.n_features)
     assert own.stability(universe) == same.stability(universe)
     assert own.own_data() == ("squares",)
 
@@ -173,13 +173,13 @@ def cautious(theta, records):
 
 
 def test_choices_are_positive_effects_or_the_authors_own():
-    domain, rng = check_universe().domain, np.random.default_rng(0)
+    space, rng = check_universe().space, np.random.default_rng(0)
     X, theta = rng.uniform(-1, 1, (40, 3)), np.array([0.1, 1.0, -0.5, 0.2])
-    plain, own = itr().resolve(domain), cautious().resolve(domain)
-    effect = plain.effect(theta, domain, X)
-    assert np.array_equal(plain.choices(theta, domain, X), effect > 0)
-    assert np.array_equal(own.choices(theta, domain, X), (effect > 0.3) & (X[:, 0] < 0.5))
-    assert own.choices(theta, domain, X[:1]).shape == (1,)
+    plain, own = itr().resolve(space), cautious().resolve(space)
+    effect = plain.effect(theta, space, X)
+    assert np.array_equal(plain.choices(theta, space, X), effect > 0)
+    assert np.array_equal(own.choices(theta, space, X), (effect > 0.3) & (X[:, 0] < 0.5))
+    assert own.choices(theta, space, X[:1]).shape == (1,)
 
 
 def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_all_weights(tmp_path):
@@ -190,7 +190,7 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     text = program_template("mine", "direct").replace("cp.sum_squares(w - 1) / 2", other)
     path.write_text(text, encoding="utf-8")
     (cls,) = programs_of_file(path)
-    assert cls().stability(Universe(check_universe(50).domain, 50, 2)).V == 100
+    assert cls().stability(MappedUniverse(check_universe(50).space, 50, 2)).V == 100
     domain, own = Domain(1.0, 2.0), penalized_rule(lambda theta: cp.norm(theta))
     for second, private in (("arm_means", True), (own(theta_set=L2Ball(1.0)), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)

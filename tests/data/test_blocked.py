@@ -73,7 +73,7 @@ def as_in_memory(data: BlockedDataset, path: Path) -> bool:
     result = made.blocks.map(moved, row)
     assert np.array_equal(np.concatenate([beside for _, beside in result]), row)
     columns = [np.concatenate([getattr(rows, name) for rows, _ in result]) for name in "Xay"]
-    return same(Records(*columns, domain), domain.records(whole.X, whole.a, whole.y))  # type: ignore[arg-type]
+    return same(Records(*columns, domain.space), domain.records(whole.X, whole.a, whole.y))  # type: ignore[arg-type]
 
 
 class Made:
@@ -129,7 +129,7 @@ def test_arrays_that_come_back_misaligned_are_aligned_first():
         back[:] = one
         assert not back.flags.aligned
         arrays.append(back)
-    result = _aligned(book(), arrays)
+    result = _aligned(book().space, arrays)
     assert same(result, rows)
     assert all(getattr(result, name).ctypes.data % 16 == 0 for name in "Xay")
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Codebook, Dataset, Domain, OpenDomain, Treatment, Within, load_domain
-from dp2erm_cvx.data import domain as domains
+from dp2erm_cvx.data import space as spaces
 from dp2erm_cvx.data.counts import SamplingWeights
 from dp2erm_cvx.data.domain import ReleasedRanges
-from dp2erm_cvx.data.records import clip_norm
+from dp2erm_cvx.data.space import clip_norm
 from dp2erm_cvx.errors import DeclarationError
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -184,13 +184,13 @@ def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
     X = np.random.default_rng(seed).standard_cauchy((9, 3))
     domain = Domain(1.1, 1.0, intercept=0.3, coordinate_bound=bound)
     widths = np.broadcast_to(bound, 3)
-    assert np.array_equal(domain.widths(3), widths)
+    assert np.array_equal(domain.space.widths(3), widths)
     result = domain.features(X)[:, 1:]
     assert np.all(np.abs(result) <= widths)
     assert np.array_equal(result, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
     other = replace(domain, ranges=[(-2, 1), (-9, 9), (0, 1)], relation="replace-one-keep-treatment")
     assert Domain.from_dict(json.loads(json.dumps(other.to_dict()))) == other
-    assert np.array_equal(domain.restricted([2, 0]).widths(2), widths[[2, 0]])
+    assert np.array_equal(domain.restricted([2, 0]).space.widths(2), widths[[2, 0]])
 
 
 def all_at_once(domain, X):
@@ -200,7 +200,7 @@ def all_at_once(domain, X):
         low, high = np.array(domain.ranges).T
         with np.errstate(over="ignore"):
             scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-    widths = domain.widths(scaled.shape[1])
+    widths = domain.space.widths(scaled.shape[1])
     largest = 1e300 if widths is None else np.array(widths)
     scaled = clip_norm(np.clip(scaled, -largest, largest), domain.features_bound)
     if domain.intercept:
@@ -248,7 +248,7 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks_and_layout(told, uni
         known = all_at_once(domain, X)
         layouts = np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[:, ::-1].copy()[:, ::-1]
         for size, same in itertools.product((1, 5, 1000), (X, *layouts)):
-            monkeypatch.setattr(domains, "VIEW", size)
+            monkeypatch.setattr(spaces, "VIEW", size)
             assert domain.features(same).tobytes() == known.tobytes()  # the layout changes no bit
             assert domain.features(same).flags.c_contiguous
         assert all(domain.features(row).tobytes() == own.tobytes() for row, own in zip(X, known, strict=True))

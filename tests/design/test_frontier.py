@@ -102,7 +102,7 @@ def test_records_fill_their_domain():
     mapped = normal_records(Universe(Domain(math.sqrt(2), 1.0, ranges=ranges), 2000, 2), 2000, 0.5, 1e-6)
     assert np.allclose(np.std(mapped.covariates, axis=0), 1 / 3, rtol=0.02)
     floored = normal_records(Universe(replace(PLAIN, arm_floor=1000), 4000, 2), 400, 0.5, 0.5)
-    assert floored.domain.arm_floor == 100
+    assert floored.space.arm_floor == 100
 
 
 def test_what_is_left_is_that_of_a_direct_solve():

@@ -10,6 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import contrasts
@@ -70,7 +71,8 @@ def test_the_score_of_any_record_is_covered(rows, public):
     x = np.array(list(itertools.product([-0.3, 0.3], [-0.3, 0.3])))
     sums = []
     for arm, y, counts in itertools.product(range(3), np.linspace(-6, 6, 13), (0.0, 1.0)):
-        records = step.universe.domain.records(x, np.full(4, arm), np.full(4, y), np.full(4, counts))
+        records = Records.within(step.universe.space, x, np.full(4, arm), np.full(4, y))
+        records = replace(records, sampling=np.full(4, counts))
         for place in range(4):
             names = ("X", "a", "y", "sampling")
             one = replace(records, **{name: getattr(records, name)[place : place + 1] for name in names})
@@ -150,7 +152,7 @@ def test_the_noise_of_every_arm_is_drawn_alike_and_by_itself():
 def multinomial_loss(n_arms, step, gamma=1.0, scale=1.0):
     """The largest log ratio of densities found, over probabilities, arms and rows of two records."""
     rng, basis = np.random.default_rng(2), contrasts(n_arms)
-    m = step.universe.domain.covariate_bound
+    m = step.universe.space.covariate_bound
     ridge, best = step.universe.n_samples * step.calibration.gamma * gamma, 0.0
     q = [np.concatenate([rng.dirichlet(np.full(n_arms, alpha), 4000) for alpha in (0.02, 0.3, 2.0)])] * 2
     q[1] = q[1][rng.permutation(len(q[1]))]

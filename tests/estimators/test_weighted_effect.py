@@ -162,7 +162,7 @@ def test_the_rule_of_use_follows_the_declared_distance() -> None:
     assert near.value("cap") == 1.5
     assert far.value("cap") == 2.0
     assert far.value("ridge") == pytest.approx(near.value("ridge") / 3.0)
-    bound = model_of().plan(3000, P).main.universe.domain.features_bound
+    bound = model_of().plan(3000, P).main.universe.space.features_bound
     assert near.value("ridge") == pytest.approx(3.6 / math.sqrt(3000 * 2.0 * P) * bound**2)
 
 
@@ -224,17 +224,17 @@ def test_a_study_file_asks_for_it(tmp_path: Path) -> None:
     assert third.program.value("ridge") == 0.1
     assert third.program.value("cap") == 1.5
     # what is left to the domain is that of the records that the weights are of
-    assert third.program.value("constant") == third.universe.domain.features_bound
+    assert third.program.value("constant") == third.universe.space.features_bound
 
 
 def test_the_rehearsal_is_what_first_order_says() -> None:
     """``mu / (mu + u^2 w / 2)`` where caps do not bind, u the spread and w the share within the arms."""
     plan = model_of(confounding=0.3).plan(4000, P)
     program = plan.main.program.with_settings(cap=math.inf)
-    domain = plan.main.universe.domain
-    bound = domain.features_bound
+    space = plan.main.universe.space
+    bound = space.features_bound
     spread = 0.3 * bound
-    public = Public(domain, 0.5, 0.0, (spread,) * P, 0.3)
+    public = Public(space, 0.5, 0.0, (spread,) * P, 0.3)
     trial = rehearsed(program, public)
     ridge = program.value("ridge")
     within = 1.0 - 0.25 * 0.3**2

@@ -106,7 +106,7 @@ def test_benchmarks_are_what_is_known_of_them(name, package, shape, treated, nai
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     result = real_data.load(name)
-    data, domain = result.dataset, result.domain
+    data, domain = result.dataset, result.space
     assert (data.X.shape, data.a.sum(), domain.columns) == (shape, treated, data.columns)
     assert data.y[data.a == 1].mean() - data.y[data.a == 0].mean() == pytest.approx(naive, abs=0.01)
     assert np.all(np.linalg.norm(domain.features(data.X), axis=1) <= domain.covariate_bound)

@@ -152,7 +152,7 @@ def split_by_the_utility_bound(loss, n, budget):
 
 def test_the_utility_bound_leaves_nothing_to_the_curvature_over_all_coefficients():
     n, domain, rule = 2000, Domain(3.0, 5.0), itr_huber(theta_set=WholeSpace(), threshold=0.5)
-    loss = rule.resolve(domain).loss_constants(Universe(domain, n, 10))
+    loss = rule.resolve(domain.space).loss_constants(Universe(domain, n, 10))
     before = split_by_the_utility_bound(loss, n, Budget(1.0))
     assert before == 0.99
     plan = unweighted(domain, rule, 1.0).plan(n, 10).main.calibration

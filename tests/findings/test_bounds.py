@@ -144,7 +144,7 @@ def test_dual_is_flat_along_the_arm_constants():
     a = (np.arange(n) < 21).astype(np.int64)
     X, y = rng.uniform(-0.5, 0.5, (n, 2)), np.zeros(n)
     domain = Domain(1.0, 1.0, arm_floor=10)
-    program = PaperEntropyBalancing(ridge=0.0).resolve(domain)
+    program = PaperEntropyBalancing(ridge=0.0).resolve(domain.space)
     B, target = program.moments(domain.records(X, a, y))
     constant = B[a == 0][0, 0] * np.mean(a == 0)  # the constant function in the scaled rows
     k = B.shape[1] // 2
@@ -180,7 +180,7 @@ PRINTED = {"ridge": 1.0, "radius": 1.0}
 )
 def test_programs(program, domain, reason):
     with pytest.raises(CalibrationError, match=reason):
-        usable_bound(program.resolve(domain), Universe(domain, 100, 2))
+        usable_bound(program.resolve(domain.space), Universe(domain, 100, 2))
 
 
 def test_and_what_it_grants():
@@ -190,7 +190,7 @@ def test_and_what_it_grants():
         (PaperEntropyBalancing(**PRINTED), FLOOR),
         (ipw_logistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
-        bound = usable_bound(program.resolve(domain), Universe(domain, 100, 2))
+        bound = usable_bound(program.resolve(domain.space), Universe(domain, 100, 2))
         if program.name == "mmd":  # true where treatments are kept
             assert bound.relations == frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
             assert bound == usable(100, paper_kernel_balancing(100, 1.0, 100.0, 5.0))

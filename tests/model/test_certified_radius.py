@@ -10,6 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.curves.curves import SQUARE
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.model.composite import Penalty, Sizes
@@ -43,12 +44,12 @@ def draws(seed, count, smallest, names=SQUARED):
         n, p = int(rng.choice([2, 3, 5, 12, 60, 400])), int(rng.choice([1, 2, 3, 10, 50]))
         records = hostile_records(rng, n, p, orders=2)
         name = str(rng.choice(names))
-        program, gamma, scale = noisy_stage(rng, name, records.domain, smallest)
-        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
+        program, gamma, scale = noisy_stage(rng, name, records.space, smallest)
+        size = program.loss_constants(MappedUniverse(records.space, 100, p)).n_parameters
         limit = scale * (size + float(rng.choice([0, 1, 10_000])))
         b = rng.normal(size=size)
         b *= limit * rng.choice([0.0, 0.01, 1.0]) * (1 - 1e-12) / np.linalg.norm(b)
-        reach = program.certified_radius(Universe(records.domain, n, p), gamma, limit)
+        reach = program.certified_radius(MappedUniverse(records.space, n, p), gamma, limit)
         if reach is None and name in STEEP:
             continue  # nothing is promised where its curvature outweighs gamma a million times
         assert reach is not None
@@ -227,11 +228,11 @@ CERTIFIED = ["ipw_logistic", "overlap", "inverse_probability_tilting", "paper"]
 def certified_stage(rng, name, records):
     """A first stage at random settings; that of the paper with a base measure over 290 powers of ten."""
     if name != "paper":
-        return first_stage(rng, name, records.domain, records.X.shape[1], least=-5)
+        return first_stage(rng, name, records.space, records.X.shape[1], least=-5)
     base = tuple(10.0 ** rng.uniform(-float(rng.choice([1.0, 30.0, 290.0])), 0, records.n_samples))
     settings = {"ridge": 10.0 ** rng.uniform(-7, 1), "radius": float(rng.choice([0.1, 1.0, 4.0, math.inf]))}
     base_measure = (None, base)[rng.integers(2)]
-    return PaperEntropyBalancing(base_measure=base_measure, **settings).resolve(records.domain)
+    return PaperEntropyBalancing(base_measure=base_measure, **settings).resolve(records.space)
 
 
 #: Schemes that differ in their dispersion or price alone from others here.
@@ -251,7 +252,7 @@ def test_every_dataset_is_certified_within_the_reach(name):
         by_arm = name in ("att_balancing", "mmd", "energy_balancing")
         if by_arm and (len(set(records.a)) < 2 or getattr(program, "cap", math.inf) < math.inf):
             continue  # outside of the universe, or a cap that one record of an arm cannot keep
-        universe = Universe(records.domain, n, p)
+        universe = MappedUniverse(records.space, n, p)
         program = program.at(universe)
         reach = program.certified_error(universe)
         if reach is not None and reach <= 1e-6:
@@ -269,8 +270,8 @@ def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
         n, p = int(rng.integers(2, 60)), int(rng.integers(1, 6))
         records = hostile_records(rng, n, p)
         name = str(rng.choice(list(LOSSES)))
-        program, gamma, scale = noisy_stage(rng, name, records.domain, 1e-4)
-        universe = Universe(records.domain, n, p)
+        program, gamma, scale = noisy_stage(rng, name, records.space, 1e-4)
+        universe = MappedUniverse(records.space, n, p)
         size = program.loss_constants(universe).n_parameters
         noise = rng.normal(size=size)
         limit = float(np.linalg.norm(noise)) * scale * (1 + 1e-12)
@@ -344,7 +345,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     for _ in range(25):
         n, p = int(rng.integers(2, 60)), int(rng.integers(1, 5))
         records = hostile_records(rng, n, p, arm_floor=1)
-        domain = records.domain
+        domain = records.space
         program = certified_stage(rng, name, records)
         sizes = sizes_of(partial(program.certified_error, Universe(domain, n, p)), monkeypatch)
         model = program.instance(records).model
@@ -367,7 +368,7 @@ def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
     cls_of = first_stages()
     for name in [name for name, cls in cls_of.items() if cls.relations and name != "ipw_private"]:
         settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
-        program = PROGRAMS[name](**settings).resolve(domain)
+        program = PROGRAMS[name](**settings).resolve(domain.space)
         # features of kernels need pairs of records, of which more than some thousands are not held
         by_pairs = name in ("mmd", "mmd_pooled", "energy_balancing", "kernel_mean_matching")
         # reading a declaration takes time at large n, and its numbers hardly change
@@ -397,7 +398,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_useless_anyway(first):
     for n in (50, 1000, 100_000):
         domain = Domain(1.0, 1.0, arm_floor=n // 10)
-        programs = [first(ridge=ridge).resolve(domain) for ridge in np.geomspace(1e-9, 1.0, 10)]
+        programs = [first(ridge=ridge).resolve(domain.space) for ridge in np.geomspace(1e-9, 1.0, 10)]
         lost = [one for one in programs if not one.certified_error(Universe(domain, n, 10)) <= 1e-6]
         # V falls with the ridge: the largest ones are nearest to the claim; 2n is what it is at most
         assert min(one.bound(Universe(domain, n, 2)).V for one in lost[-2:]) >= 0.28 * 2 * n
@@ -408,20 +409,20 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius):
     rng, program = np.random.default_rng(3), ipw_private(radius=radius, trim=math.inf)
     for _ in range(30):
         records = hostile_records(rng, 40, 4, orders=0)
-        universe = Universe(records.domain, 40, 4)
-        reach = program.resolve(records.domain).certified_error(universe)
-        model = program.resolve(records.domain).model(records)
+        universe = MappedUniverse(records.space, 40, 4)
+        reach = program.resolve(records.space).certified_error(universe)
+        model = program.resolve(records.space).model(records)
         v = rng.normal(size=model.dimension)
         v *= radius / np.linalg.norm(v)
         assert 0.0 < model.output_radius(v, 0.0) / 40 <= reach < 1e-10
-        assert ipw_private(radius=math.inf).resolve(records.domain).certified_error(universe) is None
+        assert ipw_private(radius=math.inf).resolve(records.space).certified_error(universe) is None
 
 
 def test_what_is_not_known_is_said_to_be_so():
     domain = Domain(1.0, 1.0)
     universe = Universe(domain, 50, 3)
-    own = PaperEntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)
+    own = PaperEntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain.space)
     assert 0.0 < (own.certified_error(universe) or 0.0) < 1e-8
-    assert entropy_balancing_hard().resolve(domain).certified_error(universe) is None
-    unridged = PaperEntropyBalancing(ridge=0.0, radius=1.0).resolve(domain)
+    assert entropy_balancing_hard().resolve(domain.space).certified_error(universe) is None
+    unridged = PaperEntropyBalancing(ridge=0.0, radius=1.0).resolve(domain.space)
     assert unridged.certified_error(universe) == math.inf

@@ -76,11 +76,11 @@ def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
     rng = np.random.default_rng(sum(map(ord, first + method)))
     planned, turn = 0, list(FIRST).index(first) + list(NAMES).index(method)
     n, domain, _ = setting(public := np.random.default_rng(sum(map(ord, first))))
-    stage = FIRST[first](public).resolve(domain)
+    stage = FIRST[first](public).resolve(domain.space)
     for place, second in enumerate(SECOND):
         _, _, budget = setting(rng)
         noise = str(rng.choice(["gamma", "gaussian"]))
-        last = SECOND[second](rng).resolve(domain)
+        last = SECOND[second](rng).resolve(domain.space)
         study = Study(stage, last, Universe(domain, n, 2), budget, calibration=method, noise=noise)
         refused = [said for said, holds in REASONS.items() if holds(first, second, method, domain.relation)]
         if refused:

@@ -93,7 +93,7 @@ def minimizer(program, data, radius):
 def test_weights_are_those_of_cvxpy_alone(made, radius):
     data = records()
     program = made() if radius is None else made(radius=radius)
-    program = program.resolve(DOMAIN)
+    program = program.resolve(DOMAIN.space)
     solution = solve(program.instance(data))
     u = data.X @ minimizer(program, data, program.number("radius"))
     f = weights_in_numbers(program, u, data.a)
@@ -104,7 +104,7 @@ def test_weights_are_those_of_cvxpy_alone(made, radius):
 @every
 def test_solvers_of_cvxpy_agree_with_ours_and_are_certified(made):
     data = records(1)
-    instance = made().resolve(DOMAIN).instance(data)
+    instance = made().resolve(DOMAIN.space).instance(data)
     own = solve(instance)
     for solver in ("clarabel", "scs"):
         other = solve(instance, solver=solver)
@@ -118,11 +118,11 @@ def test_records_in_parts_and_copies_have_the_same_weights(made):
     program = made()
     assert pickle.loads(pickle.dumps(program)) == program
     data = records(2)
-    whole = program.resolve(DOMAIN).model(data)
+    whole = program.resolve(DOMAIN.space).model(data)
     point = np.linspace(-0.2, 0.3, whole.dimension)
     pieces = whole.blocks
     assert len(pieces.each()) >= 1
-    by_hand = weights_in_numbers(program.resolve(DOMAIN), data.X @ point, data.a)
+    by_hand = weights_in_numbers(program.resolve(DOMAIN.space), data.X @ point, data.a)
     np.testing.assert_allclose(whole.output(point), N * by_hand / by_hand.sum(), rtol=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_records_in_parts_and_copies_have_the_same_weights(made):
 def test_an_empty_arm_has_certified_weights(made, arm):
     data = records(3)
     alone = DOMAIN.records(data.covariates, np.full(N, arm), data.y)
-    instance = made().resolve(DOMAIN).instance(alone)
+    instance = made().resolve(DOMAIN.space).instance(alone)
     for solver in ("newton", "clarabel"):
         solution = solve(instance, solver=solver)
         assert solution.certificate.output_radius <= 1e-8 * N
@@ -142,7 +142,7 @@ def test_an_empty_arm_has_certified_weights(made, arm):
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end: what moves weights most."""
     domain = Domain(1.0, 1.0)
-    program = made().resolve(domain)
+    program = made().resolve(domain.space)
     bound = program.stability(Universe(domain, 40, 1))
     worst = largest_movement(program, bound, clustered(domain))
     assert 0.1 * bound.V < worst <= bound.V
@@ -152,7 +152,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
 def test_neighbors_are_solved_alone_by_the_right_curves(made):
     """The fast path of rows knows one loss: it must not be taken for a loss by arm."""
     data = records(4, 30)
-    program = made().resolve(DOMAIN)
+    program = made().resolve(DOMAIN.space)
     instance = program.instance(data)
     assert program.row_neighbors(data) is None
     assert fast_path(instance, data, solve(instance).point) is None
@@ -167,7 +167,7 @@ def test_neighbors_are_solved_alone_by_the_right_curves(made):
 def test_a_fast_path_refuses_what_it_does_not_know(monkeypatch):
     """Planted: a program that offers its rows all the same is still solved alone."""
     data = records(4, 30)
-    program = odds_weights().resolve(DOMAIN)
+    program = odds_weights().resolve(DOMAIN.space)
 
     def offers(self, records):
         return lambda old, new: (self.rows(new), None)

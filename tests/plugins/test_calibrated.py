@@ -64,7 +64,7 @@ def in_numbers(program, data):
 def test_weights_are_those_of_cvxpy_alone(made, radius):
     data = records()
     program = made() if radius is None else made(radius=radius)
-    program = program.resolve(DOMAIN)
+    program = program.resolve(DOMAIN.space)
     v, loss, weights = in_numbers(program, data)
     largest = program.number("radius")
     constraints = [cp.norm(v) <= largest] if math.isfinite(largest) else []
@@ -85,9 +85,9 @@ def test_weights_are_those_of_cvxpy_alone(made, radius):
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end; numbers are at their ends."""
     n, domain = 40, Domain(1.0, 1.0)
-    program = made().resolve(domain)
+    program = made().resolve(domain.space)
     if program.target is not None:
-        program = made(target=PublicSample([[0.6, 0.0, 0.0]])).resolve(domain)
+        program = made(target=PublicSample([[0.6, 0.0, 0.0]])).resolve(domain.space)
     bound = program.stability(Universe(domain, n, P))
     rng = np.random.default_rng(5)
     pairs = []
@@ -106,7 +106,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
 def test_neighbors_have_their_own_weights(made):
     """The fast path of rows knows a target, but no offset and no factor, and takes none for 0 and 1."""
     data = records(4, 30)
-    program = made().resolve(DOMAIN)
+    program = made().resolve(DOMAIN.space)
     instance = program.instance(data)
     path = fast_path(instance, data, solve(instance).point)
     assert (path is None) == bool(program.own_calls())
@@ -151,7 +151,7 @@ def test_a_target_has_the_columns_of_the_records():
 def test_a_target_is_met_as_the_ridge_falls():
     data = records(10, 400)
     program = calibrated.calibration_of_a_survey(ridge=1e-6, low=0.01, high=30.0)
-    weights = solve(program.resolve(DOMAIN).instance(data)).value
+    weights = solve(program.resolve(DOMAIN.space).instance(data)).value
     assert weights @ data.covariates / 400 == pytest.approx(
         DOMAIN.records([[0.1, 0.05, -0.1]], [0], [0.0]).covariates[0], abs=1e-3
     )

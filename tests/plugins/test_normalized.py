@@ -37,7 +37,7 @@ def expected(program, data, point):
 @every
 def test_either_arm_has_half_of_the_weights(made):
     data = records(domain=FLOOR)
-    program = made().resolve(FLOOR)
+    program = made().resolve(FLOOR.space)
     for solver in ("newton", "clarabel"):
         solution = solve(program.instance(data), solver=solver)
         np.testing.assert_allclose(solution.value, expected(program, data, solution.point), rtol=1e-10)
@@ -51,7 +51,7 @@ def test_either_arm_has_half_of_the_weights(made):
 def test_a_small_arm_has_less_than_half_where_it_is_saturated():
     data = records()
     few = Domain(1.5, 1.0, intercept=0.5).records(data.covariates, np.arange(N) < 2, data.y)
-    program = normalized.saturated_overlap(arm_total=0.2).resolve(few.domain)
+    program = normalized.saturated_overlap(arm_total=0.2).resolve(few.space)
     solution = solve(program.instance(few))
     np.testing.assert_allclose(solution.value, expected(program, few, solution.point), rtol=1e-10)
     assert solution.value[:2].sum() < 0.9 * N / 2
@@ -62,7 +62,7 @@ def test_a_small_arm_has_less_than_half_where_it_is_saturated():
 def test_the_certificate_covers_points_nearby(made):
     """Weights at points within the claimed radius of a point differ by no more than is claimed."""
     data = records(2, domain=FLOOR)
-    program = made().resolve(FLOOR)
+    program = made().resolve(FLOOR.space)
     model = program.model(data)
     point = solve(program.instance(data)).point
     rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end, with arms down to the floor."""
     n, floor = 40, 6
     domain = Domain(1.0, 1.0, arm_floor=floor)
-    program = made().resolve(domain)
+    program = made().resolve(domain.space)
     bound = program.stability(Universe(domain, n, 1))
     rng = np.random.default_rng(5)
     pairs = []
@@ -100,7 +100,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
 def test_neighbors_are_solved_alone(made, monkeypatch):
     """Planted: the fast path has one normalization, and is not taken where rows are offered all the same."""
     data = records(4, 40, FLOOR)
-    program = made().resolve(FLOOR)
+    program = made().resolve(FLOOR.space)
     assert program.row_neighbors(data) is None
 
     def offers(self, records):
@@ -131,7 +131,7 @@ def test_a_release_is_private(made):
 def test_without_a_floor_a_record_alone_in_its_arm_moves_half_of_the_weights():
     """So that a normalization by arm with neither floor nor total is refused."""
     domain = Domain(1.0, 1.0)
-    program = normalized.hajek_overlap().resolve(domain)
+    program = normalized.hajek_overlap().resolve(domain.space)
     x, a = np.full((20, 1), 0.5), np.arange(20) < 1
     data = domain.records(x, a.astype(np.int64), np.zeros(20))
     other = data.replaced(0, np.array([-1.0]), 1)

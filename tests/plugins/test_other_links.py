@@ -29,7 +29,7 @@ every = pytest.mark.parametrize("made", SCHEMES, ids=lambda one: one.name)
 @every
 def test_weights_are_those_of_another_minimizer(made):
     data = records()
-    program = made().resolve(DOMAIN)
+    program = made().resolve(DOMAIN.space)
     Z = (2 * data.a - 1)[:, None] * data.X
     of_probit = made is other_links.probit_weights
 
@@ -46,7 +46,7 @@ def test_weights_are_those_of_another_minimizer(made):
 
 
 def test_no_solver_of_cvxpy_takes_a_probit_for_something_else():
-    instance = other_links.probit_weights().resolve(DOMAIN).instance(records())
+    instance = other_links.probit_weights().resolve(DOMAIN.space).instance(records())
     solution = solve(instance, solver="clarabel", throw=False)
     assert not solution.certified or solution.solver == "newton"
     u = cp.Variable()
@@ -58,7 +58,7 @@ def test_no_solver_of_cvxpy_takes_a_probit_for_something_else():
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end."""
     domain = Domain(1.0, 1.0)
-    program = made().resolve(domain)
+    program = made().resolve(domain.space)
     bound = program.stability(Universe(domain, 40, 1))
     worst = largest_movement(program, bound, clustered(domain))
     assert 0.1 * bound.V < worst <= bound.V

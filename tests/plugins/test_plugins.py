@@ -49,9 +49,9 @@ def every(programs, name="program"):
 @every(SECOND)
 def test_theta_is_that_of_the_problem_as_it_is_declared(program):
     """CVXPY minimizes the function's own problem, with weights, gamma and noise written into its sum."""
-    data, resolved, weights = records(), program().resolve(DOMAIN), np.linspace(0.5, 1.5, N)
+    data, resolved, weights = records(), program().resolve(DOMAIN.space), np.linspace(0.5, 1.5, N)
     result = solve(resolved.instance(data, weights, gamma=GAMMA, noise=NOISE))
-    declared, theta, problem = resolved.declared_problem(DOMAIN, N, P + 1)
+    declared, theta, problem = resolved.declared_problem(DOMAIN.space, N, P + 1)
     for datum in problem.parameters():
         datum.value = datum.of(data)
     objective, penalty = problem.objective.args[0], 0.0
@@ -81,12 +81,12 @@ def test_weights_move_by_no_more_than_their_bound(program):
 
 @every(SECOND)
 def test_gradients_stay_within_the_derived_constants(program):
-    resolved = program().resolve(DOMAIN)
+    resolved = program().resolve(DOMAIN.space)
     constants = resolved.loss_constants(UNIVERSE)
     size = constants.theta_bound or 3.0
     rng, data = np.random.default_rng(2), records(3, 400)
     terms = resolved.rows(data)
-    tilt = resolved.form(DOMAIN).term.numbers("tilt", data)
+    tilt = resolved.form(DOMAIN.space).term.numbers("tilt", data)
     tilt = 0.0 if tilt is None else tilt
     for _ in range(30):
         theta = rng.normal(size=P + 1)
@@ -172,7 +172,7 @@ def test_a_ridge_takes_the_place_of_a_ball_for_exponential_losses():
     def made(ridge):
         return of_margin(lambda s: cp.exp(-s) - s, cp.logistic, ridge=ridge)()()
 
-    result = solve(made(1.0).resolve(DOMAIN).instance(records()))
+    result = solve(made(1.0).resolve(DOMAIN.space).instance(records()))
     assert result.certified
     assert np.linalg.norm(result.point) <= 2 * 1.5
     with pytest.raises(DeclarationError, match="out of reach; declare a radius of at most 12/G = 8"):
@@ -190,7 +190,7 @@ def test_a_private_variant_is_one_call():
 
 
 def test_noise_and_gamma_enter_a_private_coefficient_as_theorem_9_has_them():
-    data, program = records(), literature.matching().private().resolve(DOMAIN)
+    data, program = records(), literature.matching().private().resolve(DOMAIN.space)
     result = solve(program.perturbed(data, GAMMA, NOISE))
     v = cp.Variable(P + 1)
     margins = ((2 * data.a - 1)[:, None] * data.X) @ v
@@ -384,7 +384,7 @@ def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
         rows = records.rows("twice", lambda x, a, y: 2 * x if x.ndim == 1 else 0 * x, Ball(1.0))
         return cp.Problem(cp.Minimize(cp.sum(cp.logistic(rows @ theta))), [cp.norm(theta) <= 1])
 
-    Z = doubled().resolve(DOMAIN).rows(records()).Z
+    Z = doubled().resolve(DOMAIN.space).rows(records()).Z
     lengths = np.linalg.norm(Z, axis=1)
     assert np.max(lengths) <= 1.0
     assert np.min(lengths) > 0.0
@@ -407,7 +407,7 @@ def test_a_declaration_is_compared_at_every_settings(monkeypatch):
     right = form._margin
     monkeypatch.setattr(form, "_margin", lambda e, v: right(e.args[0], v))
     with pytest.raises(DeclarationError, match="was read as something with other values"):
-        own(width=0.5).resolve(DOMAIN)
+        own(width=0.5).resolve(DOMAIN.space)
 
 
 @pytest.mark.parametrize("fault", ["sign", "threshold", "offset"])
@@ -441,7 +441,7 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
             )
         )
         with pytest.raises(DeclarationError, match=f"'own' .*{reason}"):
-            own()().resolve(DOMAIN).certified_error(UNIVERSE)  # asked for when planned
+            own()().resolve(DOMAIN.space).certified_error(UNIVERSE)  # asked for when planned
     for rule in (0.5, lambda effect: effect > 0):
         with pytest.raises(DeclarationError, match="treats"):
             second_stage(treats=rule)
@@ -474,7 +474,7 @@ def test_weights_of_the_effect_on_the_treated_balance_the_controls_to_them(made)
     X = rng.uniform(-1, 1, (4000, 1))
     a = (rng.random(4000) < 1 / (1 + np.exp(-1.5 * X[:, 0]))).astype(int)
     domain = Domain(1.5, 1.0, intercept=1.0)
-    weights = solve(made.resolve(domain).instance(domain.records(X, a, np.zeros(4000)))).value
+    weights = solve(made.resolve(domain.space).instance(domain.records(X, a, np.zeros(4000)))).value
     controls = np.average(X[a == 0, 0], weights=weights[a == 0])
     assert controls == pytest.approx(X[a == 1, 0].mean(), abs=0.05)
     assert np.ptp(weights[a == 1]) < 1e-12

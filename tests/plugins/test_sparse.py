@@ -43,7 +43,7 @@ def minimizer(program, data):
 @every
 def test_weights_are_those_of_cvxpy_alone(made):
     data = records()
-    program = made().resolve(DOMAIN)
+    program = made().resolve(DOMAIN.space)
     u = data.X @ minimizer(program, data)
     f = sigma(-(2 * data.a - 1) * u)
     if made is sparse.sparse_odds:
@@ -57,9 +57,9 @@ def test_weights_are_those_of_cvxpy_alone(made):
 
 def test_the_norm_and_the_box_are_there():
     data = records(1)
-    sparse_one = solve(sparse.sparse_overlap(l1=0.08).resolve(DOMAIN).instance(data)).point
+    sparse_one = solve(sparse.sparse_overlap(l1=0.08).resolve(DOMAIN.space).instance(data)).point
     assert 0 < np.count_nonzero(sparse_one) < P + 1
-    boxed = sparse.overlap_in_a_box(box=0.1).resolve(DOMAIN)
+    boxed = sparse.overlap_in_a_box(box=0.1).resolve(DOMAIN.space)
     assert np.max(np.abs(solve(boxed.instance(data)).point)) == pytest.approx(0.1, rel=1e-12)
 
 
@@ -67,7 +67,7 @@ def test_the_norm_and_the_box_are_there():
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end."""
     domain = Domain(1.0, 1.0)
-    program = made().resolve(domain)
+    program = made().resolve(domain.space)
     bound = program.stability(Universe(domain, 40, 1))
     worst = largest_movement(program, bound, clustered(domain))
     assert 0.1 * bound.V < worst <= bound.V
@@ -77,7 +77,7 @@ def test_weights_move_by_no_more_than_their_bound(made):
 def test_neighbors_are_solved_alone(made, monkeypatch):
     """The fast path of rows knows a ball alone. Planted: a program that offers its rows is solved alone."""
     data = records(4, 30)
-    program = made().resolve(DOMAIN)
+    program = made().resolve(DOMAIN.space)
     new = records(5, 3)
     replaced = Replacements(data, np.array([0, 7, 11]), new.X, 1 - data.a[[0, 7, 11]])
     (chunk,) = Neighborhood(program, data).solve(replaced)

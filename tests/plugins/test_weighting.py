@@ -88,7 +88,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     settings = {"smoothing": 1e-5} if made in SMOOTHED else {}
     program = made(**settings).at(UNIVERSE) if settings else at_defaults(made, UNIVERSE)
     w = cp.Variable(N, name="w", nonneg=True)
-    declared = DeclaredRecords(DOMAIN, N, P)
+    declared = DeclaredRecords(DOMAIN.space, N, P)
     problem = program.called(w, declared)
     for datum in problem.parameters():
         datum.value = datum.of(data)

@@ -88,7 +88,7 @@ def test_certified_radii_cover_the_distance_to_exact_weights(ridge, is_public):
         columns = zip(*exact.to_mp(records.covariates[a == 1]), strict=True)
         target = [mp.fsum(column) / treated for column in columns]
         of_mean = mp.mpf(ridge) * N / treated
-        program = att_balancing(ridge=ridge, cap=math.inf).resolve(DOMAIN)
+        program = att_balancing(ridge=ridge, cap=math.inf).resolve(DOMAIN.space)
         instance = program.instance(records)
         solution = solve(instance)
         near = exact.to_mp(solution.value[a == 0])

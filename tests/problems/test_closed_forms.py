@@ -68,7 +68,7 @@ def test_closed_form_weights(name, settings, factors):
 def test_the_interval_of_log_weights_is_enforced():
     @planted
     class Narrow(PROGRAMS["ipw_known"]):
-        log_range = lambda self, domain: (0.3, 0.4)  # noqa: E731
+        log_range = lambda self, space: (0.3, 0.4)  # noqa: E731
 
     weights = solve(Narrow(coefficient=COEFFICIENT).instance(RECORDS)).value
     assert np.ptp(np.log(weights)) == pytest.approx(0.1)
@@ -102,7 +102,7 @@ def test_second_stages_are_what_statistics_calls_them(name, settings, weights, e
 
 
 def test_an_effect_is_the_difference_of_arms_and_noise_shrinks_a_mean():
-    effect = PROGRAMS["arm_means"]().effect(np.array([1.0, 3.0]), RECORDS.domain, RECORDS.covariates[:4])
+    effect = PROGRAMS["arm_means"]().effect(np.array([1.0, 3.0]), RECORDS.space, RECORDS.covariates[:4])
     assert effect == pytest.approx([2.0] * 4)
     noisy = PROGRAMS["plug_in_ate"]().instance(RECORDS, WEIGHTS, gamma=0.1, noise=np.array([3.0]))
     assert solve(noisy).value == pytest.approx([(400 * EFFECT - 3.0) / (200 * 2.1)], rel=1e-12)
@@ -138,7 +138,7 @@ def test_hard_weights_balance_every_mean_exactly(balance):
 
 def test_a_base_measure_gives_the_weights_of_the_relative_entropy_to_it() -> None:
     q, p = np.random.default_rng(1).uniform(0.2, 3.0, 200), cp.Variable(200)
-    program = PaperEntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(RECORDS.domain)
+    program = PaperEntropyBalancing(ridge=0.3, base_measure=tuple(q)).resolve(RECORDS.space)
     B, target = program.moments(RECORDS)
     penalty = cp.sum_squares(B.T @ p - target) / (2 * 0.3)
     cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(p, q / q.sum())) + penalty), [cp.sum(p) == 1]).solve(

@@ -23,7 +23,7 @@ def outcome(x, a, y):
 
 
 def records():
-    return DeclaredRecords(DOMAIN, 6, 3)
+    return DeclaredRecords(DOMAIN.space, 6, 3)
 
 
 #: Two data of one name, that differ in what the second is.

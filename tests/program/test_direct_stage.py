@@ -45,7 +45,7 @@ PROGRAMS |= {name: on_the_box(objective) for name, objective in SOME.items()}
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_solver_is_certified_and_finds_the_weights_of_a_conic_one(name):
-    program = PROGRAMS[name].resolve(DOMAIN)
+    program = PROGRAMS[name].resolve(DOMAIN.space)
     (floor, cap), error = program.box(UNIVERSE), program.certified_error(UNIVERSE)
     assert (error is None) == (name == "norm")
     instance = program.instance(RECORDS)

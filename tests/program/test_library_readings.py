@@ -3,6 +3,7 @@
 import pytest
 
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.direct_stage import WeightsProgram
@@ -68,7 +69,7 @@ def test_forms_in_the_weights_have_the_values_of_cvxpy(stage, intercept):
 
 
 def test_another_form_than_was_read_is_found(monkeypatch):
-    program = READ["stable_balancing"]().at(Universe(STANDARD, 12, 4))
+    program = READ["stable_balancing"]().at(MappedUniverse(STANDARD, 12, 4))
 
     of_balance = FeatureTable._of_balance
     monkeypatch.setattr(FeatureTable, "_of_balance", lambda self, datum: _larger(of_balance(self, datum)))

@@ -65,7 +65,7 @@ def bound(seed=0):
 
 def by_cvxpy(program, data, weights, gamma, noise):
     """Theta of the declared problem with weights, gamma and noise written into its sum, by CVXPY alone."""
-    _, theta, problem = program.resolve(DOMAIN).declared_problem(DOMAIN, N, P)
+    _, theta, problem = program.resolve(DOMAIN.space).declared_problem(DOMAIN.space, N, P)
     for datum in problem.parameters():
         datum.value = datum.of(data)
     loss, *penalty = problem.objective.args[0].args

@@ -373,7 +373,7 @@ def test_a_function_that_returns_another_thing_than_when_the_program_was_made_is
     with pytest.raises(DeclarationError, match=r"its loss (changes|takes)|make what its loss takes"):
         plan(program)
     made = second_stage()(lambda theta, records: huber(theta, records, state["threshold"]))
-    resolved = made().resolve(DOMAIN)
+    resolved = made().resolve(DOMAIN.space)
     state["threshold"] = 1.0
     with pytest.raises(DeclarationError, match=r"its loss changes with the records: .*, 9.*, 1.* is read at"):
         plan(resolved)
@@ -459,7 +459,7 @@ WEIGHTS = {
     "for solvers": lambda w, r: cp.Problem(
         cp.Minimize((9 if r.parameter is None else 1) * cp.sum_squares(w - 1))
     ),
-    "by the domain": lambda w, r: cp.Problem(cp.Minimize(r.domain.covariate_bound * cp.sum_squares(w - 1))),
+    "by the domain": lambda w, r: cp.Problem(cp.Minimize(r.space.covariate_bound * cp.sum_squares(w - 1))),
 }
 
 

@@ -58,7 +58,7 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
     # unclipped outcomes several bounds wide, so that both ends are reached
     y = domain.outcome_center + domain.treatment_cost * a + 3 * domain.outcome_bound * y
     records = domain.records(X, a, y)
-    resolved = program if program.squared else program.resolve(domain)
+    resolved = program if program.squared else program.resolve(domain.space)
     rows = resolved.rows(records)
     margin, squared = np.sum(rows.Z * theta, axis=1) - rows.offsets, np.sum(rows.Z**2, axis=1)
     if program.squared:
@@ -71,8 +71,8 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
 
 def _search(program: Any, domain: Domain, rounds: int) -> tuple[float, float, float]:
     """Largest (half diameter of gradients, trace, norm of theta) found by an evolution strategy."""
-    rng, theta_set = np.random.default_rng(1), program.feasible(domain)
-    p = len(program.parameter_names(("x0", "x1"), domain))
+    rng, theta_set = np.random.default_rng(1), program.feasible(domain.space)
+    p = len(program.parameter_names(("x0", "x1"), domain.space))
     width = 2 * (P + 2) + p
     radius = theta_set.norm_bound(p)
     scale = np.concatenate([np.full(2 * (P + 2), 2.0), np.full(p, 2 * radius)])
@@ -144,7 +144,7 @@ def test_derived_constants_cover_what_a_search_finds(name, settings, domain, lea
     assert least[1] * derived.hessian_trace <= trace <= derived.hessian_trace * (1 + 1e-12)
     if derived.theta_bound is not None:
         assert 0.5 * derived.theta_bound <= norm <= derived.theta_bound * (1 + 1e-12)
-    assert derived.n_parameters == len(program.parameter_names(("x0", "x1"), domain))
+    assert derived.n_parameters == len(program.parameter_names(("x0", "x1"), domain.space))
 
 
 def test_the_sizes_of_responses():

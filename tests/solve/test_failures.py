@@ -199,7 +199,7 @@ def test_solvers_that_go_as_far_as_the_usual_ones_certify_by_design():
 def test_separable_arms_without_a_ridge_are_not_certified(solver):
     X = RECORDS.X.copy()
     X[:, 1] = np.where(RECORDS.a == 1, 0.9, -0.9)
-    separable = Records(X, RECORDS.a, RECORDS.y, RECORDS.domain)
+    separable = Records(X, RECORDS.a, RECORDS.y, RECORDS.space)
     assert solve(bind(PROGRAMS["ipw_logistic"](ridge=0.01), separable)).certified
     with contextlib.suppress(SolverError):
         instance = bind(PROGRAMS["ipw_logistic"](ridge=0.0), separable)
@@ -209,7 +209,7 @@ def test_separable_arms_without_a_ridge_are_not_certified(solver):
 def test_no_repr_or_message_holds_data():
     X, y = RECORDS.X.copy(), RECORDS.y.copy()
     X[0, 1] = y[0] = 0.123456789012
-    records = Records(X, RECORDS.a, y, make_domain(3))
+    records = Records(X, RECORDS.a, y, make_domain(3).space)
     for name in ("ipw_logistic", "itr"):
         instance = bind(PROGRAMS[name](), records)
         solution = solve(instance)

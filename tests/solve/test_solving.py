@@ -97,7 +97,7 @@ def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
     a = records.a.copy()
     a[[FLIPPED, other]] = a[[other, FLIPPED]]
     old = program.instance(records)
-    new = program.instance(Records(records.X, a, records.y, records.domain))
+    new = program.instance(Records(records.X, a, records.y, records.space))
     for key, value in old.data.items():
         assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
     if name != "ipw_logistic":
@@ -169,7 +169,7 @@ KERNELS = ("mmd", "mmd_pooled", "energy_balancing", "stable_balancing", "entropy
 def replacements(records, m):
     """Random records over the whole universe, half of them on its boundary, any index, any arm."""
     rng = np.random.default_rng(3)
-    domain, p = records.domain, records.covariates.shape[1]
+    domain, p = records.space, records.covariates.shape[1]
     direction = rng.normal(size=(m, p))
     direction /= np.linalg.norm(direction, axis=1)[:, None]
     length = np.where(rng.random(m) < 0.5, 1.0, rng.random(m)) * domain.features_bound

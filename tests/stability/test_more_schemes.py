@@ -87,7 +87,7 @@ def rows():
             key, *number = part.split(" (")[0].split()
             values |= {"kernel": KERNELS[part]} if part in KERNELS else {key: float(number[0])}
         universe = Universe(Domain(**{"covariate_bound": 1.0, "outcome_bound": 1.0} | domain), int(n), 2)
-        yield Row(label, setting, first_stages()[name](**values).resolve(universe.domain), universe)
+        yield Row(label, setting, first_stages()[name](**values).resolve(universe.space), universe)
 
 
 def main(solves):
@@ -120,7 +120,7 @@ def test_diameters_by_arm_are_no_more_than_by_hand(varying, r):
 
 def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
     class Tilted(SeparableFirstStage):
-        def linear_bound(self, domain):
+        def linear_bound(self, space):
             return 0.5
 
     domain, of_overlap = Domain(1.0, 1.0), planted(Tilted, first_stages()["overlap"], "tilted")
@@ -128,13 +128,13 @@ def test_a_linear_term_of_an_authors_own_counts_in_every_constant():
     plain, tilted = (made(ridge=0.5).movement(Universe(domain, 100, 2)) for made in schemes)
     assert tilted.gradient_diameter >= gradient_diameter(LOGISTIC, tilted.reach) + 1.0
     assert tilted.bound.V > 1.2 * plain.bound.V
-    assert of_overlap().gradient_diameter(domain) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
+    assert of_overlap().gradient_diameter(domain.space) >= gradient_diameter(LOGISTIC, 1e300) + 1.0
 
 
 def test_a_tilting_that_could_overflow_is_refused():
     program = first_stages()["inverse_probability_tilting"](ridge=1e-3, radius=50.0)
     with pytest.raises(DeclarationError, match="at most 12/G"):
-        program.resolve(Domain(1.0, 1.0)).ball(Domain(1.0, 1.0))
+        program.resolve(Domain(1.0, 1.0).space).ball(Domain(1.0, 1.0).space)
 
 
 # movements

@@ -293,7 +293,7 @@ def registered(rng, name):
     x[-1] *= -5.0 * (rng.random() < 0.5) + 1
     if name in PRIVATE:
         radius = min(float(np.exp(rng.uniform(-2.3, 1.1))), PRIVATE[name])
-        program = registry.first_stages()[name](radius=radius).resolve(domain)
+        program = registry.first_stages()[name](radius=radius).resolve(domain.space)
         moved = partial(of_released, program, domain, rng.normal(size=8))
     else:
         program = first_stage(rng, name, domain, 3 if intercept else 2, least=-3)

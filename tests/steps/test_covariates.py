@@ -282,7 +282,7 @@ def outside(name, extreme, epsilon=4.0):
     for step, here, made, (low, high) in walked(
         plan, domain.records(*data[:3], data[3] if domain.weighted else None), released
     ):
-        bounds, widths = step.universe.domain, step.universe.widths
+        bounds, widths = step.universe.space, step.universe.widths
         excess += [low - np.min(made), np.max(made) - high]
         excess.append(np.max(np.linalg.norm(here.X, axis=1)) - bounds.covariate_bound)
         excess.append(np.max(np.abs(here.y)) - bounds.outcome_bound)
@@ -295,7 +295,7 @@ def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0
     # of that many records covariates are shrunk to a wider norm first
     assert max(outside(name, extreme, 200.0) for extreme in EXTREME) <= 0.0
-    reaches = [numbers(name, epsilon=one)[0].step("spread").universe.domain for one in (4.0, 200.0)]
+    reaches = [numbers(name, epsilon=one)[0].step("spread").universe.space for one in (4.0, 200.0)]
     assert reaches[0].features_bound <= reaches[1].features_bound
     if name in RULES:
         return

@@ -73,7 +73,7 @@ def test_the_standing_of_a_counted_release_is_that_of_public_settings(settings, 
     assert (step is not None) == composed
     parts = (release.mechanism, step)[: 1 + composed]
     assert not private or all(one.numerical is not None for one in parts)
-    theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN)
+    theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN.space)
     assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
     assert math.fsum(model.private_workings_.weights.value) == 150
     assert read_release(release.to_json(), Release) == release
@@ -172,7 +172,7 @@ def test_a_coefficient_whose_loss_falls_below_0_is_within_its_stated_norm() -> N
     def leaning(s):
         return cp.logistic(-s) - 0.3 * s, cp.minimum(-s, 0.0)
 
-    program = leaning(ridge=0.001, radius=math.inf).private().resolve(DOMAIN)
+    program = leaning(ridge=0.001, radius=math.inf).private().resolve(DOMAIN.space)
     alike = DOMAIN.records(np.ones((50, 1)), np.ones(50, dtype=int), np.zeros(50))
     result = solve(program.perturbed(alike, 0.0, np.zeros(1))).point
     assert 299.0 < abs(result[0]) <= program.loss_constants(Universe(DOMAIN, 50, 1)).theta_bound < 301.0
@@ -279,7 +279,7 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
 def test_theta_is_certified_only_where_its_weights_are() -> None:
     model, (X, a, y) = fitted(), data()
     step, records = model.plan(150, 3).main, DOMAIN.records(X, a, y)
-    weights = solve(entropy_balancing(ridge=2.0).resolve(DOMAIN).instance(records))
+    weights = solve(entropy_balancing(ridge=2.0).resolve(DOMAIN.space).instance(records))
     wrong = replace(weights, tolerance=0.0)  # no certificate is as good as that
     dataset, execution = Dataset.from_arrays(X, a, y), module.Execution("newton", 1e-6, seed=1)
     results = [step.run(module.Inputs(dataset, records, one), {}, execution) for one in (weights, wrong)]

@@ -48,7 +48,7 @@ def test_an_outcome_of_any_shape_keeps_its_spread(kind):
     for seed in range(8):
         y = DRAWN[kind](np.random.default_rng(seed))
         _, records = released([np.zeros(N)], y, OpenDomain([(0.0, 1.0)]), seed=seed)
-        bound = records.domain.outcome_bound
+        bound = records.space.outcome_bound
         assert np.mean(np.abs(records.y) == bound) <= 0.08
         assert 0.1 * bound <= np.std(records.y) <= 0.8 * bound
 

@@ -28,9 +28,9 @@ def raw(seed):
 
 
 def inside(records):
-    """Columns of records, and how large they are in the bounds of their domain."""
-    domain, norms = records.domain, np.linalg.norm(records.X, axis=1)
-    sizes = norms / domain.covariate_bound, records.y / domain.outcome_bound
+    """Columns of records, and how large they are in the bounds of their space."""
+    space, norms = records.space, np.linalg.norm(records.X, axis=1)
+    sizes = norms / space.covariate_bound, records.y / space.outcome_bound
     return (records.X, records.a, records.y), sizes
 
 
@@ -43,7 +43,7 @@ def scores(nuisances, records, released):
 def of_map(chosen):
     def made(data, given):
         result = chosen.records(DOMAIN.records(*data), given)
-        return inside(replace(result, domain=chosen.universe(UNIVERSE).domain))
+        return inside(replace(result, space=chosen.universe(UNIVERSE).space))
 
     return made
 
@@ -121,7 +121,7 @@ def test_mapped_rows_lie_in_the_box_and_the_ball_that_were_stated_before(chosen)
     for seed in range(20):
         result = chosen.records(domain.records(*raw(seed)), {})
         reached = np.maximum(reached, np.abs(result.X).max(axis=0))
-    assert result.domain == where.domain
+    assert result.space == where.space
     assert np.all(reached <= where.widths)
     assert np.all(reached > 0.99 * np.array(where.widths))
     assert where.n_columns == len(where.widths) == WIDTHS[chosen.rows]

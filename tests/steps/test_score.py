@@ -33,7 +33,7 @@ def estimated(score, records, released):
 )
 def test_propensities_are_capped_and_what_is_no_number_is_a_half(kind, least, most):
     logits = np.array([-60.0, -5.0, 0.3, 5.0, 60.0])
-    records = Records(logits[:, None], np.zeros(5, int), np.zeros(5), Domain(60.0, 1.0))
+    records = Records(logits[:, None], np.zeros(5, int), np.zeros(5), Domain(60.0, 1.0).space)
     score = kind(LinearNuisances(NOTHING, 0.5, LOG_ODDS), 5.0, 1.0, 4.0)
     result = score.parts(records, {"propensity": np.array([0.0, 1.0])}).e
     exact = np.clip(1 / (1 + np.exp(-logits)), least, most)
@@ -98,7 +98,7 @@ def test_sums_do_not_depend_on_the_blocks_and_are_of_all_records(name, monkeypat
         monkeypatch.setattr(blocks, "VIEW", rows)
         assert step.exact_sums(records, released) == known
     if name == "ate":
-        some = Records(records.X[1:], records.a[1:], records.y[1:], domain)
+        some = Records(records.X[1:], records.a[1:], records.y[1:], domain.space)
         with pytest.raises(DeclarationError, match="98 records: the noise is for 99"):
             step.exact_sums(some, released)
 

@@ -257,7 +257,9 @@ def test_a_person_moves_the_scores_of_a_range_as_one_record_does(monkeypatch):
 
     def filled(table):
         data = Dataset.coded(declared, table, table.arm, table.y)
-        counts, *public = _counts_of_persons(data, declared.universe(), [grid, None, None, None])
+        counts, *public = _counts_of_persons(
+            data, replace(declared.codebook.unit, count=1), [grid, None, None, None]
+        )
         assert public == [(), (), ()]
         return [_filled(one, grid, middle, above, N * UNIT) for above, one in enumerate(counts)]
 

@@ -11,6 +11,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sums import grid_exponent
 from dp2erm_cvx.model.weights import WeightsModel
@@ -62,10 +63,10 @@ def released_at(plan: Plan[Any], treated: int) -> dict[str, Array]:
 
 def records_of(plan: Plan[Any], kinds: Array, outcomes: Array) -> Records:
     """Records of these numbers of kinds, at the largest norm."""
-    domain = score_of(plan).universe.domain
+    space = score_of(plan).universe.space
     points = np.array(KINDS)[kinds]
-    X = points[:, :1] * domain.features_bound * (1.0 - 1e-9)
-    return Records(X, points[:, 1].astype(np.int64), outcomes, domain)
+    X = points[:, :1] * space.features_bound * (1.0 - 1e-9)
+    return Records(X, points[:, 1].astype(np.int64), outcomes, space)
 
 
 def neighbors(rng: np.random.Generator) -> tuple[Array, Array]:
@@ -162,12 +163,12 @@ INSIDE = np.array([(x, a) for x in (-1.0, -0.6, 0.0, 0.6, 1.0) for a in (0, 1)])
 def movement_of(common: Array, pair: Array) -> float:
     """How far the weights move where one record is replaced; all are given by their rows of INSIDE."""
     score = score_of(planned())
-    domain = score.universe.domain
+    space = score.universe.space
     weights = []
     for last in pair:
         points = INSIDE[np.append(common, last)]
-        X = points[:, :1] * domain.features_bound * (1.0 - 1e-9)
-        records = Records(X, points[:, 1].astype(np.int64), np.zeros(N), domain)
+        X = points[:, :1] * space.features_bound * (1.0 - 1e-9)
+        records = Records(X, points[:, 1].astype(np.int64), np.zeros(N), space)
         weights.append(np.ldexp(whole_weights(score.at_rate(0.5), records), -grid_exponent(N)))
     one, other = weights
     return float(np.sum(np.abs(one - other)[:-1]) + one[-1] + other[-1])
@@ -241,8 +242,8 @@ def test_a_residual_is_made_of_its_own_record() -> None:
     assert np.all(np.abs(ratios) <= 1.0)
 
 
-def two_valued_lines(center: list[float]) -> tuple[ReleasedLines, dict[str, Array], Domain]:
-    """Lines of an outcome of two values at a released regression, what was released, and their domain."""
+def two_valued_lines(center: list[float]) -> tuple[ReleasedLines, dict[str, Array], Space]:
+    """Lines of an outcome of two values at a released regression, what was released, and their space."""
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
     model = PrivateEffect(
         domain,
@@ -255,16 +256,16 @@ def two_valued_lines(center: list[float]) -> tuple[ReleasedLines, dict[str, Arra
     score = score_of(plan)
     released = released_at(plan, 12)
     released["center"] = np.array(center)
-    return score.lines.at(released, N), released, score.universe.domain
+    return score.lines.at(released, N), released, score.universe.space
 
 
 def test_predictions_of_two_values_are_mean_outcomes_record_by_record() -> None:
     """Those of a tangent at 0 have too little slope: a bent line is flattest in its middle."""
-    lines, released, domain = two_valued_lines([0.05, 0.05, 0.6])
-    x = np.linspace(-1.0, 1.0, N)[:, None] * domain.features_bound * (1.0 - 1e-9)
+    lines, released, space = two_valued_lines([0.05, 0.05, 0.6])
+    x = np.linspace(-1.0, 1.0, N)[:, None] * space.features_bound * (1.0 - 1e-9)
     a = np.arange(N) % 2
     y = np.where(np.arange(N) % 3 == 0, 0.5, -0.5)
-    ratios = lines.ratios(Records(x, a, y, domain), released)
+    ratios = lines.ratios(Records(x, a, y, space), released)
     expected = lines.nuisances.outcome(x, a.astype(np.float64), released)
     np.testing.assert_allclose(y - lines.bound * ratios, expected, atol=1e-12)
     tangent = lines.steepness(released)[0] * 0.6 * x[:, 0]
@@ -274,11 +275,11 @@ def test_predictions_of_two_values_are_mean_outcomes_record_by_record() -> None:
 
 def test_arms_of_two_values_differ_by_one_number() -> None:
     """So that the mean of ``m_1 - m_0`` over the records is no private number."""
-    lines, released, domain = two_valued_lines([-0.3, 0.25, 0.4])
-    x = np.linspace(-1.0, 1.0, N)[:, None] * domain.features_bound * (1.0 - 1e-9)
+    lines, released, space = two_valued_lines([-0.3, 0.25, 0.4])
+    x = np.linspace(-1.0, 1.0, N)[:, None] * space.features_bound * (1.0 - 1e-9)
     outcomes = np.zeros(N)
     by_arm = [
-        lines.ratios(Records(x, np.full(N, arm), outcomes, domain), released) * lines.bound for arm in (0, 1)
+        lines.ratios(Records(x, np.full(N, arm), outcomes, space), released) * lines.bound for arm in (0, 1)
     ]
     b_0, b_1 = lines.intercepts(released)
     np.testing.assert_allclose(by_arm[0] - by_arm[1], b_1 - b_0, atol=1e-12)
@@ -405,7 +406,7 @@ def test_records_of_another_universe_are_refused() -> None:
     plan = planned()
     score = score_of(plan)
     records = records_of(plan, np.arange(N) % len(KINDS), np.zeros(N))
-    wider = replace(records, domain=replace(records.domain, covariate_bound=2.0))
+    wider = replace(records, space=replace(records.space, covariate_bound=2.0))
     for wrong in (wider, records.at(np.arange(N - 1))):
         with pytest.raises(DeclarationError, match="universe"):
             score.exact_sums(wrong, released_at(plan, 12))

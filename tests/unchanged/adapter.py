@@ -118,9 +118,9 @@ def solved(program: Program, domain: Domain, n: int, n_features: int) -> dict[st
     X = rng.normal(size=(n, n_features))
     y = domain.outcome_bound * rng.uniform(-1.2, 1.2, n)
     records = domain.records(X, (rng.uniform(size=n) < 0.4 + 0.1 * np.sign(X[:, 0])).astype(int), y)
-    resolved = program.resolve(domain)
+    resolved = program.resolve(domain.space)
     if isinstance(resolved, SecondStage):
-        noise = rng.normal(size=len(resolved.parameter_names(("a", "b", "c"), domain)))
+        noise = rng.normal(size=len(resolved.parameter_names(("a", "b", "c"), domain.space)))
         weights = np.exp(rng.normal(size=n) / 2)
         weights *= n / np.sum(weights)
         instance = resolved.instance(records, weights, gamma=0.05, noise=noise)

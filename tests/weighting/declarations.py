@@ -18,7 +18,7 @@ DOMAIN = Domain(1.5, 2.0)
 def declared(function: Function, n: int, domain: Domain = DOMAIN) -> tuple[Any, Any, DeclaredRecords]:
     """Problem, weights and records of a declaration with three columns."""
     w = cp.Variable(n, name="w")
-    records = DeclaredRecords(domain, n, 3)
+    records = DeclaredRecords(domain.space, n, 3)
     return function(w, records), w, records
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
 from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, InfeasibleError
 from dp2erm_cvx.program import scheme
 from dp2erm_cvx.program.registry import known_meanwhile
@@ -42,7 +43,7 @@ def test_boxes_that_some_dataset_does_not_fill_are_refused() -> None:
     with pytest.raises(CalibrationError, match="none have the sum n"):
         weighting_constants(form, (0, 0), False)
     low = examples.records_of(40)
-    everybody = low.domain.records(np.tile([-0.9, 0.0, 0.0], (40, 1)), low.a, low.y)
+    everybody = Records.within(low.space, np.tile([-0.9, 0.0, 0.0], (40, 1)), low.a, low.y)
     with pytest.raises(InfeasibleError):
         DualProblem(form, everybody)
     high_floor = examples.end_of(0.0, 1.5)

@@ -48,7 +48,7 @@ def reference(X, a, tolerance):
 def test_weights_meet_the_constraints_and_are_those_of_cvxpy(tolerance):
     X, a, y = table()
     records = DOMAIN.records(X, a, y)
-    weights = solve(within(tolerance=tolerance).resolve(DOMAIN).instance(records)).value
+    weights = solve(within(tolerance=tolerance).resolve(DOMAIN.space).instance(records)).value
     assert np.abs(weights - reference(X, a, tolerance)).sum() <= 1e-6 * N
     imbalance = np.abs(((2 * a - 1)[:, None] * X).T @ weights) / N
     assert np.max(imbalance) <= tolerance + 1e-8

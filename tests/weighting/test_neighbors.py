@@ -85,7 +85,7 @@ def drawn_neighbors(records: Records, m: int, seed: int = 1) -> tuple[Array, Rec
     X[:third] *= 0.999 / np.linalg.norm(X[:third], axis=1)[:, None]
     X[-third:] = records.X[index[-third:]]
     a[-third:] = 1 - records.a[index[-third:]]
-    return index, records.domain.records(X, a, records.y[index])
+    return index, Records.within(records.space, X, a, records.y[index])
 
 
 def single(form: WeightingForm, records: Records, index: Array, new: Records, k: int) -> DualProblem:
@@ -156,7 +156,7 @@ def test_new_outcomes_count() -> None:
     form = form_of(N, moments_by_arm(SQUARES), linear=linear)
     records = records_of(N)
     index, new = drawn_neighbors(records, 2)
-    other = records.domain.records(new.X, new.a, np.array([0.5, -0.5]))
+    other = Records.within(records.space, new.X, new.a, np.array([0.5, -0.5]))
     together = FormNeighbors(form, records).together(index, other)
     alone = FormNeighbors(form, records).solve(index, other, tolerance=0.0)
     assert np.all(alone.alone)
@@ -167,9 +167,9 @@ def test_new_outcomes_count() -> None:
 def test_neighbors_without_weights() -> None:
     """An arm that loses its last record cannot hold its sum."""
     records = records_of(N)
-    only = records.domain.records(records.X, (np.arange(N) == 3).astype(int), records.y)
+    only = Records.within(records.space, records.X, (np.arange(N) == 3).astype(int), records.y)
     form = form_of(N, moments_by_arm(SQUARES), sums=WeightSums(SumKind.PUBLIC, (N / 2, N / 2)))
-    new = records.domain.records(records.X[:2], np.zeros(2, dtype=int), records.y[:2])
+    new = Records.within(records.space, records.X[:2], np.zeros(2, dtype=int), records.y[:2])
     index = np.array([3, 5])
     found = FormNeighbors(form, only).solve(index, new)
     assert math.isinf(found.claims[0])
@@ -212,8 +212,8 @@ def test_a_mean_that_does_not_move_is_seen(wrong: str, monkeypatch: pytest.Monke
 
 def test_an_arm_that_loses_its_last_record_has_no_mean() -> None:
     records = records_of(N)
-    only = records.domain.records(records.X, (np.arange(N) == 3).astype(int), records.y)
-    new = records.domain.records(records.X[:2], np.zeros(2, dtype=int), records.y[:2])
+    only = Records.within(records.space, records.X, (np.arange(N) == 3).astype(int), records.y)
+    new = Records.within(records.space, records.X[:2], np.zeros(2, dtype=int), records.y[:2])
     found = FormNeighbors(FORMS["means: all"], only).solve(np.array([3, 5]), new)
     assert math.isinf(found.claims[0])
     assert found.claims[1] <= 1e-10 * N

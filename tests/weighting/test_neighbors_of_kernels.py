@@ -312,9 +312,9 @@ def test_wrong_products_are_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_arm_that_loses_its_last_record() -> None:
     records = records_of(N)
-    only = records.domain.records(records.X, (np.arange(N) == 3).astype(int), records.y)
+    only = Records.within(records.space, records.X, (np.arange(N) == 3).astype(int), records.y)
     form = form_of(N, *three_ways(Gaussian(1.0), 1.0, N), sums=sums_of(N)["public"])
-    new = records.domain.records(records.X[:2], np.zeros(2, dtype=int), records.y[:2])
+    new = Records.within(records.space, records.X[:2], np.zeros(2, dtype=int), records.y[:2])
     index = np.array([3, 5])
     found = FormNeighbors(form, only).solve(index, new)
     assert math.isinf(found.claims[0])

@@ -7,7 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.data.universe import Universe
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.problems.mmd import energy_balancing, mmd, mmd_pooled
 from dp2erm_cvx.program.kernels import Gaussian, Laplace
 from dp2erm_cvx.weighting.solving.dual import DualProblem
@@ -27,7 +28,7 @@ PROGRAMS = {
 
 
 def pairs_of(program: Any, records: Any = RECORDS) -> tuple[DualProblem, PairsProblem]:
-    universe = Universe(records.domain, records.n_samples, records.n_features)
+    universe = MappedUniverse(records.space, records.n_samples, records.n_features)
     problem = DualProblem(program.at(universe).form(universe), records)
     assert problem.pairs is not None
     return problem, problem.pairs
@@ -75,8 +76,11 @@ def test_no_eigenvalue_of_the_exact_products_is_below_its_bound(name: str) -> No
 
 
 def test_records_that_are_alike_have_no_eigenvalue_above_0() -> None:
-    twice = RECORDS.domain.records(
-        np.repeat(RECORDS.covariates[: N // 2], 2, axis=0), np.repeat(RECORDS.a[: N // 2], 2), RECORDS.y
+    twice = Records.within(
+        RECORDS.space,
+        np.repeat(RECORDS.covariates[: N // 2], 2, axis=0),
+        np.repeat(RECORDS.a[: N // 2], 2),
+        RECORDS.y,
     )
     _, pairs = pairs_of(mmd(kernel=Gaussian(0.2)), twice)
     assert pairs.least_eigenvalue == 0.0

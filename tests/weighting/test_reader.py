@@ -350,7 +350,7 @@ def test_a_problem_keeps_its_values() -> None:
 def test_many_records_are_read_in_few_evaluations() -> None:
     n = 20_000
     w = cp.Variable(n)
-    records = DeclaredRecords(DOMAIN, n, 20)
+    records = DeclaredRecords(DOMAIN.space, n, 20)
     objective = cp.sum_squares(w - 1) + cp.sum_squares(records.x.T @ w) / n
     form = read_weighting(cp.Problem(cp.Minimize(objective), [w <= 3]), w, records)
     np.testing.assert_allclose(form.imbalances[0].groups[0][0].matrix, np.eye(20))
@@ -534,11 +534,11 @@ def test_a_smoothing_is_a_public_size(smoothing: Any) -> None:
 def test_data_of_other_records_are_refused() -> None:
     problem, w, _ = declared(READ["imbalance: P.T @ w"], 7)
     with pytest.raises(DeclarationError, match="x has no public set"):
-        read_weighting(problem, w, DeclaredRecords(DOMAIN, 7, 3))
+        read_weighting(problem, w, DeclaredRecords(DOMAIN.space, 7, 3))
 
 
 def test_features_are_of_a_kernel_and_of_known_records() -> None:
-    records = DeclaredRecords(DOMAIN, 7, 3)
+    records = DeclaredRecords(DOMAIN.space, 7, 3)
     with pytest.raises(DeclarationError, match="those of a kernel of the library"):
         records.features(lambda x: x)
     with pytest.raises(DeclarationError, match="of = 'treatd'"):
@@ -836,7 +836,7 @@ def test_totals_of_arms_are_read_whatever_the_cap() -> None:
 
 def test_as_many_columns_as_records_are_no_weights() -> None:
     w = cp.Variable(7)
-    records = DeclaredRecords(DOMAIN, 7, 7)
+    records = DeclaredRecords(DOMAIN.space, 7, 7)
     miss = records.x.T @ w - np.arange(7)
     form = read_weighting(cp.Problem(cp.Minimize(square(w) + cp.sum_squares(miss))), w, records)
     np.testing.assert_allclose(form.imbalances[0].shift, np.arange(7))

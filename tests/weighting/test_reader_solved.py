@@ -67,7 +67,7 @@ def records_of(form: WeightingForm, drawn: Records) -> Records:
     if form.sums.kind not in (SumKind.CONTROLS, SumKind.TREATED):
         return drawn
     few = (np.arange(N) % 3 == 0).astype(np.int64)
-    return Records(drawn.X, few, drawn.y, drawn.domain)
+    return Records(drawn.X, few, drawn.y, drawn.space)
 
 
 def written_out(problem: Any, w: Any, form: WeightingForm) -> Any:

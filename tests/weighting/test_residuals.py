@@ -131,7 +131,7 @@ def test_a_proof_is_one_in_fractions_and_the_least_tolerance_is_the_least(factor
     records = records_of(N)
     columns = records.X.copy()
     columns[:, -1] = np.where(records.a == 1, np.abs(columns[:, -1]), -np.abs(columns[:, -1]))
-    apart = type(records)(columns, records.a, records.y, records.domain)
+    apart = type(records)(columns, records.a, records.y, records.space)
 
     def problem(tolerance: float) -> DualProblem:
         penalty = ImbalancePenalty(math.inf, price=math.inf, tolerance=tolerance * N / 2)
@@ -164,7 +164,7 @@ def test_a_ball_that_no_weights_reach_is_refused_by_the_prices_of_the_solver() -
     records = records_of(N)
     columns = records.X.copy()
     columns[:, -1] = np.where(records.a == 1, np.abs(columns[:, -1]), -np.abs(columns[:, -1]))
-    apart = type(records)(columns, records.a, records.y, records.domain)
+    apart = type(records)(columns, records.a, records.y, records.space)
     penalty = ImbalancePenalty(math.inf, price=math.inf, tolerance=1e-3, norm=2.0)
     form = form_of(N, moments_by_arm(penalty), dispersion="square", sums=HALVES, cap=(math.inf, math.inf))
     problem = DualProblem(form, apart)

@@ -36,8 +36,8 @@ class UnclippedFolds(FoldNuisances):
     """Regressions of other folds as they come, with the sensitivity of clipped ones."""
 
     def _of_fold(self, records, rows):
-        wide = replace(records.domain, outcome_bound=1e6)
-        return super()._of_fold(replace(records, domain=wide), rows)
+        wide = replace(records.space, outcome_bound=1e6)
+        return super()._of_fold(replace(records, space=wide), rows)
 
 
 def private_propensity(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
@@ -99,7 +99,7 @@ def _folds(estimator, dataset, budget, noise, sensitivity, predictions):
 
 def _records(dataset, domain, clip):
     X, a, y = dataset
-    return domain.records(X, a, y) if clip else Records(np.array(X), np.array(a), np.array(y), domain)
+    return domain.records(X, a, y) if clip else Records(np.array(X), np.array(a), np.array(y), domain.space)
 
 
 def _altered(stages, noise, sensitivity):

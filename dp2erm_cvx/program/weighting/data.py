@@ -52,7 +52,7 @@ class FeatureTable:
     @property
     def n_covariates(self) -> int:
         """Number of covariates without the intercept."""
-        return self.records.n_columns - bool(self.records.domain.intercept)
+        return self.records.n_columns - bool(self.records.space.intercept)
 
     def one(self) -> Features:
         """The feature that is 1 for every record."""
@@ -185,7 +185,7 @@ class FeatureTable:
     def _of_kernel(self, datum: Datum) -> ByFeature:
         """Features of a kernel, with a factor by arm for every block of their width."""
         kernel = datum.kernel
-        bound = self.records.domain.features_bound
+        bound = self.records.space.features_bound
         within = SimilaritySet(kernel.bound(bound), kernel.negative_within(bound))
         width = n_entries(datum) // len(datum.arm_factors)
         features = self._known(Features(f"kernel {kernel!r}", within, width, kernel=kernel))
@@ -208,7 +208,7 @@ class FeatureTable:
         return _in_blocks(features, datum.arm_factors)
 
     def _covariates(self) -> Features:
-        within = BallSet(self.records.domain.features_bound)
+        within = BallSet(self.records.space.features_bound)
         names = Moments(1).names
         return self._known(Features(COVARIATES, within, self.n_covariates, of=_covariates_of, labels=names))
 
@@ -220,7 +220,7 @@ class FeatureTable:
 
     def _times(self, factors: tuple[float, float]) -> ByFeature:
         """Covariates with the intercept, times a factor of the arm."""
-        intercept = float(self.records.domain.intercept)
+        intercept = float(self.records.space.intercept)
         by_arm = np.array(factors)[:, None, None]
         p = self.n_covariates
         if not intercept:
@@ -233,7 +233,7 @@ class FeatureTable:
     def _by_arm(self, datum: Datum) -> ByFeature:
         """Rows ``e_a (x) (constant, covariates)``."""
         stated = datum.source
-        constant = self.records.domain.features_bound if stated is None else float(stated)
+        constant = self.records.space.features_bound if stated is None else float(stated)
         p = self.n_covariates
         first = np.zeros((2, 2 * (1 + p), 1))
         rest = np.zeros((2, 2 * (1 + p), p))
@@ -259,7 +259,7 @@ class FeatureTable:
         return {features.name: _alike(np.eye(width))}
 
     def _outcome(self) -> Features:
-        bound = self.records.domain.outcome_bound
+        bound = self.records.space.outcome_bound
         return self._known(Features("outcome", IntervalSet(-bound, bound), 1, of=_outcome_of))
 
     def _y(self, datum: Datum) -> ByFeature:
@@ -269,7 +269,7 @@ class FeatureTable:
         return {self._outcome().name: np.array([[[-2.0]], [[2.0]]])}
 
     def _outcome_size(self, datum: Datum) -> ByFeature:
-        within = IntervalSet(0.0, self.records.domain.outcome_bound)
+        within = IntervalSet(0.0, self.records.space.outcome_bound)
         features = self._known(Features("size of the outcome", within, 1, of=_columns_of(datum)))
         return {features.name: np.ones((2, 1, 1))}
 

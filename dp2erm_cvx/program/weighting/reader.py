@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_size
 from dp2erm_cvx.curves.dispersion import Dispersion
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_no_problem
 from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
@@ -106,7 +106,7 @@ def read_weighting(
 
 def read_declared_weighting(
     declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem],
-    universe: Universe,
+    universe: MappedUniverse,
     smoothing: float | None = None,
 ) -> WeightingForm:
     """The form of an author's function at all records of a universe.
@@ -119,7 +119,7 @@ def read_declared_weighting(
     declare
         The author's function of weights and records, with its settings.
     universe
-        Numbers of records and of covariates, and their domain.
+        Numbers of records and of covariates, and their space.
     smoothing
         As of :func:`read_weighting`.
 
@@ -139,12 +139,14 @@ def read_declared_weighting(
 
 
 def _declared(
-    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem], universe: Universe, smoothing: float | None
+    declare: Callable[[cp.Variable, DeclaredRecords], cp.Problem],
+    universe: MappedUniverse,
+    smoothing: float | None,
 ) -> WeightingForm:
     """The form of an author's function at the records of a universe."""
     n = universe.n_samples
     w = cp.Variable(n, name="w")
-    records = DeclaredRecords(universe.domain, n, universe.n_columns, tried=universe.domain is not STANDARD)
+    records = DeclaredRecords(universe.space, n, universe.n_columns, tried=universe.space is not STANDARD)
     return read_weighting(records.used(declare(w, records)), w, records, smoothing)
 
 
@@ -409,18 +411,18 @@ def _refuse_misread(reading: _Reading, problem: cp.Problem, w: cp.Variable, reco
 
 
 def drawn_records(records: DeclaredRecords, rng: np.random.Generator) -> Records:
-    """Public records that are drawn from a domain, of both arms."""
-    domain = records.domain.of_records
+    """Public records that are drawn from a space, of both arms."""
+    space = records.space.of_records
     n = records.n
-    intercept = float(domain.intercept)
+    intercept = float(space.intercept)
     p = records.n_columns - bool(intercept)
-    spread = domain.features_bound / math.sqrt(p)
-    X = domain.inside(spread * rng.standard_normal((n, p)))
+    spread = space.features_bound / math.sqrt(p)
+    X = space.inside(spread * rng.standard_normal((n, p)))
     if intercept:
         X = np.hstack([np.full((n, 1), intercept), X])
     a = rng.permutation(np.arange(n) % 2)
-    y = domain.outcome_bound * rng.uniform(-1.0, 1.0, n)
-    return Records(X, a.astype(np.int64), y, domain)
+    y = space.outcome_bound * rng.uniform(-1.0, 1.0, n)
+    return Records(X, a.astype(np.int64), y, space)
 
 
 def drawn_weights(form: WeightingForm, rng: np.random.Generator, *, of_mean_one: bool) -> Array:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.arrays import UNIT
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
-from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.privacy import EXACT, Neighboring, StabilityBound
@@ -44,7 +44,7 @@ class FormInUniverse:
     """
 
     form: WeightingForm
-    universe: Universe
+    universe: MappedUniverse
 
     @cached_property
     def constants(self) -> WeightingConstants:
@@ -54,13 +54,13 @@ class FormInUniverse:
         """
         universe = self.universe
         # no dataset has two arms of more than half of its records
-        floor = min(universe.domain.arm_floor or 0, universe.n_samples // 2)
+        floor = min(universe.space.arm_floor or 0, universe.n_samples // 2)
         return weighting_constants(self.form, (floor, floor), keeps_treatment=not universe.flips)
 
     @cached_property
     def steps(self) -> StepConstants:
         """Constants of public steps, with the rounding of kernels."""
-        bound = self.universe.domain.features_bound
+        bound = self.universe.space.features_bound
         kernels = [one.kernel for one in self.form.features if one.kernel is not None]
         units = [kernel.entry_error(bound, self.universe.n_features) for kernel in kernels]
         plain = StepConstants.of(self.form, max(units, default=0.0))
@@ -89,7 +89,7 @@ class FormInUniverse:
         if radius is None:
             return None
         if self.form.sums.kind is SumKind.TREATED:
-            floor = max(self.universe.domain.arm_floor or 1, 1)
+            floor = max(self.universe.space.arm_floor or 1, 1)
             radius *= self.form.n / (2.0 * floor)
         return radius if 2.0 * radius <= SMALL_ERROR * V else None
 
@@ -107,15 +107,15 @@ class FormInUniverse:
         universe = self.universe
         n = universe.n_samples
         if not universe.flips:
-            relations = frozenset({universe.domain.relation})
+            relations = frozenset({universe.space.relation})
         if constants.V >= 2.0 * n:
             return any_weights(n, constants.limits, relations)
         assumptions = [EXACT]
         if constants.smoothing:
             assumptions.append(constants.smoothing)
-        if universe.domain.arm_floor:
+        if universe.space.arm_floor:
             # the largest weights are those at the arm sizes that a floor admits, under one sum as well
-            assumptions.append(f"each arm has at least {universe.domain.arm_floor} records")
+            assumptions.append(f"each arm has at least {universe.space.arm_floor} records")
         largest = constants.release_factor * max(constants.largest)
         return stated_bound(n, constants.V, largest, constants.theorem, tuple(assumptions), relations)
 
@@ -176,7 +176,7 @@ def kernels_of(form: WeightingForm) -> list[KernelOfRecords]:
     return [one.kernel for one in form.features if one.kernel is not None]
 
 
-def few_of_kernel(kernel: KernelOfRecords, universe: Universe) -> bool:
+def few_of_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> bool:
     """Whether a kernel has so few features of its own that no pairs of records are ever needed.
 
     Their rounding is public as well, and has to be below the error that features are used for.
@@ -185,11 +185,11 @@ def few_of_kernel(kernel: KernelOfRecords, universe: Universe) -> bool:
     k = kernel.n_features(p)
     if k is None or k > min(universe.n_samples // RECORDS_PER_PIVOT, MOST_PIVOTS):
         return False
-    units = kernel.entry_error(universe.domain.features_bound, p) + k + 4.0
+    units = kernel.entry_error(universe.space.features_bound, p) + k + 4.0
     return units * UNIT * (1.0 + 1e-9) <= SIMILARITY_ERROR
 
 
-def refuse_kernel(kernel: KernelOfRecords, universe: Universe) -> None:
+def refuse_kernel(kernel: KernelOfRecords, universe: MappedUniverse) -> None:
     """Raise DeclarationError where what a kernel may need does not fit into memory.
 
     These are features of all records, and where there are not few of them all pairs of so many records as are

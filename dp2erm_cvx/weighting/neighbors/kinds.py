@@ -362,7 +362,7 @@ class _FactoredKernel:
         diagonal = np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0)
         largest = np.max(diagonal, axis=1)
         least = np.zeros(len(X))
-        units = self.kernel.entry_error(kinds.domain.features_bound, X.shape[2]) + 2.0 * k + 16.0
+        units = self.kernel.entry_error(kinds.space.features_bound, X.shape[2]) + 2.0 * k + 16.0
         if self.points is not None:
             # The mean of the points has to be written in the features, which must not vanish for that.
             least = UNIT * np.maximum(largest, np.finfo(np.float64).tiny)

@@ -287,7 +287,7 @@ def weighting_data(form: WeightingForm, records: Records) -> WeightingData:
     units = 0.0
     similarities = []
     for features, stacked in kernel_factors(form).items():
-        units = max(units, _kernel(features).entry_error(records.domain.features_bound, X.shape[1]))
+        units = max(units, _kernel(features).entry_error(records.space.features_bound, X.shape[1]))
         similarities.append(_similarities(features, stacked, X))
     blocks = tuple(_blocks(form, arms))
     curve = _curve(form, arms, vectors, blocks)

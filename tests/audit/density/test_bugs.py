@@ -39,15 +39,15 @@ def bound_ignored(plan):
 
 
 class ThirdOfTheDiameter(PrivateFirstStage):
-    def gradient_diameter(self, domain):
-        return super().gradient_diameter(domain) / 3
+    def gradient_diameter(self, space):
+        return super().gradient_diameter(space) / 3
 
 
 class LinearTermForgotten(PrivateBalancedProgram):
     """Of exp(-<b, lam>) alone, at 0: the linear term and the ball are left out."""
 
-    def gradient_diameter(self, domain):
-        return self.row_bound(domain)
+    def gradient_diameter(self, space):
+        return self.row_bound(space)
 
 
 class WeightsTakenForConstants(PrivateFirstStage):
@@ -66,7 +66,7 @@ class TakenForSaturating(SecondStage):
 
     def loss_constants(self, universe):
         curve = BOUNDED_INFLUENCE["1 - u"][0](2 * self.slope, 2.0)
-        wrong = Saturation(curve, self.row_norm(universe.domain))
+        wrong = Saturation(curve, self.row_norm(universe.space))
         return replace(super().loss_constants(universe), saturation=wrong)
 
 
@@ -263,7 +263,7 @@ class ArmNormalized(ClosedFormWeights):
     def log_weights(self, records):
         return -np.log(np.where(records.a == 1, records.a.sum(), (1 - records.a).sum()))
 
-    def log_range(self, domain):
+    def log_range(self, space):
         return -10.0, 0.0
 
     def bound(self, universe):

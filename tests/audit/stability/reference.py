@@ -58,7 +58,7 @@ class ReferenceSetting:
     @property
     def sharp(self) -> float:
         """The sharp bound on V."""
-        return self.program.resolve(self.universe.domain).stability(self.universe).V
+        return self.program.resolve(self.universe.space).stability(self.universe).V
 
     def planted(self, name: str, bound: float) -> "ReferenceSetting":
         """The same with a wrong bound beside the sharp one."""
@@ -167,10 +167,10 @@ def wrong_bounds() -> list[ReferenceSetting]:
     few, printed = Universe(Domain(1, 1, arm_floor=25), 100, 2), frozenset({("paper, printed", Quantity.L2)})
     narrow, tight = ipw(400, 0.003, 1), entropy(400, 3, _INF)
     paper, kernel = reference_program("mmd", ridge=100.0, cap=4.0), reference_program("mmd", ridge=1e3)
-    keep = replace(few.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    keep = replace(few.space, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     with planted_diameters(1 / 3):
         third = logistic_propensity(400, 1.0, 0.003, 1.0).V
-    unflipped = kernel.stability(Universe(keep, 100, 2)).V
+    unflipped = kernel.stability(few.within(keep)).V
     return [
         ReferenceSetting("paper's kernel bound, treatments flipped", paper, few, wrong=printed),
         narrow.planted("divided by sqrt n", narrow.sharp / math.sqrt(narrow.universe.n_samples)),

@@ -9,6 +9,7 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, audit_weights, replay
 from dp2erm_cvx.data.dataset import Dataset
+from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.neighbors import Replacements
@@ -63,7 +64,7 @@ def test_a_wrong_bound_is_refuted_by_a_pair_that_is_written_out(tmp_path):
 
 def test_neighbors_of_given_data_are_searched():
     records = make_records(N, 2)
-    audit = audit_weights(known_odds, 2 * N, records.domain, records, search=FEW)
+    audit = audit_weights(known_odds, 2 * N, records.space, records, search=FEW)
     assert not audit.private
     assert 0.1 < audit.verdict("claimed").movement.low < LARGEST
     assert set(audit.searched) == {"random", "held-out", "extreme", "flips", "each", "ascent", "base"}
@@ -113,7 +114,7 @@ NOISE = np.random.default_rng(0)
 @pytest.mark.parametrize("given", [True, False])
 def test_what_is_no_weights_is_refused(function, message, given):
     data = make_records(N, 2) if given else None
-    universe = data.domain if given else UNIVERSE
+    universe = data.space if given else UNIVERSE
     with pytest.raises(DataError, match=message):
         audit_weights(function, 2.0, universe, data, search=SearchPlan(100, seed=1))
 
@@ -137,7 +138,7 @@ def to_the_corner(records, rng):
     """Every record goes to one end, with either treatment."""
     index = np.repeat(np.arange(records.n_samples), 2)
     X = np.tile([1.0, 0.0], (len(index), 1))
-    new = records.domain.records(X, np.tile([0, 1], records.n_samples), np.zeros(len(index)))
+    new = Records.within(records.space, X, np.tile([0, 1], records.n_samples), np.zeros(len(index)))
     return Replacements.by_records(records, index, new)
 
 
@@ -145,7 +146,7 @@ def test_a_strategy_of_the_auditor():
     records = make_records(N, 2)
     program = programs()["ipw_logistic"](ridge=0.5)
     audit = audit_stability(
-        program, records, records.domain, strategies=[to_the_corner, "random"], search=SearchPlan(200, seed=2)
+        program, records, records.space, strategies=[to_the_corner, "random"], search=SearchPlan(200, seed=2)
     )
     assert audit.searched == ("to_the_corner", "random")
     assert not audit.violations
@@ -175,10 +176,10 @@ def test_strategies_that_are_none():
 
     for wrong in (of_others, lambda records, rng: None):
         with pytest.raises(DeclarationError, match="must return Replacements"):
-            audit_stability(program, records, records.domain, strategies=wrong, search=SearchPlan(20))
+            audit_stability(program, records, records.space, strategies=wrong, search=SearchPlan(20))
     with pytest.raises(DeclarationError, match="two are called"):
         audit_stability(
-            program, records, records.domain, strategies=[to_the_corner, to_the_corner], search=SearchPlan(20)
+            program, records, records.space, strategies=[to_the_corner, to_the_corner], search=SearchPlan(20)
         )
     with pytest.raises(DeclarationError, match="without data"):
         audit_stability(program, None, UNIVERSE, strategies=to_the_corner, search=SearchPlan(20))
@@ -190,7 +191,7 @@ def test_a_checkpoint_of_an_own_strategy_goes_on(tmp_path):
     def audit(evaluations):
         plan = SearchPlan(evaluations, seed=2, checkpoint=tmp_path / "state.json")
         return audit_weights(
-            known_odds, 2 * N, records.domain, records, strategies=[to_the_corner, "random"], search=plan
+            known_odds, 2 * N, records.space, records, strategies=[to_the_corner, "random"], search=plan
         )
 
     audit(400)

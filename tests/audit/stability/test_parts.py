@@ -17,6 +17,7 @@ from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
 from dp2erm_cvx.audit.rounds import STRATEGIES, Base
 from dp2erm_cvx.audit.search import evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.neighbors import neighborhood as batch
 from dp2erm_cvx.privacy import Neighboring
@@ -76,16 +77,14 @@ def entropic(w, records, uneven):
 
 
 def near(first, second, changed):
-    """True if two datasets of records are neighbors at this row, in their domain."""
-    kept, ends, domain = np.arange(first.n_samples) != changed, (first, second), first.domain
+    """True if two datasets of records are neighbors at this row, in their space."""
+    kept, ends, space = np.arange(first.n_samples) != changed, (first, second), first.space
     same = np.array_equal(first.X[kept], second.X[kept]) and np.array_equal(first.a[kept], second.a[kept])
     inside = all(
-        (np.linalg.norm(end.covariates, axis=1) <= domain.features_bound + 1e-12).all() for end in ends
+        (np.linalg.norm(end.covariates, axis=1) <= space.features_bound + 1e-12).all() for end in ends
     )
     return (
-        same
-        and inside
-        and min(min(end.a.sum(), (1 - end.a).sum()) for end in ends) >= (domain.arm_floor or 0)
+        same and inside and min(min(end.a.sum(), (1 - end.a).sum()) for end in ends) >= (space.arm_floor or 0)
     )
 
 
@@ -108,7 +107,7 @@ def test_pairs_of_a_search_are_neighbors_inside_the_domain(n, floor, relation):
     assert moves > 20
     flips = 0
     for one in chosen:
-        ends = one.records(domain)
+        ends = one.records(domain.space)
         assert near(*ends, 0)
         flips += ends[0].a[0] != ends[1].a[0]
         for records, raw in zip(ends, one.raw(domain), strict=True):
@@ -142,15 +141,15 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 def base_of(program, records):
-    universe = Universe(records.domain, records.n_samples, records.covariates.shape[1])
-    return Base(ProgramWeights(program.resolve(records.domain)), universe, records, records.covariates)
+    universe = MappedUniverse(records.space, records.n_samples, records.covariates.shape[1])
+    return Base(ProgramWeights(program.resolve(records.space)), universe, records, records.covariates)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
-    rng, domain = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5)
-    records = records_at(domain, domain.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
-    program, keep = reference_program("paper_entropy_balancing", ridge=0.5), replace(domain, relation=KEEP)
+    rng, space = np.random.default_rng(0), Domain(1.0, 1.0, arm_floor=5).space
+    records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
+    program, keep = reference_program("paper_entropy_balancing", ridge=0.5), replace(space, relation=KEEP)
     base = base_of(program, records)
     changes = base.propose(name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
@@ -160,7 +159,7 @@ def test_proposals_are_neighbors(name):
         assert [change.index for change in changes] == [(40 + k) % 30 for k in range(40)]
     if name == "flips":
         assert all(change.arm != base.records.a[change.index] for change in changes)
-        kept = base_of(program, replace(records, domain=keep))
+        kept = base_of(program, replace(records, space=keep))
         assert kept.moved(changes) == []
 
 
@@ -197,7 +196,7 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 )
 def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     universe = Universe(domain, 23, 2)
-    program = program.resolve(domain)
+    program = program.resolve(domain.space)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
     quickly = surrogates.Surrogate.of(ProgramWeights(program), universe)
     full = surrogates.Surrogate(ProgramWeights(program), universe)
@@ -212,7 +211,7 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
 
 def test_a_search_goes_on_with_certified_weights_alone(monkeypatch):
     universe = Universe(FLOOR, 23, 2)
-    quickly = surrogates.Surrogate.of(ProgramWeights(entropic().resolve(FLOOR)), universe)
+    quickly = surrogates.Surrogate.of(ProgramWeights(entropic().resolve(FLOOR.space)), universe)
     pairs = Pairs.starts(universe, 25, np.random.default_rng(4))
     monkeypatch.setattr("dp2erm_cvx.weighting.neighbors.kind_weights._MOST_STEPS", 1)
     assert np.isnan(quickly.movements(pairs)[Quantity.V]).all()
@@ -233,7 +232,7 @@ def test_a_wrong_batch_is_seen_by_the_check(monkeypatch):
     monkeypatch.setattr(batch, "minimize_together", wrong)
     records = make_records(120, 3)
     audit = audit_stability(
-        IPW, records, records.domain, strategies=("random", "flips"), search=SearchPlan(200, seed=3)
+        IPW, records, records.space, strategies=("random", "flips"), search=SearchPlan(200, seed=3)
     )
     assert audit.check.disagreement > 1
 

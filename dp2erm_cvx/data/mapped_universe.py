@@ -1,0 +1,99 @@
+"""All datasets of mapped records of one space: what programs, steps and their bounds know of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.checks import check_settings, setting, whole_number
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.data.space import Space
+from dp2erm_cvx.errors import DeclarationError, brief
+from dp2erm_cvx.privacy import Neighboring
+
+#: Rows of a table of persons at most, by which rounding errors are bounded: their number is not public.
+MOST_ROWS = 2**40
+
+
+@dataclass(frozen=True)
+class MappedUniverse:
+    """All datasets of ``n_samples`` mapped records in one space, with ``n_features`` covariates each.
+
+    Parameters
+    ----------
+    space
+        The bounds that hold for every record, and which datasets are neighbors.
+    n_samples
+        Number of records, at least 2; of persons where they are units, of any number of records.
+    n_features
+        Number of covariates without the intercept, at least 1.
+
+    Raises DeclarationError for anything else.
+    """
+
+    space: Space
+    n_samples: int = setting(check=whole_number, at_least=2)
+    n_features: int = setting(check=whole_number, at_least=1)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            raise DeclarationError(f"space = {brief(self.space)}: must be a Space")
+        check_settings(self)
+        self._refuse_other_persons()
+
+    def _refuse_other_persons(self) -> None:
+        """Raise DeclarationError unless n is the number of persons, where they are units."""
+        if self.space.units not in (None, self.n_samples):
+            raise DeclarationError(
+                f"n_samples = {self.n_samples}: the domain declares {self.space.units} persons"
+            )
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of ``Records.X``, the intercept included."""
+        return self.n_features + (1 if self.space.intercept else 0)
+
+    @property
+    def widths(self) -> tuple[float, ...] | None:
+        """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
+        own = self.space.widths(self.n_features)
+        return None if own is None else (*filter(None, [self.space.intercept]), *own)
+
+    def within(self, space: Space) -> MappedUniverse:
+        """As many records with as many covariates in another space."""
+        return MappedUniverse(space, self.n_samples, self.n_features)
+
+    def shrunk(self, norm: float) -> MappedUniverse:
+        """As many records, with covariates that are shrunk radially to this norm."""
+        space = self.space.shrunk(norm)
+        return self if space is self.space else self.within(space)
+
+    def examples(self) -> Iterator[Records]:
+        """Public records all over the space, with arms of one size, and then records alike but for arms."""
+        space = self.space
+        n = self.n_samples
+        k = self.n_features
+        rng = np.random.default_rng(k)
+        widths = space.widths(k) or (np.inf,) * k
+        inside = np.minimum(widths, space.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
+        y = space.outcome_bound * rng.uniform(-1, 1, n)
+        for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
+            rows = np.hstack([np.full((n, 1), space.intercept), X]) if space.intercept else X
+            yield Records(rows, np.arange(n) % 2, outcomes, space)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a table has at most: n; of persons what no memory holds more of."""
+        return self.n_samples if self.space.units is None else MOST_ROWS
+
+    @property
+    def mass(self) -> float:
+        """Mean weight of records, by public guesses, see :class:`~dp2erm_cvx.data.space.Space`."""
+        return self.space.mean_count
+
+    @property
+    def flips(self) -> bool:
+        """True if the treatment of the replaced record may change."""
+        return self.space.relation is Neighboring.REPLACE_ONE
