@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Width of what is written to a file or a pipe.
 WIDTH = 100
+#: Digits of a privacy parameter where it is read, rounded up. Accounts compare all that a double has.
+READ_DIGITS = 6
 
 
 def plain_console(stream: IO[str], width: int | None, **options: Any) -> Console:
@@ -79,10 +81,20 @@ def digits_of(number: float, digits: int = 10, *, left: bool = False) -> str:
     return f"{float(context.create_decimal(f'{number:.15g}')):.{digits}g}"
 
 
-def law_text(spent: Any, *, zero: bool = False) -> str:
-    """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up; delta 0 only if ``zero``."""
-    delta = f", delta = {digits_of(spent.delta)}" if spent.delta or zero else ""
-    return f"epsilon = {digits_of(spent.epsilon)}{delta}"
+def law_text(spent: Any, *, zero: bool = False, digits: int = 10) -> str:
+    """``"epsilon = 1, delta = 1e-05"`` of a budget or a guarantee, rounded up.
+
+    Parameters
+    ----------
+    spent
+        What has an ``epsilon`` and a ``delta``.
+    zero
+        Whether a delta of 0 is named.
+    digits
+        How many digits of either are shown: :data:`READ_DIGITS` for readers.
+    """
+    delta = f", delta = {digits_of(spent.delta, digits)}" if spent.delta or zero else ""
+    return f"epsilon = {digits_of(spent.epsilon, digits)}{delta}"
 
 
 class Shown:

@@ -88,6 +88,11 @@ def report_command(
 
             check_figure(page)
             forest_plot(published, page)
+        if ending != ".html":
+            answered = {one.question for one in listed}
+            for name in published:
+                if name not in answered:
+                    click.echo(f"{name} is not in {page}: it states no effect of everybody", err=True)
     click.echo(f"wrote {page}")
 
 

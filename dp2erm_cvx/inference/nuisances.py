@@ -30,9 +30,9 @@ HEAVIER = 1.15
 OFFSET = 0.5
 #: How far the mean of covariates lies off 0 on one side of a rule, in standard deviations.
 SIDE = 0.8
-#: A standard normal variable, and its probabilities.
-_NODES = np.linspace(-8.0, 8.0, 401)
-_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
+#: Values of a standard normal variable, and their probabilities.
+NODES = np.linspace(-8.0, 8.0, 401)
+WEIGHTS = np.exp(-0.5 * NODES**2) / np.sum(np.exp(-0.5 * NODES**2))
 
 
 @dataclass(frozen=True)
@@ -476,22 +476,22 @@ def overlap_error(
     middle, *slopes = np.asarray(released[str(nuisances.log_odds.source)]).tolist()
     ridge, noise = propensity_error(step, squares, variance)
     slope = math.sqrt(max(float(slopes @ covariance @ slopes) - len(slopes) * noise**2, 0.0))
-    fitted, lost = special.expit(middle + slope * _NODES), variance * ridge / (1.0 - ridge) * slope
+    fitted, lost = special.expit(middle + slope * NODES), variance * ridge / (1.0 - ridge) * slope
 
     def reaches(true: float) -> bool:
-        return bool(_WEIGHTS @ (_NODES * (special.expit(middle + true * _NODES) - fitted)) >= lost)
+        return bool(WEIGHTS @ (NODES * (special.expit(middle + true * NODES) - fitted)) >= lost)
 
-    e = special.expit(middle + bracketed(reaches, STRETCH * slope, slope) * _NODES)
-    curved = [min(variance, float(_WEIGHTS @ (z * e * (1.0 - e)))) for z in (_NODES**2, np.ones_like(e))]
+    e = special.expit(middle + bracketed(reaches, STRETCH * slope, slope) * NODES)
+    curved = [min(variance, float(WEIGHTS @ (z * e * (1.0 - e)))) for z in (NODES**2, np.ones_like(e))]
     along, across = (propensity_error(step, squares, one)[1] for one in curved)
     curvature, capped = fit.curvature(residual, nuisances.rate), score.capped(fitted)
     size, effect, hessian = fit.scale * spread, np.zeros(3), fit.gamma * np.eye(3)
     for arm, (own, inverse) in enumerate(((1.0 - e, 1.0 - capped), (e, capped))):
-        row = np.stack(np.broadcast_arrays(1.0 - arm, arm, size * _NODES))
+        row = np.stack(np.broadcast_arrays(1.0 - arm, arm, size * NODES))
         clip = np.minimum(score.residual_bound, score.widening * score.score_bound * inverse)
         weighted = own / inverse * special.erf(clip / (math.sqrt(2.0) * residual))
-        effect += (2 * arm - 1) * row @ (_WEIGHTS * (weighted - 1.0))
-        hessian += curvature[arm] * (row * (_WEIGHTS * own)) @ row.T / float(_WEIGHTS @ own)
+        effect += (2 * arm - 1) * row @ (WEIGHTS * (weighted - 1.0))
+        hessian += curvature[arm] * (row * (WEIGHTS * own)) @ row.T / float(WEIGHTS @ own)
     errors, total = np.linalg.solve(hessian, effect), float(np.sum(curvature)) * within * size**2 + fit.gamma
     constants = np.asarray(released[str(term.source)])[term.rows.constants(len(slopes))]
     reach = float(np.linalg.norm(errors)) * total / size

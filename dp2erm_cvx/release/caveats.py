@@ -1,6 +1,7 @@
 """Caveats that a reader has to know beside the numbers: their codes, and when each of them holds.
 
-The sentence of each code stands in ``dp2erm_cvx.report.caveats``.
+Where one of them says that an interval is no confidence interval, no headline calls it one. The sentence of
+each code stands in ``dp2erm_cvx.report.caveats``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from dp2erm_cvx.plan import defaults
 WEAK = 10.0
 #: Share of propensities beyond the cap from which errors of the outcome regression are not negligible.
 CAPPED = 0.05
+#: Share of propensities beyond the cap from which an effect is mostly what the regression of one arm says of
+#: the other one.
+APART = 5.0 * CAPPED
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
 #: Predicted share of confounding, or of a difference between the arms, that may stay without a warning.
@@ -40,12 +44,17 @@ class Caveat:
         Kinds of releases that it is about.
     when
         True for a release of these kinds for which it holds.
+    confident
+        False where it says that an interval is no confidence interval of what was asked for: something that
+        was released, or the question itself, says that a part of the error is not counted. What holds of
+        every release of such a declaration is an assumption, and leaves the name.
     """
 
     code: str
     level: Level
     goals: tuple[str, ...]
     when: Callable[[Any], object]
+    confident: bool = True
 
 
 def known_propensity(release: Any) -> bool:
@@ -83,6 +92,18 @@ def cuts_residuals(release: Any) -> bool:
     # of a rule's sides, on which an arm may be rarer than in all
     cut = cut or (release.goal == "rule" and not known_propensity(release))
     return not release.domain.get("binary_outcome") and (cut or float(settings["residual_bound"]) < whole)
+
+
+def rare_levels(release: Any) -> list[str]:
+    """Levels whose released mean square may be noise alone: hardly a record has them, or all have."""
+    book = release.public.codebook or Codebook()
+    return [name for name in release.narrow if book.origin(name)[1] is not None]
+
+
+def narrow_numbers(release: Any) -> list[str]:
+    """Numbers whose released mean square may be noise alone: their range is far too wide."""
+    levels = rare_levels(release)
+    return [name for name in release.narrow if name not in levels]
 
 
 def _of_persons(release: Any) -> bool:
@@ -209,16 +230,19 @@ CAVEATS = (
     Caveat("weak-delta", "warns", _ALL, lambda r: r.guarantee.delta * r.n_samples > 1.0),
     Caveat("noise-dominates", "warns", _RULE, lambda r: r.flipped_share >= LITTLE),
     Caveat("noise-dominates", "warns", _WEIGHTED, lambda r: getattr(r.moved, "dominates", False)),
-    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY),
+    Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY, False),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
-    Caveat("overlap", "warns", _EFFECT, lambda r: r.capped > CAPPED),
+    Caveat("scale", "warns", _EFFECT, lambda r: r.clipped_residuals, False),
+    Caveat("no-overlap", "warns", _EFFECT, lambda r: r.capped > APART, False),
+    Caveat("overlap", "warns", _EFFECT, lambda r: CAPPED < r.capped <= APART),
     Caveat("far-apart", "warns", _EFFECT, _far_apart),
-    Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart),
-    Caveat("narrow", "warns", _LEARNED, lambda r: r.narrow),
-    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed),
+    Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart, False),
+    Caveat("narrow", "warns", _LEARNED, narrow_numbers, False),
+    Caveat("rare-level", "warns", _LEARNED, rare_levels),
+    Caveat("skewed-residuals", "warns", _EFFECT, lambda r: r.skewed, False),
     Caveat("skewed-means", "warns", _LEARNED, _skewed_means),
     Caveat("clipped-tail", "warns", _LEARNED, lambda r: _one_sided(r) and cuts_residuals(r)),
-    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect"),
+    Caveat("score", "notes", _EFFECT, lambda r: r.target != "effect", False),
     Caveat("score-is-effect", "assumes", _EFFECT, lambda r: r.target != "effect"),
     Caveat("trial", "assumes", _EFFECT, lambda r: r.target == "effect" and known_propensity(r)),
     Caveat("effect", "notes", _EFFECT, by_regressions),

@@ -18,6 +18,7 @@ from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
 from dp2erm_cvx.inference.ratio import ArmRisks, part_interval
+from dp2erm_cvx.inference.scale import clipped_residuals, clipped_weighted, too_large
 from dp2erm_cvx.inference.weighted import Weighting, weighted_interval
 from dp2erm_cvx.plan import EffectStudy, Plan
 from dp2erm_cvx.plan.effect import effect_facts, weighted_facts
@@ -153,7 +154,9 @@ class EffectRelease(BaseRelease):
     the population mean of the score at these nuisances, whatever they are. ``capped`` is the share of
     propensities that the cap cuts off, as far as released and public numbers tell, and ``narrow`` names
     covariates whose released mean square may be noise alone. ``skewed`` is what the interval does not count
-    of residuals that the released sums show to be skewed. ``released`` are the integers with their noise,
+    of residuals that the released sums show to be skewed. ``clipped_residuals`` is the mean square of clipped
+    residuals as a share of their squared bound, from below, where that says that the declared scale is too
+    small, and 0 elsewhere. ``released`` are the integers with their noise,
     ``standard_deviation`` bounds that of the score; ``risks`` (treated,
     untreated) and ``ratios`` are there where both risks were released.
     ``domain`` and ``declared`` hold all that was declared, ``settings`` what is in force: the public clips,
@@ -189,6 +192,7 @@ class EffectRelease(BaseRelease):
     groups: tuple[GroupEffect, ...] = ()
     arms: ArmEffects | None = None
     skewed: float = 0.0
+    clipped_residuals: float = 0.0
     weighting: Weighting | None = None
 
     @property
@@ -209,6 +213,8 @@ class EffectRelease(BaseRelease):
             del plain["arms"]
         if not self.skewed:
             del plain["skewed"]
+        if not self.clipped_residuals:
+            del plain["clipped_residuals"]
         if self.weighting is None:
             del plain["weighting"]
         return plain
@@ -216,16 +222,26 @@ class EffectRelease(BaseRelease):
     def rows(self) -> list[Mapping[str, Any]]:
         """The estimate with its interval; then one for every group, with its contrast to the first.
 
-        Of more than two arms one for every contrast.
+        Of more than two arms one for every contrast. Mean outcomes of arms stand beside, where the sums give
+        them: both risks, and the means of several arms. ``std_error`` is that of a normal estimate whose
+        interval is as wide.
         """
         named: list[tuple[dict[str, Any], Any]] = [({}, self)]
         if self.arms is not None:
-            named = [({"arm": one.level, "against": one.against}, one) for one in self.arms.contrasts]
+            means = {one.level: one.estimate for one in self.arms.means}
+            named = []
+            for one in self.arms.contrasts:
+                names = {"arm": one.level, "against": one.against}
+                both = {"arm_mean": means[one.level], "against_mean": means[one.against]}
+                named.append((names | both, one))
         elif self.groups:
             named = [({"group": None}, self), *(({"group": one.group}, one) for one in self.groups)]
         rows = list[Mapping[str, Any]]()
         for names, one in named:
-            row = {**names, "estimand": self.estimand, "estimate": one.estimate, **asdict(one.interval)}
+            row = {**names, "estimand": self.estimand, "estimate": one.estimate}
+            row |= {"std_error": one.interval.std_error, **asdict(one.interval)}
+            if self.risks:
+                row |= {"mean_treated": self.risks[0], "mean_untreated": self.risks[1]}
             if one is not self:
                 row |= {"joint_low": one.joint.low, "joint_high": one.joint.high}
             if isinstance(one, GroupEffect):
@@ -286,6 +302,9 @@ def make_effect(
     off = 0.0  # told from a quarter of the half width on
     if predicted:
         off = skewed(facts, released, result.standard_deviation, 0.125 * (result.high - result.low))
+    clipped = 0.0
+    if study.residual_scale is not None:
+        clipped = too_large(clipped_residuals(facts, released), study.residuals, own.nuisances)
     return EffectRelease(
         estimand=score.estimand,
         estimate=result.estimate,
@@ -314,6 +333,7 @@ def make_effect(
         arms=arms,
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
         skewed=off,
+        clipped_residuals=clipped,
     )
 
 
@@ -326,7 +346,12 @@ def _by_weights(
 ) -> EffectRelease:
     """State what a run by the weights of a scheme released."""
     study, score = plan.study, plan.main
-    result, weighting = weighted_interval(weighted_facts(plan), released, level)
+    facts = weighted_facts(plan)
+    result, weighting = weighted_interval(facts, released, level)
+    clipped = 0.0
+    if study.residual_scale is not None:
+        lines = score.at(score.universe, released).lines
+        clipped = too_large(clipped_weighted(facts.squares, released), study.residuals, lines.nuisances)
     square = plan.step("spread")
     return EffectRelease(
         estimand=study.estimand,
@@ -350,6 +375,7 @@ def _by_weights(
         declared=declaration_of(plan),
         target=TARGETS[0],
         narrow=narrow_columns(square, columns, released),
+        clipped_residuals=clipped,
         weighting=weighting,
     )
 

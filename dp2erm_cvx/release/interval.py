@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scipy.special import ndtri
+
 from dp2erm_cvx.checks import Stated, json_types
 from dp2erm_cvx.inference.interval import ScoreInterval
 
@@ -39,6 +41,17 @@ class EffectInterval(Stated):
     def half_width(self) -> float | None:
         """Half of its width; None where an end is unbounded."""
         return None if self.low is None or self.high is None else 0.5 * (self.high - self.low)
+
+    @property
+    def std_error(self) -> float | None:
+        """Half width over the quantile of a normal estimate at this level: what a meta-analysis takes.
+
+        The interval of a normal estimate with this standard error is as wide as the stated one, whatever that
+        counts: sampling, noise, and the allowed bias. None where an end is unbounded.
+        """
+        if self.half_width is None:
+            return None
+        return self.half_width / float(ndtri(0.5 + 0.5 * self.level))
 
     @classmethod
     def of(cls, score: ScoreInterval, unit: float = 1.0) -> EffectInterval:

@@ -64,6 +64,13 @@ class Release(BaseRelease):
         return released_range(self)
 
     @property
+    def effect(self) -> float | None:
+        """Effect of treatment on everybody, in units of the outcome; None where theta says none."""
+        if self.moved is None or self.moved.coefficients is None:
+            return None
+        return float(self.moved.coefficients @ np.array(self.theta))
+
+    @property
     def own_units(self) -> OwnUnits | None:
         """Theta in the covariates' own units; None unless it is of a linear stage at hand and has ranges."""
         try:
@@ -88,8 +95,9 @@ class Release(BaseRelease):
         if moved is not None:
             widths = moved.half_width.tolist()
         named = list(zip(self.parameters, self.theta, widths, strict=True))
-        if moved is not None and moved.coefficients is not None and len(self.theta) > 1:
-            named.append(("effect", float(moved.coefficients @ np.array(self.theta)), moved.effect))
+        effect = self.effect
+        if moved is not None and effect is not None and len(self.theta) > 1:
+            named.append(("effect", effect, moved.effect))
         columns = ("parameter", "value", "noise_half_width")
         rows = [dict(zip(columns, row, strict=True)) for row in named]
         return [{**row, **self.cost()} for row in beside(rows, self)]

@@ -127,34 +127,72 @@ def _own_noise(rows: Sequence[Mapping[str, Any]], release: Any, number: int) -> 
 _PEOPLE, _PARTS, _SHOWN = 4096, 3, 4
 
 
-def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
-    """Shares that the rule treats, by strata: the header of a table and its rows.
+@dataclass(frozen=True)
+class PublicPeople:
+    """Public people, spread evenly over the ranges and levels of a domain: thirds of a range, and levels.
 
-    Of public people, spread evenly over ranges and levels: thirds of a range, and levels. The columns are by
-    what moves the effect most, the rows by what does next. No data: theta and the domain alone. None without
-    ranges.
+    Parameters
+    ----------
+    X
+        Raw covariates (m, k), in the order of the columns of a release.
+    strata
+        By column, the number of the part (m,) that each of them is in, and the names of the parts.
     """
-    domain = release.public
-    if domain.ranges is None:
+
+    X: Array
+    strata: dict[str, tuple[NDArray[np.int64], list[str]]]
+
+    @classmethod
+    def of_release(cls, release: Any) -> PublicPeople | None:
+        """Those of the domain of a release. No data: the domain alone. None without ranges."""
+        domain = release.public
+        if domain.ranges is None:
+            return None
+        rng, book = np.random.default_rng(0), domain.codebook or Codebook()
+        X = np.zeros((_PEOPLE, len(release.columns)))
+        strata = dict[str, tuple[NDArray[np.int64], list[str]]]()
+        for place, (name, (low, high)) in enumerate(zip(release.columns, domain.range_pairs, strict=True)):
+            column, level = book.origin(name)
+            if level is None:
+                part = rng.integers(_PARTS, size=_PEOPLE)
+                share = (part + rng.random(_PEOPLE)) / _PARTS
+                X[:, place] = low * (1.0 - share) + high * share
+                cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
+                if column in book.log:
+                    cuts = [math.exp(one) for one in cuts]
+                strata[column] = part, [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
+            elif column in book.covariate_levels:
+                levels = book.covariate_levels[column]
+                drawn = rng.integers(len(levels), size=_PEOPLE)
+                part, _ = strata.setdefault(column, (drawn, [one or "missing" for one in levels]))
+                X[:, place] = part == levels.index(level)
+        return cls(X, strata)
+
+
+def share_treated(release: Any) -> float | None:
+    """Share of public people that a rule treats, from theta and the domain alone; None without ranges."""
+    people = PublicPeople.of_release(release)
+    if people is None:
         return None
-    rng, book = np.random.default_rng(0), domain.codebook or Codebook()
-    X, strata = np.zeros((_PEOPLE, len(release.columns))), dict[str, tuple[NDArray[np.int64], list[str]]]()
-    for place, (name, (low, high)) in enumerate(zip(release.columns, domain.range_pairs, strict=True)):
-        column, level = book.origin(name)
-        if level is None:
-            part = rng.integers(_PARTS, size=_PEOPLE)
-            share = (part + rng.random(_PEOPLE)) / _PARTS
-            X[:, place] = low * (1.0 - share) + high * share
-            cuts = [low * (1.0 - k / _PARTS) + high * k / _PARTS for k in range(_PARTS + 1)]
-            cuts = [math.exp(one) for one in cuts] if column in book.log else cuts
-            texts = [f"{one:.4g} to {other:.4g}" for one, other in pairwise(cuts)]
-            strata[column] = part, texts
-        elif column in book.covariate_levels:
-            levels = book.covariate_levels[column]
-            drawn = rng.integers(len(levels), size=_PEOPLE)
-            part, _ = strata.setdefault(column, (drawn, [one or "missing" for one in levels]))
-            X[:, place] = part == levels.index(level)
-    effect = release.effects_at(X)
+    return float(np.mean(release.effects_at(people.X) > 0.0))
+
+
+def percent_text(share: float) -> str:
+    """A share in whole percent: 0 % and 100 % say none and all of them."""
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    return f"{min(max(share, 0.01), 0.99):.0%}"
+
+
+def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+    """Shares of public people that the rule treats, by strata: the header of a table and its rows.
+
+    The columns are by what moves the effect most, the rows by what does next. None without ranges.
+    """
+    people = PublicPeople.of_release(release)
+    if people is None:
+        return None
+    strata, effect = people.strata, release.effects_at(people.X)
 
     def moved(column: str) -> float:
         part, texts = strata[column]
@@ -165,7 +203,8 @@ def decisions(release: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | N
     inside = [np.ones(_PEOPLE, dtype=np.bool_), *(part == k for k in range(len(texts)))]
 
     def row(title: str, which: NDArray[np.bool_]) -> tuple[str, ...]:
-        return title, *(f"{np.mean(effect[which & own] > 0.0):.0%}" for own in inside)
+        shares = (float(np.mean(effect[which & own] > 0.0)) for own in inside)
+        return title, *map(percent_text, shares)
 
     rows = [row("all", inside[0])]
     for column in rest[:_SHOWN]:

@@ -1,4 +1,7 @@
-"""All effects that were released for a study, side by side, with intervals that hold for all of them."""
+"""All effects that were released for a study, side by side, with intervals that hold for all of them.
+
+A weighted mean by two stages is an effect without an interval: it has a row that says so.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.interval import EffectInterval
+from dp2erm_cvx.release.two_stage import Release
 from dp2erm_cvx.release.verify import at_level
-from dp2erm_cvx.report.story import unit_of
-from dp2erm_cvx.report.words import ESTIMANDS, compared, interval_text, signed
+from dp2erm_cvx.report.caveats import NO_SAMPLING, withdrawn
+from dp2erm_cvx.report.words import ESTIMANDS, compared, interval_text, signed, unit_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -34,7 +38,8 @@ class Answer:
 
     ``interval`` is for this effect by itself, ``joint`` for all answers at once (Bonferroni). ``records`` is
     how many count, with the noise of their release; None where that was not released. ``cost`` is what its
-    release spent, and its standing.
+    release spent, and its standing. ``withdrawn`` is why its intervals are no confidence intervals; empty
+    where they are.
     """
 
     question: str
@@ -48,6 +53,7 @@ class Answer:
     interval: EffectInterval
     joint: EffectInterval
     cost: Mapping[str, Any]
+    withdrawn: str = ""
 
     @property
     def name(self) -> str:
@@ -57,8 +63,13 @@ class Answer:
     def row(self) -> dict[str, Any]:
         """The answer as one row of a table, numbers unrounded."""
         names = ("question", "group", "treatment", "outcome", "unit", "estimand", "records", "estimate")
-        ends = {"level": self.interval.level, "low": self.interval.low, "high": self.interval.high}
+        ends: dict[str, Any] = {
+            "level": self.interval.level,
+            "low": self.interval.low,
+            "high": self.interval.high,
+        }
         ends |= {"joint_low": self.joint.low, "joint_high": self.joint.high}
+        ends["no_confidence_interval"] = self.withdrawn
         return {name: getattr(self, name) for name in names} | ends | dict(self.cost)
 
 
@@ -67,7 +78,8 @@ def answers(
 ) -> list[Answer]:
     """The effects among some releases, by the name of their question, in their order; rules have none.
 
-    Every interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That costs no epsilon:
+    A two-stage release has an answer where one number is the effect of everybody; it has no interval. Every
+    interval keeps its level 1 - a; jointly, each of K has the level 1 - a/K. That costs no epsilon:
     all follows from the released numbers.
 
     Parameters
@@ -79,10 +91,13 @@ def answers(
 
     Raises DeclarationError where nothing follows from a file.
     """
-    effects = {name: one for name, one in releases.items() if isinstance(one, EffectRelease)}
-    number = sum(len(_parts(one)) for one in effects.values())
+    number = sum(len(_parts(one)) for one in releases.values() if isinstance(one, EffectRelease))
     rows: list[Answer] = []
-    for name, release in effects.items():
+    for name, release in releases.items():
+        if isinstance(release, Release) and (value := release.effect) is not None:
+            rows.append(_without_interval(name, release, value))
+        if not isinstance(release, EffectRelease):
+            continue
         again = release
         if number > 1:
             again = at_level(release, 1.0 - (1.0 - release.interval.level) / number, plans.get(name))
@@ -90,8 +105,15 @@ def answers(
         for (group, own), (_, other) in zip(_parts(release), _parts(again), strict=True):
             records = getattr(own, "counted", release.counted)
             row = group, records, own.estimate, own.interval, other.interval
-            rows.append(Answer(*shared, *row, release.cost()))
+            rows.append(Answer(*shared, *row, release.cost(), withdrawn(release)))
     return rows
+
+
+def _without_interval(name: str, release: Release, value: float) -> Answer:
+    """The answer of a two-stage release, whose effect has this value."""
+    none = EffectInterval(None, None, 0.95)
+    about = (*compared(release), unit_of(release), "weighted")
+    return Answer(name, *about, None, None, value, none, none, release.cost(), NO_SAMPLING)
 
 
 def _parts(release: EffectRelease) -> list[tuple[str | None, Any]]:
@@ -110,6 +132,8 @@ def answer_blocks(listed: Sequence[Answer]) -> Iterator[Block]:
     for one, row in zip(listed, rows, strict=True):
         about.setdefault(row[1], {})[one.question] = None
     yield from (f"{', '.join(names)}: effect of {effect}" for effect, names in about.items())
+    reasons = {(one.question, one.withdrawn): None for one in listed if one.withdrawn}
+    yield from (f"{name} has no confidence interval: {reason}." for name, reason in reasons)
     yield f"CI: for this answer by itself. All together: for all {len(listed)} answers at once (Bonferroni)."
 
 
@@ -140,12 +164,17 @@ def _cells(listed: Sequence[Answer]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for one in listed:
         records = "" if one.records is None else f"{max(one.records, 0.0):,.0f}"
-        text = f"{one.treatment} on {one.outcome}{ESTIMANDS[one.estimand][2]}"
+        text = f"{one.treatment} on {one.outcome}"
+        if one.estimand in ESTIMANDS:
+            text += ESTIMANDS[one.estimand][2]
         half = one.interval.half_width
         estimate = f"{signed(one.estimate, half)} {one.unit if half else ''}".strip()
+        if one.estimand not in ESTIMANDS:
+            estimate = f"{one.estimate:+.3g} {one.unit}"
         if (standing := one.cost["standing"]) != Standing.PRIVATE.value:
             text += f" ({standing.upper()})"
-        rows.append(
-            [one.name, text, records, estimate, interval_text(one.interval), interval_text(one.joint)]
-        )
+        ends = [interval_text(one.interval), interval_text(one.joint)]
+        if one.withdrawn:
+            ends = ["none", "none"]
+        rows.append([one.name, text, records, estimate, *ends])
     return ["question", "effect of", "counted, about", "estimate", f"{level} CI", "all together"], rows

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dp2erm_cvx.display import digits_of
+from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.display import READ_DIGITS, digits_of
 from dp2erm_cvx.inference.interval import e_value
 from dp2erm_cvx.plan.predict import SHARE
 from dp2erm_cvx.release.caveats import (
+    APART,
     CAPPED,
     WEAK,
     Caveat,
@@ -19,18 +21,25 @@ from dp2erm_cvx.release.caveats import (
     has_step,
     known_propensity,
     may_be_missing,
+    narrow_numbers,
+    rare_levels,
 )
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.report.words import ESTIMANDS, EVENTS_FAR_APART, FAR_APART, gaps, remains, units_of
+from dp2erm_cvx.report.words import (
+    ESTIMANDS,
+    EVENTS_FAR_APART,
+    FAR_APART,
+    gaps,
+    named_few,
+    remains,
+    unit_of,
+    units_of,
+)
 
 
 def _incomplete(release: Any) -> str:
-    """Covariates that may be missing where records count, in words; at most four of them."""
-    left = may_be_missing(release)
-    if len(left) > 3:
-        left = [*left[:2], f"{len(left) - 2} others"]
-    *first, last = left
-    return f"{', '.join(first)} or {last}" if first else last
+    """Covariates that may be missing where records count, in words."""
+    return named_few(may_be_missing(release), "or")
 
 
 def _counted(unit: Any) -> str:
@@ -60,8 +69,8 @@ def weak(epsilon: float) -> str:
     if epsilon <= WEAK:
         return ""
     return (
-        f"A weak guarantee: epsilon = {digits_of(epsilon)}, above {WEAK:g}, hardly limits what is learned of "
-        "a record."
+        f"The guarantee is weak: epsilon = {digits_of(epsilon, READ_DIGITS)}, above {WEAK:g}, hardly limits "
+        "what is learned of a record."
     )
 
 
@@ -118,19 +127,66 @@ def _assumed(release: Any) -> str:
     return f"{right}, and no confounder is unmeasured."
 
 
-def _overlap(release: Any) -> str:
-    spread = "spread evenly over the public bounds"
-    if has_step(release, "spread"):
-        spread = "of the released spread"
-    whole = f"covariates {spread}" if release.settings["propensity"] == "logistic" else "all records"
+def _beyond(release: Any) -> str:
+    """How many propensities lie beyond the cap, and of whom."""
+    whom = "all records"
+    if release.settings["propensity"] == "logistic":
+        spread = "spread evenly over the public bounds"
+        if has_step(release, "spread"):
+            spread = "of the released spread"
+        whom = f"covariates {spread}"
+    return f"{100 * release.capped:.0f} % of {whom} have a released propensity beyond the cap"
+
+
+def _cap(release: Any) -> str:
+    """The cap that is in force, and from which share beyond it on a release says so."""
     own = f"{1 if release.estimand == 'risks' else 4} over the rarer arm's share"
-    own = "2 over the share of the untreated" if release.estimand == "att" else own
-    own = f", or {own} where that is more"
+    if release.estimand == "att":
+        own = "2 over the share of the untreated"
     return (
-        f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-        f"beyond the cap ({float(release.settings['cap']):g}{own}; {100 * CAPPED:g} % is the limit). There "
-        f"errors of the outcome regression count in full. A cap larger than both"
-        " widens the interval by what they add, where log odds are linear."
+        f"({float(release.settings['cap']):g}, or {own} where that is more; {100 * CAPPED:g} % is the limit)"
+    )
+
+
+def _overlap(release: Any) -> str:
+    return (
+        f"Overlap may be poor: {_beyond(release)} {_cap(release)}. Errors of the outcome regression count in "
+        "full there. A cap larger than both widens the interval by what they add, where log odds are linear."
+    )
+
+
+def _no_overlap(release: Any) -> str:
+    return (
+        f"The arms hardly overlap: {_beyond(release)} {_cap(release)}. The effect is what the outcome "
+        f"regression of one arm says of the other one there. From {100 * APART:g} % on its interval is no "
+        "confidence interval."
+    )
+
+
+def _scale(release: Any) -> str:
+    """Sentence on a declared scale of residuals that the released sums refute."""
+    bound, unit = float(release.settings["residual_bound"]), unit_of(release)
+    return (
+        "The declared residual scale is too small: the released sums show that most residuals reach "
+        f"±{bound:.3g} {unit}, where they are clipped. The estimate may be far off. A new release needs a "
+        "larger residual_scale, or none."
+    )
+
+
+def _narrow(release: Any) -> str:
+    names = named_few(narrow_numbers(release))
+    return (
+        f"The range may be far too wide for {names}: what that confounds may stay in the {release.goal}. A "
+        "narrower range removes more of it, as does the logarithm of a skewed column."
+    )
+
+
+def _rare(release: Any) -> str:
+    book = release.public.codebook or Codebook()
+    named = [" ".join(str(one or "missing") for one in book.origin(name)) for name in rare_levels(release)]
+    return (
+        f"Almost no record, or almost every one, may have {named_few(named, 'or')}: what that confounds may "
+        f"stay in the {release.goal}."
     )
 
 
@@ -208,22 +264,21 @@ def _not_covered(release: Any) -> str:
 SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "weak-epsilon": lambda r: weak(r.whole_guarantee.epsilon),
     "weak-delta": lambda r: (
-        f"A weak guarantee: delta = {digits_of(r.guarantee.delta)}, above 1/n = "
+        f"The guarantee is weak: delta = {digits_of(r.guarantee.delta, READ_DIGITS)}, above 1/n = "
         f"{1 / r.n_samples:.2g}, would allow to publish a whole record."
     ),
     "noise-dominates": _dominates,
     "confounded": ("The correction hardly works: expect confounding in what is released."),
     "unbalanced": ("The weights hardly balance: confounding stays in the estimate."),
+    "scale": _scale,
+    "no-overlap": _no_overlap,
     "overlap": _overlap,
     "far-apart": lambda r: FAR_APART.format(r.settings["confounding"]),
     "events-far-apart": lambda r: EVENTS_FAR_APART.format(r.settings["confounding"]),
-    "narrow": lambda r: (
-        f"{', '.join(r.narrow)} may hardly vary within the declared range: what such a "
-        f"covariate confounds may stay in the {r.goal}. A narrower range removes more of it, "
-        "as does the logarithm of a skewed one."
-    ),
+    "narrow": _narrow,
+    "rare-level": _rare,
     "skewed-residuals": lambda r: (
-        "Released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
+        "The released sums show skewed outcomes of the untreated, or bent ones: a bias of up to "
         f"{r.skewed:.2g} is not counted. A logistic propensity (settings) leaves hardly any."
     ),
     "skewed-means": lambda r: (
@@ -326,6 +381,33 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "missing": lambda r: f"Not covered: what {_incomplete(r)} confounds where it is missing.",
     "not-covered": _not_covered,
 }
+
+
+#: Why an effect by the weights of two stages has no interval.
+NO_SAMPLING = "sampling is not counted"
+#: Why an interval is no confidence interval, by the codes of caveats that say so: clauses of headlines.
+WITHDRAWN: dict[str, Callable[[Any], str]] = {
+    "confounded": lambda r: "the correction of confounding hardly works",
+    "scale": lambda r: (
+        f"most residuals lie beyond the declared scale of {float(r.settings['residual_scale']):.3g} "
+        f"{unit_of(r)}"
+    ),
+    "no-overlap": _beyond,
+    "events-far-apart": lambda r: (
+        f"arms of an event are declared to lie {r.settings['confounding']:g} standard deviations apart"
+    ),
+    "narrow": lambda r: f"the declared range may be far too wide for {named_few(narrow_numbers(r))}",
+    "skewed-residuals": lambda r: f"outcomes are skewed, and a bias of up to {r.skewed:.2g} is not counted",
+    "score": lambda r: "the interval is for the mean of the estimate at the released regressions",
+}
+
+
+def withdrawn(release: Any) -> str:
+    """Why the interval of a release is no confidence interval, in a clause; empty where it is one."""
+    for caveat in caveats_of(release):
+        if not caveat.confident:
+            return WITHDRAWN[caveat.code](release).rstrip()
+    return ""
 
 
 def sentence_of(caveat: Caveat, release: Any) -> str:

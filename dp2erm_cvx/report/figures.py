@@ -240,7 +240,8 @@ def forest_plot(releases: Any, path: str | Path | None = None) -> Figure:
     """The effects of one release, by groups or not, or of several: a panel for every outcome.
 
     Of what was released alone, hence as public as the releases. Thick lines are the intervals of the effects
-    by themselves, thin ones hold for all of them together; what is unbounded is said in words. What is not
+    by themselves, thin ones hold for all of them together; where one is unbounded, or there is none, words
+    say so. What is not
     private is titled so.
 
     Parameters
@@ -283,7 +284,8 @@ def _draw(ax: Axes, rows: list[Answer]) -> None:
     for place, row in enumerate(rows):
         color = "0.2" if row.group is None else BLUE
         if row.interval.low is None or row.interval.high is None:
-            ax.text(0.5, place, "unbounded", transform=ax.get_yaxis_transform(), ha="center", va="center")
+            missing = "no interval" if row.withdrawn else "unbounded"
+            ax.text(0.5, place, missing, transform=ax.get_yaxis_transform(), ha="center", va="center")
             continue
         for interval, width in ((row.joint, 1.0), (row.interval, 3.0)):
             if interval.low is not None and interval.high is not None:

@@ -21,6 +21,7 @@ from dp2erm_cvx.privacy import Standing
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.report.answers import answer_blocks, answers
+from dp2erm_cvx.report.caveats import NO_SAMPLING
 from dp2erm_cvx.report.figures import shares_figure
 from dp2erm_cvx.report.story import Span, story_of
 from dp2erm_cvx.report.words import declared_tables, promised, units_of
@@ -177,8 +178,11 @@ def _answers_page(releases: Mapping[str, BaseRelease]) -> str:
     )
     listed, spans = answers(releases), dict[tuple[str, str], list[Span]]()
     for one in listed:
+        if one.withdrawn == NO_SAMPLING:  # of which there is nothing to draw
+            continue
+        name = f"{one.name}: no confidence interval" if one.withdrawn else one.name
         own = spans.setdefault((one.outcome, one.unit), [])
-        own.append(Span(one.name, one.estimate, one.interval.low, one.interval.high))
+        own.append(Span(name, one.estimate, one.interval.low, one.interval.high, wide=not one.withdrawn))
     drawn = [
         picture(some, f"Effects on {outcome}{f', in {unit}' if unit else ''}.")
         for (outcome, unit), some in spans.items()

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dp2erm_cvx.display import digits_of, grid, heading, pairs
 from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan.predict import NoiseRange
+from dp2erm_cvx.release.caveats import known_propensity
 from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.release.interval import EffectInterval
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.rule import RuleRelease
 from dp2erm_cvx.release.two_stage import Release
-from dp2erm_cvx.release.units import coefficients, decisions
-from dp2erm_cvx.report.caveats import sensitivity, sentences
+from dp2erm_cvx.release.units import coefficients, decisions, share_treated
+from dp2erm_cvx.report.caveats import NO_SAMPLING, sensitivity, sentences, withdrawn
 from dp2erm_cvx.report.words import (
     ESTIMANDS,
+    adjusted,
     calibrated,
     clips,
     compared,
@@ -31,6 +30,7 @@ from dp2erm_cvx.report.words import (
     signed,
     spent_by_step,
     taken_over,
+    unit_of,
     units_of,
 )
 
@@ -64,7 +64,8 @@ class Span:
 class Story:
     """Everything that is said of one release, in the order of the screen.
 
-    ``headline`` is the result in one line and ``precision`` how sure it is. ``parts`` say of noise, sampling
+    ``headline`` is the result in one line, ``precision`` how sure it is, and ``doubt`` what would make it
+    wrong. ``parts`` say of noise, sampling
     and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
     those of the data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether
     they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page
@@ -76,6 +77,7 @@ class Story:
     title: str
     headline: str
     precision: str
+    doubt: str
     parts: tuple[tuple[str, str], ...]
     details: tuple[Block, ...]
     population: tuple[str, ...]
@@ -98,17 +100,34 @@ def story_of(release: BaseRelease) -> Story:
     return _STORIES[type(release)](release)
 
 
+#: Warnings on the first screen; the others are among the details.
+_WARNINGS = 4
+
+
 def screen(release: BaseRelease) -> Iterator[Block]:
-    """The story for a screen or a notebook."""
+    """The story for a screen or a notebook.
+
+    At the start there are the result, whom it is about, what would make it wrong, and what was spent: at most
+    15 lines. All else are details.
+    """
     story = story_of(release)
-    yield heading(story.title if release.private else f"{story.title}: {release.guarantee.standing.upper()}")
-    yield from (story.headline, story.population[0])
-    if story.alerts:
-        yield heading("\n".join(story.alerts), frame=True)
+    standing = release.guarantee.standing.upper()
+    yield heading(story.title if release.private else f"{story.title}: {standing}")
+    yield from (story.headline, story.precision, story.population[0], story.doubt)
+    (_, spent), *guarantee = story.guarantee
+    yield f"Guarantee: {spent}"
+    shown = [_first_sentence(one) for one in story.alerts[:_WARNINGS]]
+    yield from (heading(f"Warning: {one}") for one in shown)
+    if len(story.alerts) > _WARNINGS:
+        yield heading(f"{len(story.alerts) - _WARNINGS} more warnings are among the details.")
+    yield ""
+    yield heading("Details")
+    if longer := [one for one in story.alerts if one not in shown]:
+        yield heading("\n".join(longer), frame=True)
     if story.rows:
         yield coefficients(story.rows)
     for part in (
-        (story.precision, *story.use, *story.details),
+        (*story.use, *story.details),
         story.population[1:],
         story.declared,
         (*story.caveats, *story.robust),
@@ -117,9 +136,15 @@ def screen(release: BaseRelease) -> Iterator[Block]:
         yield from part
         if part:
             yield ""
-    yield pairs(list(story.guarantee))
+    yield pairs(guarantee)
     if not release.private:
-        yield heading(f"{release.guarantee.standing.upper()}: do not publish this release")
+        yield heading(f"{standing}: do not publish this release")
+
+
+def _first_sentence(text: str) -> str:
+    """The first of some sentences."""
+    first, dot, _ = text.partition(". ")
+    return f"{first}." if dot else first
 
 
 def _story(release: BaseRelease, people: str, **own: Any) -> Story:
@@ -127,7 +152,7 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
     names, interval = release.columns, isinstance(release, EffectRelease)
     return Story(
         population=(
-            f"Population: {population(release)}{people}.{_taken(release)}",
+            f"It is about {population(release)}{people}.{_taken(release)}",
             f"Adjusted for {len(names)} covariate{'s' if len(names) > 1 else ''}: {', '.join(names)}.",
             *sampled(release, interval=interval),
         ),
@@ -139,8 +164,24 @@ def _story(release: BaseRelease, people: str, **own: Any) -> Story:
             *(sensitivity(release) if isinstance(release, EffectRelease) else ()),
         ),
         guarantee=tuple(guaranteed(release)),
-        **own,
+        **{"doubt": _doubt(release), **own},
     )
+
+
+def _doubt(release: Any) -> str:
+    """Sentence on what would make an effect or a rule wrong, whatever is counted."""
+    treatment, outcome = compared(release)
+    missing = f"anything beside {adjusted(release)} moves both {treatment} and {outcome}"
+    if release.goal == "effect" and known_propensity(release):
+        public = release.settings["propensity"]
+        shares = [public] if isinstance(public, float) else list(public)
+        numbers = ", ".join(f"{one:g}" for one in shares)
+        word = "probability" if len(shares) == 1 else "probabilities"
+        missing = f"{treatment} was not assigned with the public {word} {numbers}"
+    what = "Its decisions are" if release.goal == "rule" else "It is"
+    if release.goal == "weighted":
+        missing = f"the weights leave the arms apart, if {missing}"
+    return f"{what} wrong if {missing}, or if many records lie beyond what was declared."
 
 
 def _taken(release: BaseRelease) -> str:
@@ -158,14 +199,6 @@ def _net(release: BaseRelease) -> str:
     return f", net of the treatment cost of {cost:g}" if cost else ""
 
 
-def unit_of(release: BaseRelease) -> str:
-    """Unit in which the outcome is measured, as it was declared."""
-    book = release.domain.get("codebook") or {}
-    if isinstance(release, EffectRelease) and release.is_risk:
-        return ""
-    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
-
-
 def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
@@ -174,9 +207,10 @@ def _effect(release: EffectRelease) -> Story:
         among += ESTIMANDS["risks"][2]
     unit = f" {unit_of(release)}".rstrip()
     unit = f", in{unit}" if unit and half is None else unit
-    level = f"{100 * interval.level:g} %"
+    level, reason = f"{100 * interval.level:g} %", withdrawn(release)
     parts = [("privacy noise", interval.noise_half_width), ("sampling", interval.sampling_half_width)]
-    spans = [Span(f"{level} interval", release.estimate, interval.low, interval.high)]
+    named = "interval of what is counted" if reason else f"{level} interval"
+    spans = [Span(named, release.estimate, interval.low, interval.high)]
     if not release.groups and release.arms is None:
         at = release.estimate
         spans += [Span(f"{name} alone", at, at - half, at + half, wide=False) for name, half in parts if half]
@@ -189,31 +223,38 @@ def _effect(release: EffectRelease) -> Story:
         if None not in (group.interval.low, group.interval.high):
             name = f"{release.by}: {group.group or 'missing'}"
             spans.append(Span(name, group.estimate, group.interval.low, group.interval.high))
-    bias = (
-        "NOT counted"
-        if release.target == "score"
-        else f"counted: at most {digits_of(interval.bias or 0.0, 2)}"
-    )
+    bias = "NOT counted"
+    if release.target != "score":
+        bias = f"counted: at most {_allowed(release)}"
     fixed = (
         "Fixed before the data were read." if release.public.released is None else "Fixed by released ranges."
     )
     fixed += " What lies beyond is clipped: much of that moves the estimate."
     if any(step.step == "rate" for step in release.steps):
         fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
-    subject, about, caption = _subject(release, among), "", " The bars below are parts of the interval."
+    subject, about, caption = (
+        _subject(release, among),
+        "",
+        " The thin bars are what noise or sampling alone would leave: they do not add up.",
+    )
+    if reason:
+        caption = f" No confidence interval: {reason}."
     if release.arms is not None:
-        first, caption = release.arms.contrasts[0], f" Intervals at {level}, each by itself."
-        people, subject = "all arms alike", f"{subject}, {first.level} less {first.against}"
-        title, about = "Private effects of several arms", f"Of {first.level} less {first.against}: "
+        first = release.arms.contrasts[0]
+        about = f" of {first.level} less {first.against}"
+        subject = f"{subject}, {first.level} less {first.against}"
+        people, title = "all arms alike", "Private effects of several arms"
+        if not reason:
+            caption = f" Intervals at {level}, each by itself."
+    sure = f" ({level} CI {interval_text(interval)})"
+    if reason:
+        sure = f", no confidence interval: {reason}"
     return _story(
         release,
         f", {people}",
         title=f"{title} by {release.by}" if release.by else title,
-        headline=(
-            f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)} "
-            f"({level} CI {interval_text(interval)})"
-        ),
-        precision=about + _precision(interval, half),
+        headline=(f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)}{sure}"),
+        precision=_precision(release, about, reason),
         parts=(
             *(
                 (name, "counted" if width is None else f"counted: alone, ±{_unsigned(width, half)}")
@@ -227,20 +268,40 @@ def _effect(release: EffectRelease) -> Story:
         spent=(spent_by_step(release), *taken_over(release)),
         declared=(clips(release), fixed),
         spans=tuple(spans),
-        caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups else caption}",
+        caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups and not reason else caption}",
     )
 
 
-def _precision(interval: EffectInterval, half: float | None) -> str:
-    """Sentence on what the interval is made of."""
-    noise, sampling = interval.noise_half_width, interval.sampling_half_width
+def _precision(release: EffectRelease, about: str, reason: str) -> str:
+    """Sentences on what the interval ``about`` an effect counts, and the ``reason`` that it is not one."""
+    interval = release.interval
+    half, noise, sampling = interval.half_width, interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
         return "An end is unbounded: the size of that population, as it was released, is within its noise."
-    bias = f", bias at most {digits_of(interval.bias, 2)}" if interval.bias else ""
-    return (
-        f"Of the ±{_unsigned(half, half)}, privacy noise alone would be ±{_unsigned(noise, half)}, sampling "
-        f"±{_unsigned(sampling, half)}{bias}."
+    text = (
+        f"The half width{about}, ±{_unsigned(half, half)}, is not the sum of its parts: privacy noise alone "
+        f"would leave ±{_unsigned(noise, half)}, sampling alone ±{_unsigned(sampling, half)}."
     )
+    if reason:
+        text = f"The interval {interval_text(interval)} does not count that. {text}"
+    if not interval.bias:
+        return text
+    return f"{text} It allows for a bias of at most {_allowed(release)}."
+
+
+def _allowed(release: EffectRelease) -> str:
+    """The bias that an interval allows for, and the model under which that is enough."""
+    bias = digits_of(release.interval.bias or 0.0, 2)
+    if not release.interval.bias:
+        return bias
+    names = adjusted(release)
+    if release.risks or release.domain.get("binary_outcome"):
+        return f"{bias}, if the probability of the outcome is nearly linear in {names}"
+    if release.estimand == "att":
+        return f"{bias}, if the outcome of the untreated is linear in {names}"
+    if release.settings["propensity"] == "logistic" and release.estimand == "overlap":
+        return f"{bias}, if the log odds of treatment, or the outcome, are linear in {names}"
+    return f"{bias}, if the outcome is linear in {names}"
 
 
 def _risks(release: EffectRelease) -> Iterator[str]:
@@ -257,14 +318,14 @@ def _risks(release: EffectRelease) -> Iterator[str]:
         ends = " to ".join(
             "unbounded" if end is None else f"{end:.3g}" for end in (ratio.interval.low, ratio.interval.high)
         )
-        yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % CI {ends})"
+        yield f"{ratio.name}: {ratio.estimate:.3g} ({100 * ratio.interval.level:g} % interval {ends})"
 
 
 def _arms(release: EffectRelease) -> Iterator[Block]:
     """The mean outcomes of more than two arms, and their contrasts."""
     if release.arms is None:
         return
-    level, shares = f"{100 * release.interval.level:g} % CI", "share, with noise"
+    level, shares = f"{100 * release.interval.level:g} % interval", "share, with noise"
     if not isinstance(release.settings["propensity"], str):
         shares = "public share"
     table = grid("arm", shares, "risk" if release.is_risk else "mean outcome", level)
@@ -327,13 +388,24 @@ def _rule(release: RuleRelease) -> Story:
         )
         use += [about, grid(*strata[0], rows=strata[1])]
     details: list[Block] = []
-    gains = ""
+    gains, share = "", share_treated(release)
     if release.gains:
         ends = [(one, one.interval.low, one.interval.high) for one in release.gains]
         rows = [(one.over, f"{one.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}") for one, low, high in ends]
-        unit = unit_of(release)
-        texts = (f"{gain} {unit} over {over} (95 % CI {ci})" for over, gain, ci in rows)
-        gains = f"; it gains {' and '.join(texts)}"
+        unit, reason = unit_of(release), withdrawn(release)
+        itself = ""
+        if share == 1.0:
+            itself = "treating everybody"
+        elif share == 0.0:
+            itself = "treating nobody"
+        told = [row for row in rows if row[0] != itself]  # over what it does itself it gains nothing
+        if reason:
+            texts = [f"{gain} {unit} over {over}" for over, gain, _ in told]
+        else:
+            texts = [f"{gain} {unit} over {over} (95 % CI {interval})" for over, gain, interval in told]
+        gains = f"; the rule gains {' and '.join(texts)}"
+        if reason:
+            gains += f", no confidence interval: {reason}"
         details.append(grid("value of the rule over", "gain", "95 % interval", rows=rows))
     how = _WEIGHTS.get(str(settings["balance"]))
     alike = settings["propensity"] is None or how is None or settings.get("response_bound") is not None
@@ -345,7 +417,7 @@ def _rule(release: RuleRelease) -> Story:
         release,
         ", each counted alike" if alike else likely,
         title="Private treatment rule",
-        headline=f"Treat where the released effect of {treatment} on {outcome}{cost} is positive{gains}",
+        headline=f"{_whom(share, f'{treatment} on {outcome}{cost}')}{gains}",
         precision=(
             f"Noise moves the effect of one record by {release.noise_effect:.3g} (root mean square) and "
             f"flips {release.flipped_share:.0%} of the decisions, as predicted from public guesses: "
@@ -370,16 +442,26 @@ def _rule(release: RuleRelease) -> Story:
     )
 
 
+def _whom(share: float | None, effect: str) -> str:
+    """Clause on whom a rule treats, this ``share`` of public people: where the ``effect`` is positive."""
+    if share == 1.0:
+        return f"Treat everybody: the released effect of {effect} is positive all over the declared ranges"
+    if share == 0.0:
+        return f"Treat nobody: the released effect of {effect} is positive nowhere in the declared ranges"
+    return f"Treat where the released effect of {effect} is positive"
+
+
 def _weighted(release: Release) -> Story:
     moved, (treatment, outcome) = release.moved, compared(release)
     spans, headline = [], f"Treat where the released effect of {treatment} on {outcome} is positive"
     common = moved is not None and moved.coefficients is not None
-    if moved is not None and moved.coefficients is not None and moved.effect is not None:
-        value, width = float(np.dot(moved.coefficients, release.theta)), moved.effect
+    value = release.effect
+    if moved is not None and moved.effect is not None and value is not None:
+        width = moved.effect
         spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
         headline = (
-            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)} "
-            f"(95 % of the noise: ±{width:.3g}; no interval)"
+            f"{_subject(release)}: {signed(value, width)} {unit_of(release)}{_net(release)}, no confidence "
+            f"interval: {NO_SAMPLING} (95 % of the noise: ±{width:.3g})"
         )
     elif moved is None or release.second_stage["name"] == "regression":
         headline = f"Released coefficients for {treatment} and {outcome}"
@@ -409,7 +491,7 @@ def _weighted(release: Release) -> Story:
         details=(),
         spent=(spent_by_step(release), calibrated(release)),
         spans=tuple(spans),
-        caption=f"In {unit_of(release)}. No interval: sampling is not in it.",
+        caption=f"In {unit_of(release)}. No confidence interval: sampling is not counted.",
         rows=tuple(release.rows()),
         scaled=release.own_units is not None,
     )
@@ -448,9 +530,13 @@ def _ranges(release: RangesRelease) -> Story:
             "Two quantiles of each column by private choices, widened by a public rule: no bounds of the "
             "records. What lies beyond is clipped in the releases that rest on these ranges."
         ),
+        doubt="The ends of a range are no bounds of the records: some may lie beyond them.",
         parts=(("what lies beyond a range", "clipped in what rests on it, and NOT counted there"),),
         details=(grid("range", "from", "to", "", rows=rows), f"SHA-256 of this release: {release.digest}"),
-        population=(f"Population: {population(release)}.{_taken(release)}", "Nothing is adjusted for."),
+        population=(
+            f"It is about {population(release)}.{_taken(release)}",
+            "Ranges alone are released here: no effect is estimated.",
+        ),
         alerts=tuple(sentences(release, "warns")),
         caveats=(),
         noted=(),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC, Perturbed
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.display import digits_of, grid, law_text, pairs
+from dp2erm_cvx.display import READ_DIGITS, digits_of, grid, law_text, pairs
 from dp2erm_cvx.privacy import Neighboring, Standing
 from dp2erm_cvx.release.declaration import together
 from dp2erm_cvx.release.effect import EffectRelease
@@ -69,6 +69,36 @@ def compared(release: BaseRelease) -> tuple[str, str]:
     return f"{treated}{against}", outcome
 
 
+def unit_of(release: BaseRelease) -> str:
+    """Unit in which the outcome is measured, as it was declared; none for a difference of risks."""
+    book = release.domain.get("codebook") or {}
+    if isinstance(release, EffectRelease) and release.is_risk:
+        return ""
+    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
+
+
+#: How many names a sentence lists.
+_LISTED = 3
+
+
+def named_few(names: Sequence[str], last: str = "and") -> str:
+    """Names in a sentence: all of them, or the first ones and how many others there are."""
+    shown = list(names)
+    if len(shown) > _LISTED:
+        shown = [*shown[: _LISTED - 1], f"{len(shown) - _LISTED + 1} others"]
+    *first, end = shown
+    if not first:
+        return end
+    return f"{', '.join(first)} {last} {end}"
+
+
+def adjusted(release: BaseRelease) -> str:
+    """What is adjusted for, in a sentence: columns of the table, not their levels."""
+    book = release.public.codebook or Codebook()
+    columns = dict.fromkeys(book.origin(name)[0] for name in release.columns)
+    return named_few(list(columns))
+
+
 def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     """Lines on what holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
@@ -108,7 +138,8 @@ def meaning(release: BaseRelease) -> str:
     """The guarantee in one sentence, after its condition. Numbers are rounded up."""
     guarantee, unit = release.whole_guarantee, units_of(release)
     if guarantee.standing in _NONE:
-        return f"{_condition(release)} Its plan: {law_text(guarantee)}, {guarantee.relation}."
+        law = law_text(guarantee, digits=READ_DIGITS)
+        return f"{_condition(release)} Its plan: {law}, {guarantee.relation}."
     rests = ", the released ranges that it rests on included," if release.public.released else ""
     whom = f"{unit} by any other{' with the same treatment' if _keeps(release) else ''}"
     if unit == "persons":
@@ -116,7 +147,7 @@ def meaning(release: BaseRelease) -> str:
     return (
         f"{_condition(release)} Replacing any one of the {release.n_samples:,} {whom} changes the "
         f"probability of any result{rests} by a factor of at most "
-        f"{largest_factor(guarantee)} ({law_text(guarantee)})."
+        f"{largest_factor(guarantee)} ({law_text(guarantee, digits=READ_DIGITS)})."
     ).lstrip()
 
 
@@ -191,7 +222,7 @@ def largest_factor(guarantee: Guarantee) -> str:
     digits = guarantee.epsilon / math.log(10.0)
     factor = f"10^{math.ceil(digits)}" if digits > 6.0 else digits_of(math.exp(guarantee.epsilon), 3)
     factor = f"{float(factor):,.0f}" if "e+" in factor else factor
-    return f"{factor}, plus {digits_of(guarantee.delta)}" if guarantee.delta else factor
+    return f"{factor}, plus {digits_of(guarantee.delta, READ_DIGITS)}" if guarantee.delta else factor
 
 
 def largest_guess(guarantee: Guarantee) -> str:
@@ -214,17 +245,21 @@ def gaps(release: Any) -> str:
 
 
 def population(release: Any) -> str:
-    """Whom a release is about, as far as sampling weights say."""
+    """Whom a release is about, as far as eligibility, missing cells and sampling weights say."""
     domain = release.public
     weights, book = domain.sampling, domain.codebook or Codebook()
+    all_of_them = f"the {release.n_samples:,} {units_of(release)}"
     levels = (f"{column} is {level or 'missing'}" for column, level in book.where.items())
-    known = f" with {lost.replace(' or ', ' and ')}" if (lost := gaps(release)) else ""
-    named = known + (f" where {' and '.join(one)}" if (one := [*book.eligible, *levels]) else "")
-    records = f"{release.n_samples:,} {units_of(release)}{named}"
+    named = " and ".join([*book.eligible, *levels])
+    which = []
+    if lost := gaps(release):
+        which.append(f"that have {lost.replace(' or ', ' and ')}")
+    if named:
+        which.append(f"where {named}")
+    whom = f"those of {all_of_them} {' '.join(which)}" if which else all_of_them
     if weights is None:
-        return f"that {'of those among' if named else 'of'} the {records}"
-    whose = f"{'those among ' if named else ''}the {records}"
-    return f"the one that {whose} stand for by the weights in {weights.column}"
+        return whom
+    return f"whom {whom} stand for by the weights in {weights.column}"
 
 
 def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
@@ -344,12 +379,12 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     for which in ("first", "second"):
         if which in release.declared:
             stage = release.declared[which]
-            yield f"{which} stage", f"{stage.get('name')}{_listed(stage.get('settings'), ': ')}"
+            yield f"{which} stage", f"{stage.get('name')}{_settings_text(stage.get('settings'), ': ')}"
     if isinstance(settings, Mapping):
         # where no center of the effect is declared, it is one that was released
         yield (
             "settings",
-            _listed({name: value for name, value in settings.items() if name != "effect_center"}),
+            _settings_text({name: value for name, value in settings.items() if name != "effect_center"}),
         )
 
 
@@ -364,7 +399,7 @@ def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
     return table
 
 
-def _listed(settings: Any, before: str = "") -> str:
+def _settings_text(settings: Any, before: str = "") -> str:
     if not isinstance(settings, Mapping) or not settings:
         return ""
     items = {

@@ -34,7 +34,9 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     # of 200 records the noise of that epsilon leaves nothing, their number included
     trial, treated = "effect.settings.propensity=0.5" in more, "effect.estimand=att" in more
     widths = (
-        ("An end is unbounded",) if "budget.epsilon=0.01" in more else ("privacy noise alone", "sampling ±")
+        ("An end is unbounded",)
+        if "budget.epsilon=0.01" in more
+        else ("privacy noise alone", "sampling alone ±")
     )
     about = f"The interval is for the effect{' among the treated' if treated else ''}."
     rests = "whatever the covariates" if trial else "rests on outcomes"
@@ -89,7 +91,7 @@ def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
     done("verify", "weak.json")
     for command, epsilon, weak in ((EFFECT, 10, False), (RULE, 10.5, True), (FIT, 10, False)):
         words = [*command, *sets(f"budget.epsilon={epsilon}")]
-        assert ("A weak guarantee: " in shown(*words, "--plan", "300")) is weak
+        assert ("The guarantee is weak: " in shown(*words, "--plan", "300")) is weak
         assert ("weak-epsilon" in facts(*words)["caveats"]) is weak
 
 

@@ -169,7 +169,7 @@ def test_a_plan_reads_no_data_and_spends_nothing(folder):
     planned = facts("run", "study.toml", "--plan", "400")
     assert [one["guarantee"]["epsilon"] for one in planned.values()] == pytest.approx([1.5, 0.75, 0.75])
     weak = shown("run", "study.toml", "--plan", "400", "--set", "budget.epsilon=12")  # of 6, 3 and 3
-    assert weak.count("A weak guarantee: epsilon = 12, above 10") == 1
+    assert weak.count("The guarantee is weak: epsilon = 12, above 10") == 1
 
 
 def test_the_digest_is_of_what_is_declared_and_of_nothing_else(folder):

@@ -82,8 +82,8 @@ def test_errors_of_a_regression_stay_where_the_cap_and_the_clips_cut(monkeypatch
     spread, grid = score.nuisances.spreads[0], np.linspace(-2.7, 2.7, 81)
     z, residual, arm = (one.ravel() for one in np.meshgrid(grid, grid, [0, 1], indexing="ij"))
     e = expit(-0.2 + 7.0 * spread * z)
-    monkeypatch.setattr(nuisances, "_NODES", grid)  # covariates further out are shrunk by the domain
-    monkeypatch.setattr(nuisances, "_WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2)))
+    monkeypatch.setattr(nuisances, "NODES", grid)  # covariates further out are shrunk by the domain
+    monkeypatch.setattr(nuisances, "WEIGHTS", np.exp(-0.5 * grid**2) / np.sum(np.exp(-0.5 * grid**2)))
     mass = np.exp(-0.5 * (z**2 + residual**2)) * np.where(arm == 1, e, 1.0 - e)
     records = universe.domain.records(spread * z[:, None], arm, residual)
 

@@ -1,6 +1,7 @@
 """The table of caveats: a code is one sentence of one kind of release, and some release reaches it."""
 
 import json
+import re
 from dataclasses import replace
 from html import unescape
 
@@ -9,14 +10,17 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, read_release
 from dp2erm_cvx.data.codebook import Codebook
+from dp2erm_cvx.display import as_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.caveats import CAVEATS, caveats_of
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.reading import parsed
 from dp2erm_cvx.release.verify import plan_of, released_numbers
 from dp2erm_cvx.report import release_page
-from dp2erm_cvx.report.caveats import SENTENCES, sentence_of, sentences
+from dp2erm_cvx.report.answers import answer_blocks, answers
+from dp2erm_cvx.report.caveats import SENTENCES, WITHDRAWN, sentence_of, sentences, withdrawn
 from dp2erm_cvx.report.plans import plan_blocks
+from dp2erm_cvx.report.story import story_of
 from tests.every_release import ARMS, DOMAIN, MORE, RELEASES, RISKS, release_of, table_of
 
 #: Settings of inverse propensities.
@@ -49,7 +53,8 @@ def releases():
     book = {"missing": {"u": 0.0}, "unit": {"column": "id", "number": 400, "count": 1}}
     changes = (
         {"guarantee": replace(effect.guarantee, epsilon=11.0, delta=0.01)},
-        *({"capped": 0.5}, {"target": "score"}, {"narrow": ("u",)}, {"skewed": 9.0}),
+        *({"capped": 0.25}, {"target": "score"}, {"narrow": ("u",)}, {"skewed": 9.0}),
+        *({"capped": 0.98}, {"clipped_residuals": 0.9}),
         {"domain": {**effect.domain, "codebook": book}},
         {"domain": {**effect.domain, "outcome_center": 0.5, "outcome_bound": 0.5}},
     )
@@ -57,6 +62,7 @@ def releases():
         *map(release_of, RELEASES),
         *(model.fit(X, arm, outcome).release_ for model, arm, outcome in others),
         *(replace(effect, **change) for change in changes),
+        replace(release_of("groups"), narrow=("sex=F",)),
         *(replace(rule, **change) for change in ({"flipped_share": 0.4}, {"residual_bias": 0.9})),
         *(replace(weights, residual_imbalance=share) for share in (0.1, 0.9)),
     ]
@@ -123,6 +129,41 @@ def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
     assert {one.code for one in CAVEATS} == set(SENTENCES)
 
 
+def test_no_headline_says_ci_where_a_caveat_says_that_it_is_none(releases) -> None:
+    assert {one.code for one in CAVEATS if not one.confident} == set(WITHDRAWN)
+    without = set()
+    for release in releases:
+        codes = [caveat.code for caveat in caveats_of(release) if not caveat.confident]
+        headline, page = story_of(release).headline, release_page(release)
+        assert bool(codes) == bool(withdrawn(release))
+        if codes:
+            assert "% CI" not in page + release.summary()
+            if release.goal == "effect" or release.gains:
+                assert f"no confidence interval: {withdrawn(release)}" in headline
+        without.update(codes)
+    assert without == set(WITHDRAWN)
+
+
+def test_a_table_of_answers_has_no_ci_for_what_has_none() -> None:
+    effect = release_of("average effect")
+    sure, refuted = answers({"sure": effect, "refuted": replace(effect, clipped_residuals=0.9)})
+    assert (sure.withdrawn, sure.row()["no_confidence_interval"]) == ("", "")
+    assert "declared scale of 0.3" in refuted.row()["no_confidence_interval"]
+    text = as_text(answer_blocks([sure, refuted]))
+    assert "refuted has no confidence interval: most residuals lie beyond" in text
+    assert re.search(r"refuted .* none +none", text)
+
+
+def test_a_two_stage_effect_has_a_row_without_an_interval_and_does_not_widen_the_others() -> None:
+    effect, scheme = release_of("average effect"), release_of("means")
+    alone, (first, second) = answers({"one": effect}), answers({"one": effect, "two": scheme})
+    assert first == alone[0]
+    assert (second.question, second.estimate) == ("two", scheme.effect)
+    assert (second.interval.low, second.withdrawn) == (None, "sampling is not counted")
+    assert "two has no confidence interval: sampling is not counted." in as_text(answer_blocks([second]))
+    assert answers({"rule": release_of("decisions")}) == []
+
+
 @pytest.mark.parametrize(
     ("share", "estimand", "least", "words"),
     [
@@ -142,7 +183,7 @@ def test_a_cap_counts_from_what_the_caveat_names(share, estimand, least, words) 
         return model.fit(x, a, x[:, 0]).release_
 
     low = fitted(3.0)
-    assert words in " ".join(sentences(replace(low, capped=0.5), "warns"))
+    assert words in " ".join(sentences(replace(low, capped=0.25), "warns"))
     assert fitted(0.9 * least).interval == low.interval
     assert fitted(1.2 * least).interval != low.interval
 
@@ -153,7 +194,7 @@ def test_the_cap_of_risks_is_the_one_that_they_are_scored_by() -> None:
     few = {**released_numbers(release, plan), "rate": np.array([20])}  # of 400
     assert plan.main.at(plan.main.universe, few).cap == 20.0
     words = "(10, or 1 over the rarer arm's share where"
-    assert words in " ".join(sentences(replace(release, capped=0.5), "warns"))
+    assert words in " ".join(sentences(replace(release, capped=0.25), "warns"))
 
 
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
