@@ -19,6 +19,7 @@ from dp2erm_cvx.weighting.neighbors.pairs import NeighboringPairs, ReplacedPairs
 from dp2erm_cvx.weighting.neighbors.together import FormNeighbors
 from dp2erm_cvx.weighting.solving.dual import DualProblem
 from dp2erm_cvx.weighting.solving.pairs import PairsProblem
+from tests.rows import slow
 from tests.weighting import examples
 from tests.weighting.exact_pairs import exact_weights
 from tests.weighting.examples import BOTH, CONTROL, SIGNED, TREATED, form_of, moments_by_arm, records_of
@@ -223,7 +224,7 @@ def exactly(dispersion: str, seeds: range, tolerance: float = 1e-10) -> tuple[li
     return distances, claims
 
 
-@pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit"])
+@pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
 def test_claims_hold_against_exact_weights(dispersion: str) -> None:
     distances, claims = exactly(dispersion, range(25))
     assert len(claims) >= 30
@@ -243,7 +244,7 @@ def test_claims_of_steps_that_end_early_hold_against_exact_weights(
     assert np.max(np.array(distances) / np.array(claims)) >= 0.4
 
 
-@pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit"])
+@pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
 def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> None:
     """By the radii of weights and by the prices that they have themselves, of which the smaller counts."""
     counted = 0
