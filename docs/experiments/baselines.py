@@ -70,7 +70,7 @@ def ipw_composition(study: Study) -> Plan[Study]:
     Raises DeclarationError for an invalid radius or ridge, and CalibrationError where a number overflows.
     """
     universe, budget = study.universe, study.budget
-    M = universe.domain.covariate_bound
+    M = universe.space.covariate_bound
     R = public_number("radius", getattr(study.first, "radius", math.inf), above=0.0)
     chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": getattr(study.first, "ridge", None)}
     first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(universe.space)
@@ -120,15 +120,15 @@ def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
     fail on those reveals them.
     """
     first, universe = study.first, study.universe
-    n, domain = universe.n_samples, universe.domain
+    n, space = universe.n_samples, universe.space
     cap, radius = getattr(first, "cap", math.inf), getattr(first, "radius", math.inf)
     if isinstance(first, PrivateFirstStage):
         raise DeclarationError(
             f"{first.name}: its first stage is private: the composition is planned by Theorem 9"
         )
-    if domain.relation not in first.relations:
+    if space.relation not in first.relations:
         raise CalibrationError(f"{first.name}: whether it has a solution depends on the data")
-    if math.isfinite(cap) and (domain.arm_floor or 0) * cap * 2 < n:
+    if math.isfinite(cap) and (space.arm_floor or 0) * cap * 2 < n:
         raise CalibrationError(
             f"cap = {cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; declare "
             "an arm_floor or a larger cap"
@@ -153,7 +153,7 @@ def universal(study: Study, *, printed: bool = False) -> Plan[Study]:
 def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> Plan[Study]:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
     second, universe = study.second, study.universe
-    loss, relation = second.constants(universe), universe.domain.relation
+    loss, relation = second.constants(universe), universe.space.relation
     objective = Objective(bound, loss, universe.n_samples, relation, second.name)
     calibration = calibrate_paper(
         objective, study.budget, noise=study.noise, corrected=not printed, unsound_ok=printed

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from weight_caps import DECLARED, Design
 
-from dp2erm_cvx import Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
@@ -146,7 +145,7 @@ def distance(name: str, records: Records, w: np.ndarray) -> float:
     return float(np.linalg.norm(treated - controls))
 
 
-def bound(program: FirstStage, universe: Universe) -> float | None:
+def bound(program: FirstStage, universe: MappedUniverse) -> float | None:
     """V, or None where some dataset of the universe has no weights."""
     try:
         return program.stability(universe).V
@@ -222,12 +221,12 @@ class OfPaper:
         w = np.asarray(solve(self.program(exponent).instance(records), tolerance=1e-5).value)
         return distance(self.name, records, w) / distance(self.name, records, np.ones(len(w)))
 
-    def bound(self, exponent: float, universe: Universe) -> float:
+    def bound(self, exponent: float, universe: MappedUniverse) -> float:
         """V as the paper prints it, at most what its corollary gives for any weights."""
-        domain = universe.domain
+        space = universe.space
         if self.keeps_treatment:
-            domain = replace(domain, relation="replace-one-keep-treatment")
-        where = Universe(domain, universe.n_samples, universe.n_columns)
+            space = replace(space, relation="replace-one-keep-treatment")
+        where = MappedUniverse(space, universe.n_samples, universe.n_columns)
         return usable_bound(self.program(exponent), where).V
 
 

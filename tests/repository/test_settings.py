@@ -107,11 +107,17 @@ def restated(page: str, said: dict[str, set[str]]) -> list[str]:
     """The settings that a row or a bullet of a page describes by much the same words as their own text."""
     names = []
     for _, name, entry in _ENTRY.findall(_TABLE.sub("", page)):
-        words = set(re.findall(r"[a-z]{4,}", entry.lower()))
-        for text in said.get(name.replace("-", "_"), ()):
-            if words and len(words & set(re.findall(r"[a-z]{4,}", text.lower()))) / len(words) >= RESTATED:
-                names.append(name)
+        own = said.get(name.replace("-", "_"), ())
+        if any(share_of_words(entry, text) >= RESTATED for text in own):  # several classes may have the name
+            names.append(name)
     return names
+
+
+def share_of_words(entry: str, text: str) -> float:
+    """The share of the longer words of an entry that a text has too."""
+    words = set(re.findall(r"[a-z]{4,}", entry.lower()))
+    shared = words & set(re.findall(r"[a-z]{4,}", text.lower()))
+    return len(shared) / len(words) if words else 0.0
 
 
 def test_no_page_says_again_what_a_setting_is() -> None:
