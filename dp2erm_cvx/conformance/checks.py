@@ -7,16 +7,18 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import NeighborPair
-from dp2erm_cvx.audit.pairs import next_pair
+from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import ProgramWeights
+from dp2erm_cvx.conformance.gradients import facing_pair, largest_movement
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space
@@ -28,7 +30,9 @@ from dp2erm_cvx.errors import (
     InfeasibleError,
     SolverError,
 )
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, Program, SecondStage
+from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.stage import DeclaredProgram, Registered, family_of
 from dp2erm_cvx.program.standing import CONDITIONAL, COVERS_ALL, public_error
 from dp2erm_cvx.program.stated import assumed_in_words
@@ -55,8 +59,17 @@ passed, failed, noted = CheckStatus.PASSED, CheckStatus.FAILED, CheckStatus.NOTE
 
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
-#: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
-LARGER = (500, 5000)
+#: Sizes that checks look at, beside the few records that they search and those that are asked for: some
+#: errors begin at a size.
+LARGER = (500,)
+#: Numbers that every number among the settings is multiplied by, one at a time.
+_FACTORS = (0.5, 2.0, 0.1, 10.0, 0.01, 100.0)
+#: Pairs whose gradients are compared, and pairs that are solved for, at each size and setting.
+_GRADIENTS, _PAIRS = 30, 24
+#: Pairs of a climb by weights of distinct records.
+_CLIMB = 2000
+#: Pairs that are solved for at larger sizes, and where no weights can move more than is declared.
+_AT_LARGER = 3
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
 #: Records of the datasets that the audit searches, whose balance is compared, and whose certificate is asked
@@ -79,7 +92,7 @@ class Subject:
 
     program: Program
     search: SearchPlan = SEARCH
-    sizes: tuple[int, ...] = (8, 25)
+    sizes: tuple[int, ...] = (8, _AUDITED)
     larger: tuple[int, ...] = LARGER
     until: Deadline = field(default_factory=Deadline)
     n: int = 60
@@ -114,7 +127,7 @@ class Subject:
         raw = np.random.default_rng(1).uniform(0.2, 3.0, n)
         return self.program.instance(records, raw * (n / math.fsum(raw)), gamma=0.05, noise=noise)
 
-    @property
+    @cached_property
     def covers_all(self) -> bool:
         """Whether V is 2n, so that weights need no certificate, and weights 1 serve where there are none."""
         if not isinstance(self.program, FirstStage) or not self.program.relations:
@@ -144,6 +157,12 @@ def check_universe(n_samples: int = 60) -> MappedUniverse:
     """
     bound = math.hypot(math.sqrt(N_FEATURES), 1.2)
     space = Space(bound, 4.7, intercept=1.2, arm_floor=max(2, n_samples // 10))
+    return MappedUniverse(space, n_samples, N_FEATURES)
+
+
+def plain_universe(n_samples: int) -> MappedUniverse:
+    """That of the checks without an intercept, so that all columns vary, and without an arm floor."""
+    space = Space(math.sqrt(N_FEATURES), 4.7)
     return MappedUniverse(space, n_samples, N_FEATURES)
 
 
@@ -276,40 +295,158 @@ def balance(subject: Subject) -> Judgment:
     return passed(text) if after <= before * (1 + 1e-9) else noted(f"{text}: a wrong sign?")
 
 
-def movement(subject: Subject, unsolved: CheckStatus = failed) -> Judgment:
-    """V and the largest weight over certified solves of the pairs that audits draw, with flips."""
-    program, largest, pairs, compared, theorem = subject.program, 0.0, 0, set[int](), ""
+def stated_gradient(subject: Subject) -> Judgment:
+    """The movement of the gradient that is stated, at other settings too: no solve, so that it is early."""
+    program = subject.program
     if subject.derived:
         return _derived()
-    program = subject.first
-    many = min(max((subject.search.evaluations or 400) // 10, 3), 40)
+    if not isinstance(program, WeightsProgram) or program.scheme.statement is None:
+        return passed("no movement of a gradient is stated")
+    largest = 0.0
+    places = 0
+    for place, other, universe, pairs in _gradient_places(subject, program):
+        if places and subject.until.passed:
+            break
+        stated = other.at(universe).stated_bound(universe)
+        if stated is None or stated.gradient is None:
+            return passed("no movement of a gradient is stated")
+        moved, _ = largest_movement(other, universe, stated.gradient, pairs, subject.search.seed)
+        if moved > stated.gradient * (1 + 1e-9):
+            return failed(f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated")
+        largest = max(largest, moved / max(stated.gradient, 1e-300))
+        places += 1
+    return passed(f"it moves by at most {largest:.0%} of what is stated, at {places} sizes and settings")
+
+
+def _gradient_places(
+    subject: Subject, program: WeightsProgram
+) -> Iterator[tuple[str, WeightsProgram, MappedUniverse, int]]:
+    """Where gradients are compared, in words, and by how many pairs: first the sizes, then other settings."""
+    few = min(subject.search.evaluations or _GRADIENTS, _GRADIENTS)
+    for n in dict.fromkeys((_AUDITED, *subject.larger, subject.n)):
+        yield f"n = {n}", program, check_universe(n), few
+        yield f"n = {n}, no intercept", program, plain_universe(n), few
+    universe = plain_universe(_AUDITED)
+    for name, value, other in _variations(program, universe):
+        assert isinstance(other, WeightsProgram)
+        yield f"n = {_AUDITED}, {name} = {value:.4g}", other, universe, max(few // 2, 1)
+
+
+@dataclass
+class _Moved:
+    """What was found of weights on neighbors: in words where it refutes, and else how far they moved."""
+
+    refuted: str = ""
+    largest: float = 0.0
+    pairs: int = 0
+
+    def add(self, subject: Subject, pair: Pairs, universe: MappedUniverse, bound: StabilityBound) -> float:
+        """V of one pair, from below, after both datasets are solved. Raises what is ``UNSOLVED``."""
+        ends = pair.records(universe.space)
+        solved = [subject.certified(records) for records in ends]
+        weights = [(one.value, one.certificate.output_radius) for one in solved]
+        moved = NeighborPair(*ends, 0, "").moved(*weights).movements
+        self.pairs += 1
+        self.largest = max(self.largest, moved[Quantity.V].low / bound.V)
+        for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
+            reached = moved[quantity].low
+            if not reached <= declared * (1 + 1e-9):
+                numbers = f"{quantity} = {reached:.4g}, declared {declared:.4g}"
+                self.refuted = f"n = {universe.n_samples}: {numbers}"
+        return moved[Quantity.V].low
+
+
+def _moved(subject: Subject, universe: MappedUniverse, bound: StabilityBound, many: int) -> _Moved:
+    """Certified movements of ``many`` pairs against a bound: drawn ones, then changes of the worst.
+
+    Raises what is ``UNSOLVED``.
+    """
+    found = _Moved()
+    worst = None
+    highest = -math.inf
+    rng = np.random.default_rng([subject.search.seed, 7])
+    for turn in range(many):
+        if turn and subject.until.passed:
+            break
+        begun_from = worst if turn >= many / 2 else None
+        pair = _next(universe, begun_from, turn, rng)
+        moved = found.add(subject, pair, universe, bound)
+        if found.refuted:
+            return found
+        if moved > highest:
+            worst = pair
+            highest = moved
+    return found
+
+
+def _climbed(subject: Subject, universe: MappedUniverse, bound: StabilityBound) -> _Moved:
+    """Certified movements of the pairs at the ends of one climb of V against a bound.
+
+    The climb goes by weights of the distinct records where those are known, and else by few full solves.
+    Raises what is ``UNSOLVED``.
+    """
+    found = _Moved()
+    surrogate = Surrogate.of(ProgramWeights(subject.first), universe)
+    budget = _PAIRS if surrogate.exact else min(subject.search.evaluations or _CLIMB, _CLIMB)
+    rng = np.random.default_rng([subject.search.seed, 8])
+    with np.errstate(all="ignore"):
+        ends, _ = surrogate.climb(Quantity.V, [], budget, rng, subject.until)
+    for number in range(len(ends)):
+        found.add(subject, ends.take(np.array([number])), universe, bound)
+        if found.refuted:
+            break
+    return found
+
+
+def _next(universe: MappedUniverse, worst: Pairs | None, turn: int, rng: np.random.Generator) -> Pairs:
+    """A change of the worst pair; without one a new pair, every other one of which face each other."""
+    if worst is None and turn % 2 == 1:
+        facing = facing_pair(universe, turn // 2, rng)
+        if facing.admissible(universe.space):
+            return facing
+    return next_pair(universe, worst, rng)
+
+
+def movement(subject: Subject) -> Judgment:
+    """V and the largest weight over certified solves of neighbors, where an author's bound is used."""
+    if subject.derived:
+        return _derived()
+    largest = 0.0
+    pairs = 0
+    compared = list[int]()
+    theorem = ""
+    unused = ""
+    many = min(max((subject.search.evaluations or 400) // 10, 3), _PAIRS)
     try:
-        for n in (*subject.sizes, *subject.larger):
-            universe, rng = check_universe(n), np.random.default_rng([subject.search.seed, 7])
+        for n in dict.fromkeys((*subject.sizes, *subject.larger, subject.n)):
+            universe = check_universe(n)
+            program = subject.first.at(universe)
             bound = program.stability(universe)
-            theorem = bound.theorem
+            not_used = program.unused_bound(universe)
+            if not_used is not None:
+                unused = not_used
+                continue
             # what no weights of sum n exceed needs no search, only solves that are certified
             universal = _universal(bound.V, n, bound.w_max)
             if universal and n in subject.larger:
                 continue
             if pairs and subject.until.passed:
                 break
-            compared.add(n)
-            for _ in range(3 if universal or n in subject.larger else many):
-                if pairs and subject.until.passed:
-                    break
-                ends = next_pair(universe, None, rng).records(universe.space)
-                solved = [subject.certified(records) for records in ends]
-                weights = [(one.value, one.certificate.output_radius) for one in solved]
-                moved = NeighborPair(*ends, 0, "").moved(*weights).movements
-                for quantity, declared in ((Quantity.V, bound.V), (Quantity.LARGEST, bound.w_max)):
-                    if not (reached := moved[quantity].low) <= declared * (1 + 1e-9):
-                        return failed(f"n = {n}: {quantity} = {reached:.4g}, declared {declared:.4g}")
-                largest, pairs = max(largest, moved[Quantity.V].low / bound.V), pairs + 1
+            few = universal or n not in subject.sizes
+            spent = _AT_LARGER if few else many
+            found = _moved(replace(subject, program=program), universe, bound, spent)
+            if found.refuted:
+                return failed(found.refuted)
+            compared.append(n)
+            largest = max(largest, found.largest)
+            pairs += found.pairs
+            theorem = bound.theorem
     except CalibrationError as error:
-        return _no_bound(program, error)
+        return _no_bound(subject.program, error)
     except UNSOLVED as error:
-        return unsolved(f"a neighbor has no certified weights: {error}")
+        return failed(f"a neighbor has no certified weights: {error}")
+    if not compared:
+        return CheckStatus.SKIPPED, unused
     text = f"{pairs} pairs, n = {min(compared)} to {max(compared):,}"
     return passed(f"{text}: V at most {largest:.0%} of the bound of {theorem}")
 
@@ -321,6 +458,9 @@ def short_audit(subject: Subject) -> Judgment:
         return _derived()
     try:
         bound = subject.first.stability(universe)
+        unused = subject.first.at(universe).unused_bound(universe)
+        if unused is not None:
+            return CheckStatus.SKIPPED, unused
         if _universal(bound.V, _AUDITED, bound.w_max):
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
         search = _shorter(subject, universe)
@@ -343,7 +483,7 @@ def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
     """Fewer neighbors where each takes two solves in full, or as many small ones as a kink does."""
     evaluations = subject.search.evaluations
     exact = Surrogate.of(ProgramWeights(subject.first.at(universe)), universe).exact
-    slow = 40 if exact else 8 if subject.public_error is None else 1
+    slow = 100 if exact else 8 if subject.public_error is None else 1
     search = subject.search
     if search.seconds is not None:
         search = replace(search, seconds=max(subject.until.left, _LEAST_SECONDS))
@@ -353,19 +493,20 @@ def _shorter(subject: Subject, universe: MappedUniverse) -> SearchPlan:
 
 
 def other_settings(subject: Subject) -> Judgment:
-    """Movement of weights with every number among the settings halved and doubled, one at a time."""
-    tried: dict[str, list[str]] = {}
+    """Movement of weights with every number among the settings times and over 2, 10 and 100, one at a time.
+
+    Where what is used follows from what is minimized, nothing is solved.
+    """
     if subject.derived:
         return _derived()
-    few = replace(subject.search, evaluations=min(subject.search.evaluations or 60, 60))
-    for name, value, other in _variations(subject.first):
+    tried: dict[str, list[str]] = {}
+    for name, value, other in _variations(subject.first, check_universe(_AUDITED)):
         if tried and subject.until.passed:
             break
-        smaller = replace(subject, program=other, sizes=(8,), larger=(), search=few)
-        # settings that nobody asked for may be hard to solve
-        status, detail = movement(smaller, unsolved=noted)
-        if status is CheckStatus.FAILED:
-            return failed(f"{name} = {value:.4g}: movement: {detail}")
+        for universe in (check_universe(_AUDITED), plain_universe(_AUDITED)):
+            refuted = _refuted_at(replace(subject, program=other.at(universe)), universe)
+            if refuted:
+                return failed(f"{name} = {value:.4g}: movement: {refuted}")
         tried.setdefault(name, []).append(f"{value:.4g}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
     text = f"{text}: nothing found" if text else "no other values were tried"
@@ -373,17 +514,31 @@ def other_settings(subject: Subject) -> Judgment:
     return noted(f"{text}. {', '.join(alone)}: not varied") if alone else passed(text)
 
 
-def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
+def _refuted_at(subject: Subject, universe: MappedUniverse) -> str:
+    """What refutes the bound of a program that was read in a universe, in words; empty if nothing does."""
+    if subject.first.unused_bound(universe) is not None:
+        return ""
+    bound = subject.first.stability(universe)
+    if _universal(bound.V, universe.n_samples, bound.w_max):
+        return ""
+    few = min(max((subject.search.evaluations or 60) // 6, 3), _PAIRS)
+    with suppress(*UNSOLVED):  # settings that nobody asked for may be hard to solve
+        drawn = _moved(subject, universe, bound, few)
+        return drawn.refuted or _climbed(subject, universe, bound).refuted
+    return ""
+
+
+def _variations(program: FirstStage, universe: MappedUniverse) -> Iterator[tuple[str, float, FirstStage]]:
     """A setting, another value of it, and the program with that: those that can be used at all."""
-    universe = check_universe(_AUDITED)
     resolved = program.at(universe)
     for name in resolved.setting_fields():
         value = resolved.value(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for other in (1.5,) if math.isinf(value) else (value / 2, 2 * value) if value else (0.5,):
+        others = [value * factor for factor in _FACTORS] if value else [0.5]
+        for other in [1.5] if math.isinf(value) else others:
             with suppress(Dp2ermError, TypeError, ValueError):  # a setting that the program refuses
-                changed = program.with_settings(**{name: other})
+                changed = program.with_settings(**{name: other}).at(universe)
                 changed.stability(universe)
                 yield name, other, changed
 
@@ -392,6 +547,7 @@ def _variations(program: FirstStage) -> Iterator[tuple[str, float, FirstStage]]:
 CHECKS: dict[str, tuple[Check, type[Program]]] = {
     "declaration": (declaration, Program),
     "assumed": (assumed, Program),
+    "gradient": (stated_gradient, FirstStage),
     "movement": (movement, FirstStage),
     "audit": (short_audit, FirstStage),
     "feasibility": (feasibility, Program),

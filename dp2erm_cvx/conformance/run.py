@@ -13,7 +13,7 @@ from typing import Any
 
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.checks import json_types
-from dp2erm_cvx.conformance.checks import BESIDE, SEARCH, Check, CheckStatus, Subject, checks_of
+from dp2erm_cvx.conformance.checks import SEARCH, Check, CheckStatus, Subject, checks_of
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Program
@@ -29,6 +29,9 @@ class CheckOutcome:
     check: str
     status: CheckStatus
     detail: str
+
+    def __str__(self) -> str:
+        return f"  {self.status.value:<6} {self.check}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -69,19 +72,23 @@ class ConformanceReport(Shown):
         """Plain JSON types."""
         return dict(json_types(asdict(self) | {"passed": self.passed, "conclusion": self.conclusion}))
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """The program at its settings, and what came out, in one line."""
         verdict = self.conclusion if self.passed else "FAILED"
         settings = ", ".join(f"{name}={one}" for name, one in self.settings.items() if one is not None)
         program = f"{self.program} ({settings})" if settings else self.program
-        checks = [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
-        return "\n".join([f"{program}: {verdict} ({self.kind}: {self.proved})", *checks])
+        return f"{program}: {verdict} ({self.kind}: {self.proved})"
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *map(str, self.outcomes)])
 
 
 def check_program(
     program: Registered,
     *,
     search: SearchPlan = SEARCH,
-    done: Callable[[str], None] | None = None,
+    done: Callable[[CheckOutcome], None] | None = None,
     n: int = 60,
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
@@ -92,14 +99,14 @@ def check_program(
         A scheme, or a class of programs of the library.
     search
         Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
-        or 500 where each takes two solves in full. Its seconds are those of all searches together, each of
+        or 200 where each takes two solves in full. Its seconds are those of all searches together, each of
         which takes half of what is left. Without a limit in seconds a seed repeats it all.
     done
-        Called with the name of every check that has ended.
+        Called with the outcome of every check as soon as it has ended.
     n
-        Number of records that V is told at.
+        Number of records that V is told at, and that are looked at beside few and 500.
 
-    Whatever a program does wrong is in its report.
+    Whatever a program does wrong is in its report, which ends at the first check that fails.
     """
     for index, settings in enumerate(program.examples):
         outcomes = list[CheckOutcome]()
@@ -111,11 +118,12 @@ def check_program(
             limit = search.deadline()
             for name, check in checks_of(program, first=index == 0).items():
                 wrong = [one.check for one in outcomes if one.status is CheckStatus.FAILED]
-                if "declaration" in wrong or (wrong and name == BESIDE):
-                    break  # what comes after would fail for the same reason
-                outcomes.append(outcome_of(name, check, replace(subject, until=limit.part(0.5))))
+                if wrong:
+                    break  # what is refuted is refuted, and what comes after would fail for the same reason
+                outcome = outcome_of(name, check, replace(subject, until=limit.part(0.5)))
+                outcomes.append(outcome)
                 if done is not None:
-                    done(name)
+                    done(outcome)
             settings = subject.program.settings()
         name = str(getattr(program, "name", program.__name__))
         claim = ("second stage", "Theorems 1 and 2 from constants that are derived")

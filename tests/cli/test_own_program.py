@@ -147,7 +147,9 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
 def test_the_commands_write_and_check(monkeypatch):
     monkeypatch.setattr("dp2erm_cvx.conformance.run.Subject", partial(Subject, larger=(101,)))
     done("new-program", "mine", "--kind", "exponential")
-    assert shown("check-program", "mine.py", "--solves", "20").count("all checks passed") == 1
+    text = shown("check-program", "mine.py", "--solves", "20")
+    assert text.count("all checks passed") == 1
+    assert text.index("declaration") < text.index("other settings") < text.index("mine (")
     # a declaration has nothing to state wrong but a bound
     text = program_template("mine", "direct").replace("import scheme", "import Bound, scheme")
     text = text.replace("cp.sum_squares(w - 1) / 2", "cp.sum_squares(w - 1) + 1e-6 * cp.norm(w - 1)")

@@ -19,7 +19,8 @@ from dp2erm_cvx.conformance import (
     program_template,
     run,
 )
-from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit
+from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit, stated_gradient
+from dp2erm_cvx.conformance.gradients import largest_movement
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
@@ -82,7 +83,8 @@ def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatc
     assert report.kind == others.get(name, "exponential" if name == "overlap" else name)
     assert len(solves) <= 1
     said = {one.check: one.detail for one in report.outcomes}
-    for check in said.keys() & {"declaration", "movement", "audit", "feasibility", "other settings"}:
+    searched = {"declaration", "gradient", "movement", "audit", "feasibility", "other settings"}
+    for check in said.keys() & searched:
         assert said[check].startswith("derived: nothing to check")
     item = next(one for one in parametrize(cls).args[1] if one.id.endswith("declaration"))
     with pytest.raises(pytest.skip.Exception, match="derived: nothing to check"):
@@ -128,6 +130,85 @@ def test_a_wrong_bound_is_refuted(largest, refuted, tmp_path):
     assert refuted in [None, *(failure.check for failure in report.of(CheckStatus.FAILED))]
 
 
+#: A bound from the gradient, of rows as long as covariates; less than that is stated of it.
+SOFT = '''"""Weights near 1, and the squared imbalance of rows."""
+
+import math
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.program import Ball, Bound, scheme
+
+
+@scheme(cap=4.0, rho=1.0)
+def soft(w, records, cap, rho):
+    """Weights near 1, and the squared imbalance of rows."""
+    rows = records.rows("rows", lambda x, a, y: (2 * a - 1) * np.asarray(x) * LENGTH, Ball(10.0))
+    imbalance = cp.sum_squares(rows.T @ w)
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho / (2 * records.n) * imbalance), [w <= cap])
+
+
+@soft.bound
+def _(n, M, cap, rho):
+    moved = rho / n * M**2 * math.hypot(2 * cap * math.sqrt(n - 1), 2 * n)
+    return Bound.from_gradient(moved / PART, w_max=cap)
+'''
+
+
+def soft(path: Path, length: str = "1.0", part: str = "1.0") -> Subject:
+    program = program_of(path, SOFT.replace("LENGTH", length).replace("PART", part))()
+    return Subject(program, SearchPlan(10), larger=(), n=40)
+
+
+@pytest.mark.parametrize(
+    ("length", "part", "place"),
+    [
+        pytest.param("1.0", "max(rho, 1.0)", "n = 40, rho = 2: ", id="default", marks=pytest.mark.slow),
+        pytest.param("(10.0 if x[0] > 0.4 else 1.0)", "1.0", "n = 40: ", id="half space"),
+        pytest.param("(10.0 if a and x[0] < -0.7 else 1.0)", "1.0", "n = 40, no intercept: ", id="arm"),
+    ],
+)
+def test_a_wrong_movement_of_the_gradient_is_refuted_without_a_solve(
+    length, part, place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(checks, "solve", None)  # a call fails its check
+    result = outcome_of("", stated_gradient, soft(tmp_path / "soft.py", length, part))
+    assert result.status is CheckStatus.FAILED
+    assert result.detail.startswith(f"{place}the gradient moves by ")
+
+
+@pytest.mark.slow
+def test_a_right_movement_of_the_gradient_is_nearly_reached(tmp_path):
+    subject = soft(tmp_path / "soft.py")
+    universe = checks.check_universe(40)
+    stated = subject.program.at(universe).stated_bound(universe).gradient
+    reached, pairs = largest_movement(subject.program, universe, stated, 30, seed=0)
+    assert 0.6 * stated < reached <= stated
+    assert pairs == 30
+
+
+def test_nothing_is_solved_for_where_a_smaller_bound_is_derived(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "solve", None)
+    text = SOFT.replace("LENGTH", "1.0").replace("PART", "1.0").replace("Ball(10.0)", "Ball(2.2)")
+    program = program_of(tmp_path / "soft.py", text)()
+    for check in (checks.movement, short_audit):
+        result = outcome_of("", check, Subject(program, sizes=(40,), larger=()))
+        assert result.status is CheckStatus.SKIPPED
+        assert "is not used: V = " in result.detail
+    assert "as its author states" not in checks.assumed(Subject(program))[1]
+
+
+def test_the_first_violation_ends_the_checks(tmp_path):
+    text = SOFT.replace("LENGTH", "1.0").replace("PART", "2.0")
+    ended = []
+    half = program_of(tmp_path / "soft.py", text)
+    (report,) = check_program(half, search=LEAST, done=ended.append)
+    assert [one.check for one in report.outcomes] == ["declaration", "assumed", "gradient"]
+    assert tuple(ended) == report.outcomes
+    assert report.headline == str(report).splitlines()[0]
+
+
 def test_an_item_fails_where_its_check_does(tmp_path):
     wrong = program_of(tmp_path / "mine.py", stated(("w_max=cap", "w_max=1.01")))
     items = {item.id: item for item in parametrize(wrong, search=LEAST).args[1]}
@@ -161,9 +242,11 @@ def test_a_note_is_no_pass(judged, conclusion):
     assert str(report).startswith("mine (trim=2.0): ")
 
 
-def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
+def test_numbers_are_multiplied_one_at_a_time_and_an_infinite_one_replaced():
     result = outcome_of("", other_settings, Subject(PaperEntropyBalancing(ridge=2.0, constant=1.0), LEAST))
-    expected = "constant = 0.5, 2; ridge = 1, 4; radius = 1.5: nothing found"
+    expected = (
+        "constant = 0.5, 2, 0.1, 10, 0.01, 100; ridge = 1, 4, 0.2, 20, 0.02, 200; radius = 1.5: nothing found"
+    )
     assert result.detail.startswith(expected), result
     result = outcome_of("", other_settings, Subject(Uniform(), LEAST))
     assert (result.status, result.detail) == (CheckStatus.PASSED, "no other values were tried")
