@@ -126,5 +126,5 @@ def test_a_check_of_a_program_keeps_it(monkeypatch) -> None:
         assert report.passed
         details.append({outcome.check: outcome.detail for outcome in report.outcomes})
     whole, limited = details
-    assert whole["movement"].startswith("14 pairs, n = 8 to 5,000: ")
+    assert whole["movement"].startswith("14 pairs, n = 8 to 500: ")
     assert limited["movement"].startswith("1 pairs, n = 8 to 8: ")
