@@ -67,7 +67,7 @@ _FACTORS = (0.5, 2.0, 0.1, 10.0, 0.01, 100.0)
 #: Pairs whose gradients are compared, and pairs that are solved for, at each size and setting.
 _GRADIENTS, _PAIRS = 30, 24
 #: Pairs of a climb by weights of distinct records.
-_CLIMB = 2000
+_CLIMB = 800
 #: Pairs that are solved for at larger sizes, and where no weights can move more than is declared.
 _AT_LARGER = 3
 #: Of the audit, and the seed of all searches, unless others are asked for.
@@ -164,6 +164,15 @@ def plain_universe(n_samples: int) -> MappedUniverse:
     """That of the checks without an intercept, so that all columns vary, and without an arm floor."""
     space = Space(math.sqrt(N_FEATURES), 4.7)
     return MappedUniverse(space, n_samples, N_FEATURES)
+
+
+def _universes(program: FirstStage, n: int) -> list[MappedUniverse]:
+    """The universe of the checks, and the plain one where the program can be used there."""
+    universes = [check_universe(n)]
+    with suppress(Dp2ermError):  # it may need an arm floor
+        program.stability(plain_universe(n))
+        universes.append(plain_universe(n))
+    return universes
 
 
 def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
@@ -324,9 +333,10 @@ def _gradient_places(
     """Where gradients are compared, in words, and by how many pairs: first the sizes, then other settings."""
     few = min(subject.search.evaluations or _GRADIENTS, _GRADIENTS)
     for n in dict.fromkeys((_AUDITED, *subject.larger, subject.n)):
-        yield f"n = {n}", program, check_universe(n), few
-        yield f"n = {n}, no intercept", program, plain_universe(n), few
-    universe = plain_universe(_AUDITED)
+        for universe in _universes(program, n):
+            place = "" if universe.space.intercept else ", no intercept"
+            yield f"n = {n}{place}", program, universe, few
+    universe = _universes(program, _AUDITED)[-1]
     for name, value, other in _variations(program, universe):
         assert isinstance(other, WeightsProgram)
         yield f"n = {_AUDITED}, {name} = {value:.4g}", other, universe, max(few // 2, 1)
@@ -503,7 +513,7 @@ def other_settings(subject: Subject) -> Judgment:
     for name, value, other in _variations(subject.first, check_universe(_AUDITED)):
         if tried and subject.until.passed:
             break
-        for universe in (check_universe(_AUDITED), plain_universe(_AUDITED)):
+        for universe in _universes(other, _AUDITED):
             refuted = _refuted_at(replace(subject, program=other.at(universe)), universe)
             if refuted:
                 return failed(f"{name} = {value:.4g}: movement: {refuted}")
