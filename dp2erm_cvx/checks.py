@@ -70,8 +70,9 @@ def public_number(
     ``infinite`` admits ``+inf``. Raises DeclarationError naming the quantity, its value and the
     range it must lie in.
     """
-    # float() would make a number of an array with one entry, and NaN of a masked one, with a warning at best
-    if isinstance(value, bool) or getattr(value, "shape", None) or hasattr(value, "mask"):
+    # float() would make a number of a text and of an array with one entry, and NaN of a masked one
+    no_number = isinstance(value, bool | str | bytes | bytearray)
+    if no_number or getattr(value, "shape", None) or hasattr(value, "mask"):
         raise DeclarationError(f"{name} = {brief(value)}: must be a number")
     try:
         number = float(value)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 #: Characters of a message: what it quotes can have any length.
-_LONGEST = 500
+LONGEST = 500
 
 
 class Dp2ermError(Exception):
@@ -18,7 +18,7 @@ class Dp2ermError(Exception):
 
     def __str__(self) -> str:
         line = " ".join(super().__str__().split())
-        return line if len(line) <= _LONGEST else f"{line[:250]} ... {line[-250:]}"
+        return line if len(line) <= LONGEST else f"{line[:250]} ... {line[-250:]}"
 
 
 def brief(value: object) -> str:

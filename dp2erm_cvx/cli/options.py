@@ -173,7 +173,7 @@ def _declared(kind: type) -> list[click.Option]:
     for one in fields(kind):
         flag = f"--{one.name.replace('_', '-')}"
         kinds: dict[str, Any] = {"is_flag": True} if str(one.type) == "bool" else {"default": one.default}
-        if "float" in str(one.type):
+        if re.search(r"\b(float|int)\b", str(one.type)) and "Sequence" not in str(one.type):
             kinds["type"] = Number()
         made.append(FieldOption([flag, one.name], declared=said[one.name], **kinds))
     return made
@@ -194,7 +194,8 @@ def number_of_records(text: Any) -> int:
     """The number of records that ``--plan`` is for. Raises DeclarationError."""
     from dp2erm_cvx.checks import whole_number
 
-    return whole_number("--plan", text, at_least=2)
+    number = number_or_text(text) if isinstance(text, str) else text
+    return whole_number("--plan", number, at_least=2)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

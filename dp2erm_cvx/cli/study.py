@@ -104,7 +104,7 @@ def check_command(data: str, draft: str | None, program: str | None, **options: 
                 sums = [a + b for a, b in zip(sums, own, strict=True)] if sums else list(own)
                 read_now = [_seen(table, one, covariates_of(declared), first) for one in asked]
                 seen = [a + b for a, b in zip(seen, read_now, strict=True)] if seen else read_now
-                first += len(table.cells(table.names[0]))
+                first += len(table.cells(str(treatment)))
             update("parts of the table", number, len(parts))
         records = [] if public is None else list(_records(sums, public))
         records += _looked_at(seen, asked)
@@ -314,10 +314,11 @@ def _drafted(
     dates, on whether identifiers repeat, and on how the file is written. One cell may decide that: a person
     has to read it before it is made public.
     """
+    from dp2erm_cvx.data.cells import folded
     from dp2erm_cvx.data.counts import SamplingWeights, Unit
     from dp2erm_cvx.data.domain_file import EDIT
     from dp2erm_cvx.diagnostics.columns import MOST_LEVELS
-    from dp2erm_cvx.diagnostics.unread import key
+    from dp2erm_cvx.diagnostics.unread import key, says_missing
 
     treatment, outcome = columns
     estimators = library.PrivateEffect, library.PrivateTwoStageERM
@@ -350,7 +351,8 @@ def _drafted(
             lines["levels"].append(f'{key(name)} = ["{EDIT}"]{two}')
     csv = (f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal"))
     lines["csv"] = [*csv, *(["line_breaks = true"] if layout.line_breaks else [])]
-    labels = "several" if len(cells.seen.get(treatment or "", ())) > 2 else "two"
+    arms = {folded(label) for label in cells.seen.get(treatment or "", ()) if not says_missing(label)}
+    labels = "several" if len(arms) > 2 else "two"
     named = {"treatment": treatment, "outcome": outcome}
     return Template(parts["study"]).substitute(
         said,

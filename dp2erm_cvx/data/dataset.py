@@ -412,7 +412,10 @@ def _cells(
     """Cells of a shape (n,) or (n, p). Raises DataError for another one, and for another number of rows."""
     array = read(values, name)
     if array.ndim != ndim:
-        raise DataError(f"{name} has shape {array.shape}: must be {'(n, p)' if ndim == 2 else '(n,)'}")
+        wanted = "(n, p)" if ndim == 2 else "(n,)"
+        if array.ndim == 2 and array.shape[1] == 1:
+            wanted += ", such as its only column"
+        raise DataError(f"{name} has shape {array.shape}: must be {wanted}")
     if rows is not None and len(array) != rows:
         raise DataError(f"{name} has {len(array)} values for the {rows} rows of X")
     return array

@@ -7,6 +7,7 @@ import contextlib
 import glob
 import gzip
 import importlib
+import json
 import os
 import re
 import zlib
@@ -92,6 +93,80 @@ def is_text(path: str) -> bool:
     return not (path.lower().endswith((*BINARY, ".gz")) or os.path.isdir(path) or pattern)
 
 
+#: The line that some spreadsheets write above the header, and read as what separates cells.
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')
+#: How files of other kinds begin, and what they are.
+_FOREIGN = (
+    ((b"$FL2", b"$FL3"), "a file of SPSS"),
+    ((b"RDX", b"RDA", b"X\n\x00", b"A\n2\n", b"A\n3\n"), "a file of R"),
+    ((b"\xd0\xcf\x11\xe0",), "an old Excel workbook (.xls)"),
+    ((b"PK\x03\x04",), "a workbook or another zip archive"),
+    ((b"PAR1",), "a Parquet file, and not called .parquet"),
+    ((b"ARROW1", b"FEA1"), "an Arrow file"),
+    ((b"SQLite format 3",), "a database of SQLite"),
+    ((b"%PDF",), "a PDF"),
+    ((b"\x89HDF",), "an HDF5 file"),
+    ((b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf"), "packed, and not by gzip"),
+    ((b"<html", b"<!DOCTYPE", b"<!doctype", b"<table", b"<?xml"), "a page of HTML or XML"),
+    ((b"[{", b'{"', b"[\n", b"{\n"), "JSON"),
+)
+
+
+def _refuse_foreign(source: str, raw: bytes) -> None:
+    """Raise DataError for the first bytes of a file that is no table of text."""
+    begin = raw.removeprefix(codecs.BOM_UTF8).lstrip(b" \r\n\t")[:64]
+    for known, kind in _FOREIGN:
+        if begin.startswith(known):
+            raise DataError(f"{source}: is {kind}: save the table as CSV, .xlsx or Parquet")
+
+
+def _without_separator_line(source: str, lines: list[str], layout: CsvLayout) -> list[str]:
+    """The lines of a file with a blank one in the place of ``sep=;`` above the header.
+
+    Raises DataError where that names another separator than is declared.
+    """
+    place = next((number for number, line in enumerate(lines) if line), 0)
+    found = _SEPARATOR_LINE.fullmatch(lines[place]) if lines else None
+    if found is None:
+        return lines
+    if found[1] != layout.separator:
+        raise DataError(
+            f"{source}: its first line says that {found[1]!r} separates cells: declare [csv] separator = "
+            f"{json.dumps(found[1])}"
+        )
+    return [*lines[:place], "", *lines[place + 1 :]]
+
+
+#: Lines of a file in which a column is looked for that its header lacks.
+_ABOVE = 30
+
+
+def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str]:
+    """What says where a column stands that a header lacks: in another line, or behind other separators."""
+    filled = [(number, line) for number, line in enumerate(lines[:_ABOVE], 1) if line]
+
+    def hint(name: str) -> str:
+        wanted = name.strip()
+        for number, line in filled:
+            for separator in dict.fromkeys((layout.separator, *",;\t|")):
+                cells = [cell.strip().strip('"').strip() for cell in line.split(separator)]
+                if len(cells) == 1 or wanted not in cells:
+                    continue
+                told = f"; line {number} names it"
+                if separator != layout.separator:
+                    told += f", and {_SEPARATORS[separator]} separate its cells: declare [csv] separator = "
+                    told += json.dumps(separator)
+                if number > filled[0][0]:
+                    told += ": delete the lines above it"
+                return told
+        return ""
+
+    return hint
+
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
 @contextlib.contextmanager
 def _opened(source: str) -> Iterator[None]:
     """Refuse a file that cannot be opened."""
@@ -114,11 +189,16 @@ def guessed_layout(path: str) -> CsvLayout:
         elif len(raw) == _GUESSED:
             raw = raw[: raw.rfind(b"\n") + 1]
     raw = _unpacked(path, raw)
+    _refuse_foreign(path, raw)
     try:
         text, encoding = raw.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
         text, encoding = raw.decode("latin-1"), "latin-1"
-    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    first, _, below = text.removeprefix("\ufeff").partition("\n")
+    named = _SEPARATOR_LINE.fullmatch(first.strip("\r"))
+    if named is not None:
+        text = below
+    separator = named[1] if named is not None else max(",;\t|", key=first.count)
     cell = rf"(?<![^{re.escape(separator)}\n])-?\d+{{}}\d+(?![^{re.escape(separator)}\r\n])"
     commas, points = (len(re.findall(cell.format(sign), text)) for sign in (",", r"\."))
     decimal = "," if separator != "," and commas > points else "."
@@ -164,10 +244,22 @@ def _records(source: str, lines: list[str], layout: CsvLayout, ragged: bool) -> 
         raise DataError(f"{source}: is empty: a header line is needed")
     torn = next((number for number, cells in rows if not cells), None)
     if torn == rows[0][0]:
-        raise DataError(f"{source}: line {torn} is no header: its quotes do not match")
+        text = f"{source}: line {torn} is no header: its quotes do not match"
+        raise DataError(text + _other_separator(header, layout))
     if torn and not ragged:
         raise DataError(f"{source}: is not a CSV file: line {torn}: its quotes do not match")
     return rows
+
+
+def _other_separator(header: str, layout: CsvLayout) -> str:
+    """The end of a message, where quotes of a header match at another separator."""
+    for separator, plural in _SEPARATORS.items():
+        if separator == layout.separator or separator not in header:
+            continue
+        rows = list(_rows("", [header], separator, False))
+        if rows[0][1]:
+            return f"; if {plural} separate its cells, declare [csv] separator = {json.dumps(separator)}"
+    return ""
 
 
 def _no_text(layout: CsvLayout) -> str:
@@ -278,8 +370,7 @@ def _sheet(path: str, book: Any) -> Table:
     sheet.reset_dimensions()  # which some programs write, and not as they are
     head, *rows = list(sheet.iter_rows(values_only=True)) or [()]
     places = {str(name).strip(): place for place, name in enumerate(head) if name is not None}
-    if len(places) < sum(name is not None for name in head):
-        raise DataError(f"{path}: two columns have one name: rename one")
+    names = tuple(str(name).strip() for name in head if name is not None)
 
     def column(name: str) -> NDArray[np.object_]:
         place = places[name]
@@ -287,7 +378,13 @@ def _sheet(path: str, book: Any) -> Table:
         floats = (float(x) if type(x) is int and x.bit_length() < 1000 else x for x in cells)  # and rounded
         return np.array([*floats], dtype=object)
 
-    return Table(path, tuple(places), column)
+    def hint(name: str) -> str:
+        for number, row in enumerate(rows[:_ABOVE], 2):
+            if name in [str(cell).strip() for cell in row]:
+                return f"; row {number} names it: delete the rows above it"
+        return ""
+
+    return Table(path, names, column, hint=hint)
 
 
 def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
@@ -302,10 +399,13 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     source = str(path)
     with _opened(source):
         raw = Path(path).read_bytes()
+    raw = _unpacked(source, raw)
+    _refuse_foreign(source, raw)
     try:
-        lines = layout.lines(_unpacked(source, raw), ragged=ragged)
+        lines = layout.lines(raw, ragged=ragged)
     except UnicodeError:
         raise DataError(f"{source}: {_no_text(layout)}") from None
+    lines = _without_separator_line(source, lines, layout)
     (_, head), *records = _records(source, lines, layout, ragged)
     for row, (line, cells) in enumerate(records):
         if len(cells) != len(head) and not ragged:
@@ -346,7 +446,8 @@ def _columns(
         # numbers alone take an eighth of the room
         return np.array(own, dtype=np.float64 if all(type(cell) is float for cell in own) else object)
 
-    return Table(source, names, column, damage=damage, written=written)
+    hint = _where_named(lines, layout)
+    return Table(source, names, column, damage=damage, written=written, hint=hint)
 
 
 #: Names of the columns of a file in parts, the records of every part, and what reads one.
@@ -378,7 +479,14 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
         packed = file.read(2) == _GZIP
         file.seek(0)
         plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
-        head = next((line for line in file if any(layout.lines(line, ragged=True))), b"") if plain else b""
+        above = b""
+        head = b""
+        for line in file if plain else ():
+            texts = layout.lines(line, ragged=True, first=not above)
+            above += line
+            if any(_without_separator_line(source, texts, layout)):
+                head = line
+                break
         begin, end = file.tell(), file.seek(0, 2)
     if not plain:
         raise DeclarationError(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import difflib
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +33,8 @@ class Table:
     """Named columns that are read one at a time; ``place`` turns a 0-based row into words.
 
     ``damage`` counts lines of a file that could not be read, by what a note says of them to the data holder.
+    Columns of one name are an error where that is asked for. ``hint`` says of a name that no column has where
+    it stands instead, if anywhere.
     """
 
     source: str
@@ -40,22 +44,36 @@ class Table:
     damage: Mapping[str, int] = field(default_factory=dict)
     #: Columns as they are written, where ``column`` makes numbers of texts.
     written: Callable[[str], Any] | None = None
+    hint: Callable[[str], str] = lambda name: ""
     _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
+    #: Names that several columns have.
+    repeated: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        if (name := repeated(self.names)) is not None:
-            raise DataError(f"{self.source} has two columns named {brief(name)}: rename one")
-        object.__setattr__(self, "_known", frozenset(self.names))
+        times = Counter(self.names)
+        object.__setattr__(self, "_known", frozenset(times))
+        twice = frozenset(name for name, count in times.items() if count > 1)
+        object.__setattr__(self, "repeated", twice)
 
     def cells(self, name: str, *, written: bool = False) -> Any:
         """One column, as it is ``written`` or as it is read; raises DataError where none has this name."""
         if name not in self._known:
-            raise DataError(f"{self.source} has no column {brief(name)}; it has: {listed(self.names)}")
+            hint = self.hint(name) or _near_name(name, self.names)
+            raise DataError(f"{self.source} has no column {brief(name)}; it has: {listed(self.names)}{hint}")
+        if name in self.repeated:
+            raise DataError(f"{self.source} has two columns named {brief(name)}: rename one")
         return (self.written if written and self.written else self.column)(name)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """One column as finite float64; raises DataError naming the row and the column otherwise."""
         return to_numbers(self.cells(name), name, self.place)
+
+
+def _near_name(name: str, known: Sequence[str]) -> str:
+    """The end of a message that names the column that is meant, if one is called nearly so."""
+    alike = [one for one in known if "".join(one.split()).casefold() == "".join(name.split()).casefold()]
+    near = alike or difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {brief(near[0])}?" if near else ""
 
 
 def to_numbers(
@@ -206,6 +224,7 @@ def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None. Raises DataError where they are none."""
+    refuse_without_cells(values, name)
     values = _with_masks(values)
     if isinstance(values, np.ma.MaskedArray):
         # a plain conversion would bring back what the mask hides, and filled(None) a fill value
@@ -222,8 +241,32 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
         raise DataError(f"{name}: is not an array, or its rows differ in length") from None
 
 
+#: What holds no cells yet, by the first part of its module and its name, and what reads them.
+_WITHOUT_CELLS = {
+    ("polars", "LazyFrame"): ".collect()",
+    ("pyspark", "DataFrame"): ".toPandas()",
+    ("duckdb", "DuckDBPyRelation"): ".df()",
+    ("_duckdb", "DuckDBPyRelation"): ".df()",
+    ("ibis", "Table"): ".to_pandas()",
+    ("ibis", "Column"): ".to_pandas()",
+}
+
+
+def refuse_without_cells(values: Any, name: str) -> None:
+    """Raise DataError for what has no cells: a query that was not run, a path, or a mapping of columns."""
+    kind = type(values)
+    reads = _WITHOUT_CELLS.get((kind.__module__.partition(".")[0], kind.__name__))
+    if reads is not None:
+        raise DataError(f"{name}: a {kind.__name__} holds no cells before it is read: give those of {reads}")
+    if isinstance(values, str | os.PathLike):
+        raise DataError(f"{name} is a text, and no cells: read the file first, as pandas.read_csv does")
+    if isinstance(values, Mapping):
+        raise DataError(f"{name} is a mapping: give a data frame, such as pandas.DataFrame({name})")
+
+
 def as_cells(values: Any, name: str) -> NDArray[Any]:
     """Array of cells; those of a list stay what they are: no cell is written as another one asks for."""
+    refuse_without_cells(values, name)
     values = _with_masks(values)
     if not (hasattr(values, "dtype") or _is_column(values)):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
@@ -263,6 +306,7 @@ def column_names(X: Any) -> Sequence[Any] | None:
     """Names of the columns of a table, a data frame, or a table of Arrow; None where ``X`` has none."""
     if isinstance(X, Table):
         return X.names
+    refuse_without_cells(X, "X")
     names: Sequence[Any] | None = getattr(X, "column_names", getattr(X, "columns", None))
     return names
 
@@ -271,6 +315,7 @@ def read_frame(frame: Any) -> Table:
     """Columns of a data frame of pandas or polars, or of a table of Arrow; a table stays what it is."""
     if isinstance(frame, Table):
         return frame
+    refuse_without_cells(frame, "the table")
     if (columns := column_names(frame)) is None or not hasattr(frame, "__getitem__"):
         raise DataError(f"{type(frame).__name__} is not a data frame")
     keys = {str(key): key for key in columns}

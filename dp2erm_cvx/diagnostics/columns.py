@@ -365,9 +365,24 @@ def _near(name: str, texts: Collection[str], known: Collection[str]) -> dict[str
     for text in sorted(set(texts) - set(known)):
         own = declared.get(folded(text))
         if own is not None:
-            line = f"[cells] {key(name)} = {{ synonyms = {{ {key(own)} = [{brief_text(text)}] }} }}"
+            line = read_as_one(name, [own, text])
             notes[text] = f"{brief(own)} is declared: did you mean {brief(text)}? {line} reads both"
     return notes
+
+
+def alike(labels: Collection[str]) -> list[list[str]]:
+    """Labels that differ by case and blanks alone, those that are one together."""
+    by_folded: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        by_folded.setdefault(folded(label), []).append(label)
+    return [own for own in by_folded.values() if len(own) > 1]
+
+
+def read_as_one(name: str, labels: Sequence[str]) -> str:
+    """What to declare so that labels of a column that differ by case and blanks alone are one."""
+    first, *others = labels
+    told = ", ".join(map(brief_text, others))
+    return f"[cells] {key(name)} = {{ synonyms = {{ {key(first)} = [{told}] }} }}"
 
 
 def brief_text(text: str) -> str:
@@ -411,7 +426,13 @@ class TableCells:
         named |= {name: tuple(np.exp(pair)) for name, pair in logs.items() if pair is not None}
         none: dict[str, Counter[str]] = {}
         made = cls(book, named, {book.outcome, *outcomes}, none, none, none, Counter(table.damage))
-        columns = {name: made._counted(table, name) for name in dict.fromkeys(table.names)}
+        damage = Counter(table.damage)
+        if table.repeated:
+            damage[
+                f"Columns of one name, which cannot be asked for: {', '.join(map(brief, table.repeated))}."
+            ] = 1
+        made = replace(made, damage=damage)
+        columns = {name: made._counted(table, name) for name in table.names if name not in table.repeated}
         counts, seen, odd = ({name: own[place] for name, own in columns.items()} for place in range(3))
         return replace(made, counts=counts, seen=seen, odd=odd)
 
@@ -506,6 +527,11 @@ class TableCells:
             if "text" in str(facts["holds"]) and 1 < len(self.seen[name]) <= MOST_LEVELS:
                 line = f"{key(name)} = {json.dumps(sorted(self.seen[name]), ensure_ascii=False)}"
                 hint = [f"if a codebook lists its levels, declare under [levels]: {line}"]
+                for own in alike(self.seen[name]):
+                    told = " and ".join(map(brief, own))
+                    hint.append(
+                        f"{told} differ by case or blanks alone: {read_as_one(name, own)} makes them one"
+                    )
             if (sign := _other_decimal(self.seen[name])) and facts["holds"] != "numbers":
                 hint = [sign]
             if self.repeats_persons(name):

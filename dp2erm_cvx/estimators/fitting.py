@@ -357,6 +357,8 @@ class PrivateEstimator(ConfiguredEstimator):
         of a long solve, by public numbers, before anything is spent. For the data holder only, it warns of
         what the look finds otherwise, and of weights 1 in place of those that were not found.
         """
+        if self.seed is None and isinstance(self.ledger, Ledger) and self.dataset is not None:
+            self.ledger.account(self.dataset)  # raises where there is none, before records are looked at
         raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
         if not conditional:

@@ -403,15 +403,22 @@ class Ledger:
             (dataset,),
         )
         try:
-            total, related, composed = Budget(row[0], row[1]), Neighboring(row[2]), Composition(row[3])
+            total = _stored(row[0], row[1])
+            related, composed = Neighboring(row[2]), Composition(row[3])
             receipts = tuple(
-                Receipt(number, dataset, Budget(epsilon, delta), note, at, decode(curve), unit)
+                Receipt(number, dataset, _stored(epsilon, delta), note, at, decode(curve), unit)
                 for number, epsilon, delta, note, at, curve, unit in rows
             )
         except ValueError as error:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
         figures = spent(receipts, total, composed, related)
         return Account(dataset, total, related, composed, receipts, figures)
+
+
+def _stored(epsilon: object, delta: object) -> Budget:
+    """The budget of a row, whose numbers are decimal texts. Raises ValueError where they are none."""
+    numbers = [float(text) if isinstance(text, str) else text for text in (epsilon, delta)]
+    return Budget(*numbers)  # type: ignore[arg-type]
 
 
 def _budget(value: object) -> Budget:

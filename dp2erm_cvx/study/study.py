@@ -108,8 +108,12 @@ class StudyFile:
     def check(self, models: Mapping[str, PrivateEstimator]) -> None:
         """Judge what the questions declare, before any data are read: each suits some number of records.
 
-        Raises DeclarationError or SolverError naming the question.
+        Raises DeclarationError or SolverError naming the question, and LedgerError where there is no account
+        that releases could be charged to.
         """
+        if self.account is not None and all(model.seed is None for model in models.values()):
+            path, dataset = self.account
+            Ledger(path).account(dataset)
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
             try:
                 model.check(question.columns)

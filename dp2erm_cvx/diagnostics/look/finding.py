@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -13,10 +13,7 @@ from dp2erm_cvx.data.dataset import Dataset, Public
 from dp2erm_cvx.data.tables import Table
 from dp2erm_cvx.diagnostics.look.records import AskedAbout, Seen, seen_in
 from dp2erm_cvx.diagnostics.look.rules import RULES, View
-from dp2erm_cvx.errors import DataError
-
-#: Characters of findings in an error: what is longer is cut in its middle.
-_ROOM = 430
+from dp2erm_cvx.errors import LONGEST, DataError
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,18 @@ class Findings:
             return
         end = f"nothing was charged; {consent} releases all the same"
         told = list(self.gross)
-        while len("; ".join(told)) > _ROOM and len(told) > 1:
+        while len(self._stop(told, end)) > LONGEST and len(told) > 1:
             told.pop()
+        beyond = len(self._stop(told, end)) - LONGEST
+        if beyond > 0:
+            told[0] = f"{told[0][: -beyond - 4]} ..."
+        raise DataError(self._stop(told, end))
+
+    def _stop(self, told: Sequence[str], end: str) -> str:
+        """The message of a stop that tells some of what is gross."""
         left = len(self.gross) - len(told)
         more = [f"and {left} more, which dp2erm check lists"] if left else []
-        raise DataError("; ".join([*told, *more, end]))
+        return "; ".join([*told, *more, end])
 
 
 def look(seen: Seen, asked: AskedAbout) -> Findings:

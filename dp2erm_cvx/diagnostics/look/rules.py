@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.domain import Domain
-from dp2erm_cvx.diagnostics.columns import RecordCounts
+from dp2erm_cvx.diagnostics.columns import RecordCounts, alike, read_as_one
 from dp2erm_cvx.diagnostics.look.records import AskedAbout, Seen
 from dp2erm_cvx.diagnostics.look.relations import (
     SampleMoments,
@@ -31,6 +31,7 @@ from dp2erm_cvx.diagnostics.look.relations import (
     pooled_within,
 )
 from dp2erm_cvx.diagnostics.unread import advice_on, key
+from dp2erm_cvx.errors import brief
 
 #: Fewest records of an arm that relations are looked at for.
 FEWEST = 10
@@ -497,6 +498,20 @@ def spelled_now_and_then(view: View) -> Iterator[str]:
     yield from (note for note, count in counts.spelled.items() if 20 * count <= counts.total)
 
 
+def alike_labels(view: View) -> Iterator[str]:
+    """Labels are declared that differ by case or blanks alone."""
+    book = view.asked.book
+    declared = {name: list(map(str, levels)) for name, levels in book.levels.items()}
+    declared[view.seen.treatment] = list(book.treatment.labels)
+    for name, labels in declared.items():
+        for own in alike(labels):
+            told = " and ".join(map(brief, own))
+            yield (
+                f"{name}: {told} are declared apart, and differ by case or blanks alone: look up whether "
+                f"they are one, which {read_as_one(name, own)} says"
+            )
+
+
 def unseen_levels(view: View) -> Iterator[str]:
     """Declared levels never occur."""
     unseen = [level for level, count in view.seen.counts.levels.items() if not count]
@@ -642,6 +657,7 @@ RULES = (
     Rule("measured in one arm", True, empty_in_one_arm, "20 points, and four standard errors"),
     Rule("rows repeated throughout", True, repeated_rows, "half, where independence expects below 1 %"),
     Rule("other spellings now and then", False, spelled_now_and_then, "any", True),
+    Rule("labels that are alike", False, alike_labels, "any", True),
     Rule("levels without records", False, unseen_levels, "any", True),
     Rule("missing more often in one arm", False, emptier_in_one_arm, "5 points, and four standard errors"),
     Rule("small groups", False, small_groups, "below 20", True),
