@@ -100,6 +100,7 @@ def run_command(study: str, data: str | None, **options: Any) -> None:
         declared.check(models)
         files = _files(declared, data, options)
         places = Places(files, _figures(declared, data, files, options))
+        declared.check_account(models)
         records = _records(declared, data, options, bar)
         if options["balance"] or places.figures:
             _refuse_blocks(records)

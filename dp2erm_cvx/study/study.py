@@ -108,17 +108,23 @@ class StudyFile:
     def check(self, models: Mapping[str, PrivateEstimator]) -> None:
         """Judge what the questions declare, before any data are read: each suits some number of records.
 
-        Raises DeclarationError or SolverError naming the question, and LedgerError where there is no account
-        that releases could be charged to.
+        Raises DeclarationError or SolverError naming the question.
         """
-        if self.account is not None and all(model.seed is None for model in models.values()):
-            path, dataset = self.account
-            Ledger(path).account(dataset)
         for question, (name, model) in zip(self.questions, models.items(), strict=True):
             try:
                 model.check(question.columns)
             except Dp2ermError as error:
                 raise type(error)(f"{self.source}: {name}: {error}") from None
+
+    def check_account(self, models: Mapping[str, PrivateEstimator]) -> None:
+        """Raise LedgerError, before any data are read, where there is no account that is declared.
+
+        Where the models are seeded nothing is charged, and none is needed.
+        """
+        if self.account is None or any(model.seed is not None for model in models.values()):
+            return
+        path, dataset = self.account
+        Ledger(path).account(dataset)
 
     def plans(
         self,
@@ -229,6 +235,7 @@ class StudyFile:
         records = StudyRecords.of(table)
         models = self.models(seed=seed, **execution)
         self.check(models)
+        self.check_account(models)
         plans = self.plans_for(models, records)
         weaker = weaker_standings(plans)
         if weaker and not conditional:

@@ -13,7 +13,7 @@ from tests.hostile.bad_inputs import refused as table
 from tests.hostile.outcome import Failure, Outcome, judge
 
 #: What of an effect and a rule their numbers of records or their ledgers decide.
-AFTER_READING = ("delta", "does not fit", "no declared total", "no such ledger", "something else")
+AFTER_READING = ("delta", "does not fit", "something else")
 AFTER_READING += ("not a database", "folder", "cannot be read", "is read in blocks", "are read in blocks")
 
 
