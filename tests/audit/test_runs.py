@@ -405,3 +405,22 @@ def test_counterexamples_of_the_docs_say_what_they_count(path):
     page = (COUNTEREXAMPLES.parent / "audited_methods.md").read_text()
     assert f"**{audit['epsilon_low']:.2f}**" in page
     assert f"`{path.stem}`" in page
+
+
+@pytest.mark.parametrize(("counted", "shown"), [(4_000, 1.01), (20_000, 1.18)])
+def test_the_best_event_of_a_noisy_count_shows_what_the_page_says(counted, shown):
+    """One value, 1 or 0, with Laplace noise of scale 2 / |c|: outputs in an interval that holds 1."""
+    count = 1 + stats.laplace.ppf((np.arange(20_000) + 0.5) / 20_000, scale=2)
+    rate = np.abs(count)[:, None] / 2
+    assert np.log(np.mean(rate) / np.mean(rate * np.exp(-rate))) == pytest.approx(1.43, abs=0.005)
+    below = np.linspace(0.0, 0.5, 26)
+    above = np.linspace(0.2, 4.0, 39)
+    inside = np.mean(-np.expm1(-rate * below), axis=0) / 2
+    outside = np.mean(-np.expm1(-rate * above), axis=0) / 2
+    of_one = np.add.outer(inside, outside).ravel()
+    nearest = np.mean(np.exp(-rate * (1 - below)), axis=0) / 2
+    farthest = np.mean(np.exp(-rate * (1 + above)), axis=0) / 2
+    of_zero = np.subtract.outer(nearest, farthest).ravel()
+    bound = CountBound(counted, 0.0025, 0.0)
+    best = np.max(bound(np.rint(counted * of_one), np.rint(counted * of_zero)))
+    assert best == pytest.approx(shown, abs=0.01)
