@@ -220,7 +220,7 @@ def test_an_interval_for_the_score_is_shorter_and_without_bias(estimand):
         ("groups", ["a record without treatment or outcome does not count", "of the 900 records count"]),
         (
             "unbounded",
-            ["those among the 400 records with treatment and outcome", "gaps that the outcome decides"],
+            ["those of the 400 records that have treatment and outcome", "gaps that the outcome decides"],
         ),
     ],
 )
