@@ -52,16 +52,16 @@ def unequal_weights(rng, n):
     return w * (n / math.fsum(w))
 
 
-def first_stage(rng, name, domain, columns, least=-6):
+def first_stage(rng, name, space, columns, least=-6):
     """A program at random settings, its ridge from ``10^least`` times its scale on."""
-    M2, share = domain.covariate_bound**2, 10 ** rng.uniform(least, 1)
-    radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
+    M2, share = space.covariate_bound**2, 10 ** rng.uniform(least, 1)
+    radius = float(rng.choice([math.inf, 0.3, 3.0])) / space.covariate_bound
     kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
     # a draw that no program takes any more, so that all others stay what they are
     rng.choice(["equal", "proportional"])
     alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
-    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain.space))
-    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
+    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(space))
+    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (space.intercept > 0))))
     cap = float(rng.choice([math.inf, 1.3, 3.0]))
     mmd = {"alpha": alpha, "ridge": share, "kernel": kernel}
     constant = float(rng.choice([0.1, 1.0])) * G
@@ -70,11 +70,11 @@ def first_stage(rng, name, domain, columns, least=-6):
     settings: dict[str, dict[str, Any]] = {
         "uniform": {},
         "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
-        "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
+        "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / space.covariate_bound)},
         "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
         "paper_entropy_balancing": {
             "ridge": share,
-            "radius": radius * domain.covariate_bound,
+            "radius": radius * space.covariate_bound,
             "balance": Moments() if rng.uniform() < 0.3 else balance,
         },
         "entropy_balancing": {"ridge": share * M2, "radius": radius, "balance": balance, "cap": cap},
@@ -119,24 +119,24 @@ def first_stage(rng, name, domain, columns, least=-6):
             "kernel": (kernel, RandomFourier(10 ** rng.uniform(-3, 0), 3))[rng.integers(2)],
         },
     }
-    return PROGRAMS[name](**settings[name]).resolve(domain.space)
+    return PROGRAMS[name](**settings[name]).resolve(space)
 
 
-def noisy_stage(rng, name, domain, smallest):
+def noisy_stage(rng, name, space, smallest):
     """(program, gamma, scale of the noise) of what is perturbed, in the units of its loss.
 
     Gamma and the regularizer are from ``smallest`` times the curvature of the loss on. The name of a loss
     stands for it beside public linear and quadratic terms.
     """
     if name in LOSSES:
-        return _stage_with_quadratic(rng, name, domain, smallest)
-    M, y = domain.covariate_bound, domain.outcome_bound
+        return _stage_with_quadratic(rng, name, space, smallest)
+    M, y = space.covariate_bound, space.outcome_bound
     if issubclass(family_of(PROGRAMS[name]), PrivateFirstStage):
-        M = PROGRAMS[name]().row_bound(domain.space)
+        M = PROGRAMS[name]().row_bound(space)
         radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
         gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
-        return program.resolve(domain.space), gamma, M * 10 ** rng.uniform(-1, 3)
+        return program.resolve(space), gamma, M * 10 ** rng.uniform(-1, 3)
     units = {"itr_huber": (2 * y / M, 4 * M * y, 2 * M**2), "itr_logistic": (1 / M, M * y, M**2 * y / 4)}
     unit, slope, curvature = units.get(name, (2 * y / M, 8 * M * y, 2 * M**2))
     size = 10 ** rng.uniform(-2, 2) * unit
@@ -149,16 +149,16 @@ def noisy_stage(rng, name, domain, smallest):
     gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
     mean = name == "plug_in_ate" and rng.uniform() < 0.5
     return (
-        PROGRAMS[name](**settings).resolve(domain.space),
+        PROGRAMS[name](**settings).resolve(space),
         0.0 if mean else gamma,
         slope * 10 ** rng.uniform(-1, 3),
     )
 
 
-def _stage_with_quadratic(rng, name, domain, smallest):
+def _stage_with_quadratic(rng, name, space, smallest):
     """A loss beside public terms whose sizes and ranks are any, as :func:`noisy_stage` has others."""
-    M = domain.covariate_bound
-    unit = (1.0 if name in ("logistic", "hinge") else domain.outcome_bound) / M
+    M = space.covariate_bound
+    unit = (1.0 if name in ("logistic", "hinge") else space.outcome_bound) / M
     curvature = (0.25 if name == "logistic" else 2.0) * M**2
     slope = curvature * unit
     rank, seed, kind = (int(rng.integers(end)) for end in (5, 1000, 4))
@@ -183,7 +183,7 @@ def _stage_with_quadratic(rng, name, domain, smallest):
     sets = [L1Ball(size), L2Ball(size), Box(size), *([WholeSpace()] * (name == "squares"))]
     program = penalized(LOSSES[name], penalty)(theta_set=sets[rng.integers(len(sets))])
     gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
-    return program.resolve(domain.space), gamma, slope * 10 ** rng.uniform(-1, 3)
+    return program.resolve(space), gamma, slope * 10 ** rng.uniform(-1, 3)
 
 
 def instance_of(rng, name, records):

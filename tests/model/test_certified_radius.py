@@ -266,7 +266,7 @@ def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
     """Each size of a sum with linear and quadratic terms, at points of any length."""
     rng = np.random.default_rng(8)
     closest = np.zeros(3)
-    for _ in range(20):
+    for _ in range(10):
         n, p = int(rng.integers(2, 60)), int(rng.integers(1, 6))
         records = hostile_records(rng, n, p)
         name = str(rng.choice(list(LOSSES)))

@@ -298,7 +298,7 @@ def registered(rng, name):
         program = registry.first_stages()[name](radius=radius).resolve(domain.space)
         moved = partial(of_released, program, domain, rng.normal(size=8))
     else:
-        program = first_stage(rng, name, domain, 3 if intercept else 2, least=-3)
+        program = first_stage(rng, name, domain.space, 3 if intercept else 2, least=-3)
         if name == "mmd":
             program = program.with_settings(cap=INF)
         program = program.at(universe)
