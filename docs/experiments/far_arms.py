@@ -39,7 +39,6 @@ LOGISTIC, CONSTANT, WEIGHTS = "logistic", "constant", "weights"
 WAYS: dict[str, dict[str, Any]] = {
     LOGISTIC: {"settings": {"propensity": "logistic", "center_share": 0.25, "propensity_share": 0.25}},
     CONSTANT: {"settings": {"propensity": "constant", "center_share": 0.6}},
-    "constant, more": {"settings": {"propensity": "constant", "center_share": 0.7}},
     WEIGHTS: {"weights": "entropy_balancing"},
 }
 DESIGN = {
@@ -51,7 +50,7 @@ DESIGN = {
 }
 VARIANTS = {
     "weights": {"ways": list(WAYS), "samples": 20},
-    "quick": {"worlds": ["few records"], "distances": ((1.5, 1.5),), "samples": 3},
+    "quick": {"worlds": ["few records"], "distances": ((1.5, 1.5),), "samples": 6},
 }
 
 

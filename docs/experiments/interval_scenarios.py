@@ -69,6 +69,9 @@ class Cell:
         Z = white @ np.linalg.cholesky(self.near ** np.abs(order[:, None] - order)).T
         if self.law == "uniform":
             return (2 * ndtr(Z) - 1) * math.sqrt(3)
+        if self.law == "clusters":  # two, as far apart as nine of their standard deviations
+            side = np.where(Z[:, :1] > 0.0, 1.0, -1.0)
+            return 0.95 * side + 0.21 * rng.standard_normal((n, p))
         if self.law == "lognormal":
             return np.exp(0.6 * Z)
         if self.law == "t4":
