@@ -43,6 +43,16 @@ def built(name, settings, *marks):
     return pytest.param(BUILT[named], marks=[*marks, *slow], id=named)
 
 
+def at_ends(table):
+    """The first and the last settings of every program; those between are slow."""
+    rows = []
+    for name, settings in table.items():
+        for place, row in enumerate(settings):
+            between = [pytest.mark.slow] * (0 < place < len(settings) - 1)
+            rows.append(built(name, row, *between))
+    return pytest.mark.parametrize("program", rows)
+
+
 def every(table):
     return pytest.mark.parametrize("program", [built(name, row) for name in table for row in table[name]])
 
@@ -110,7 +120,7 @@ def test_declaration_is_dpp_with_named_parts(program):
         assert any(mean.startswith(f"mean_of({name}, ") for mean in means)
 
 
-@every(SETTINGS)
+@at_ends(SETTINGS)
 def test_solvers_agree_within_their_certificates(program, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
     monkeypatch.setattr(SOLVES, "solved_by_cvxpy", cache(SOLVES.solved_by_cvxpy))
@@ -136,7 +146,7 @@ def test_solvers_agree_within_their_certificates(program, monkeypatch):
             assert distance <= allowed, (solver, polish, other, also)
 
 
-@every(SETTINGS)
+@at_ends(SETTINGS)
 def test_declared_objective_is_least_at_the_certified_point(program):
     if getattr(program, "smoothing", None):
         pytest.skip("the declaration has the kink, and the weights are those of its envelope")
@@ -150,7 +160,7 @@ def test_declared_objective_is_least_at_the_certified_point(program):
     assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
 
 
-@every(SETTINGS)
+@at_ends(SETTINGS)
 def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
     instance = bind(program, STANDARD)

@@ -148,7 +148,7 @@ def by_differences(e: Any, w: Any) -> Any:
 
 
 @pytest.mark.parametrize("domain", one_of([WITH_INTERCEPT, DOMAIN], 2), ids=["intercept", "plain"])
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", one_of(READ, 2))
 def test_a_form_has_the_values_and_slopes_of_the_problem(name: str, domain: Domain) -> None:
     for n in SIZES:
         problem, w, at = loaded(READ[name], n, domain, seed=n)
