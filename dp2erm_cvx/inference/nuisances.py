@@ -24,6 +24,10 @@ from dp2erm_cvx.steps.sums import TreatmentRate, released_mass
 #: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines;
 #: with slopes by arm; on one side of a rule; and where that of one arm alone is carried on to the other one.
 BENT, BENT_ARMS, BENT_SIDE, CARRIED = 0.04, 0.12, 0.25, 0.2
+#: The same of a regression in common that no released propensity helps, at these distances of the arms: of
+#: an event whose log odds vary by 1 along their difference, in a loss of slope .45, without noise. A test
+#: computes it.
+BENT_ALONE = ((0.3, 0.6, 0.9, 1.2, 1.5), (0.10, 0.12, 0.14, 0.19, 0.27))
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
 #: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
@@ -245,6 +249,8 @@ def _arm_errors(
     if values is not None:
         steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
         bend = BENT_ARMS if by_arm else BENT
+        if facts.propensity is None and not by_arm:
+            bend = bent_alone(distance)
         left = left + (CARRIED if facts.estimand == TreatedScore.estimand else bend)
     factors, parts = arms @ (weights * steep), arms @ weights
     # the slopes of either arm, or in common, before any shrinkage is undone
@@ -285,6 +291,17 @@ def _arm_errors(
     bias = off * (biases + varying) + np.abs(leaks) + 4.0 * half * np.any(arms * few, axis=1)
     moved = np.sqrt(noises**2 + (log_noise * (biases + varying)) ** 2 + rates**2)
     return tuple(NuisanceError(*row) for row in np.c_[bias, moved, heavier * sampling, -leaks].tolist())
+
+
+def bent_alone(distance: float) -> float:
+    """Part of the confounding that a regression of two values leaves by itself, at this distance of the arms.
+
+    Linear between and beyond the distances of ``BENT_ALONE``; at most 1.
+    """
+    distances, parts = BENT_ALONE
+    slope = (parts[-1] - parts[-2]) / (distances[-1] - distances[-2])
+    beyond = slope * max(distance - distances[-1], 0.0)
+    return min(float(np.interp(distance, distances, parts)) + beyond, 1.0)
 
 
 def remaining(

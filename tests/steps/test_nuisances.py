@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from scipy.optimize import brentq, root
 
 from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.inference.nuisances import bent_alone
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.nuisances import LinearNuisances, TwoValues
@@ -69,3 +70,46 @@ def test_an_outcome_of_two_values_is_one_of_its_ends():
     for changes in ({"binary_outcome": 1}, {"treatment_cost": 0.1}):
         with pytest.raises(DeclarationError, match="binary_outcome"):
             replace(EVENT, **changes)
+
+
+def left_by_a_line(distance, log_odds):
+    """Part of the confounding of an event that an unbent regression leaves, without noise and ridge.
+
+    Log odds vary by ``log_odds`` along one normal direction, along which the arms, of one size, lie this far
+    apart. The loss has slope .45.
+    """
+    values = TwoValues(low=0.0, width=1.0, slope=0.45)
+    z, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    within = math.sqrt(1.0 - 0.25 * distance**2)
+    points = [within * z - 0.5 * distance, within * z + 0.5 * distance]
+    means = [1.0 / (1.0 + np.exp(-log_odds * x)) for x in points]
+
+    def pull(theta):
+        """Gradient of the loss in both intercepts and the slope in common."""
+        lines = [theta[arm] + theta[2] * points[arm] for arm in (0, 1)]
+        pulls = [
+            weights * (mean * (1.0 - np.exp((m - 1.0) / 0.45)) - (1.0 - mean) * (1.0 - np.exp(-m / 0.45)))
+            for m, mean in zip(lines, means, strict=True)
+        ]
+        slope = sum(float(own @ x) for own, x in zip(pulls, points, strict=True))
+        return [pulls[0].sum(), pulls[1].sum(), slope]
+
+    theta = root(pull, [0.5, 0.5, 0.2], tol=1e-12).x
+    estimate = 0.0
+    for arm in (0, 1):
+        m_0, m_1 = (values.unbent(theta[other] + theta[2] * points[arm]) for other in (0, 1))
+        residual = float(weights @ (means[arm] - (m_0, m_1)[arm]))
+        estimate += 0.5 * float(weights @ (m_1 - m_0)) + (2 * arm - 1) * residual
+    unadjusted = float(weights @ means[1]) - float(weights @ means[0])
+    return abs(estimate) / unadjusted
+
+
+@pytest.mark.parametrize("distance", [0.3, 0.6, 0.9, 1.2, 1.5])
+def test_what_a_line_leaves_of_the_confounding_of_an_event_is_allowed_for(distance):
+    assert bent_alone(distance) == pytest.approx(left_by_a_line(distance, 1.0), abs=0.01)
+    assert left_by_a_line(distance, 0.5) <= 0.5 * bent_alone(distance)
+
+
+def test_what_a_line_leaves_grows_beyond_the_distances_that_were_computed_and_is_no_more_than_all():
+    assert bent_alone(1.5) < bent_alone(2.0) < bent_alone(10.0) == 1.0
