@@ -27,7 +27,7 @@ BENT, BENT_ARMS, BENT_SIDE, CARRIED = 0.04, 0.12, 0.25, 0.2
 #: The same of a regression in common that no released propensity helps, at these distances of the arms: of
 #: an event whose log odds vary by 1 along their difference, in a loss of slope .45, without noise. A test
 #: computes it.
-BENT_ALONE = ((0.3, 0.6, 0.9, 1.2, 1.5), (0.10, 0.12, 0.14, 0.19, 0.27))
+BENT_ALONE = ((0.3, 0.6, 0.9, 1.2, 1.5), (0.10, 0.11, 0.14, 0.19, 0.27))
 #: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
 HEAVIER = 1.15
 #: How far a group may lie off the common regression, in deviations of residuals: its rate's noise counts it.
