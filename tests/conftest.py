@@ -3,6 +3,7 @@
 import gc
 import math
 import random
+import zlib
 from collections.abc import Callable, Generator
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,26 @@ settings.register_profile(
 settings.load_profile("repeatable")
 gc.freeze()
 gc.set_threshold(100_000, 50, 50)  # a twelfth of the time of all tests went into looking for cycles
+
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark rows of tests as slow that say how many of them run by default.
+
+    Which rows these are differs between tests, so that other tests show what is left out of one of them.
+    """
+    rows: dict[tuple[str, str], int] = {}
+    for item in items:
+        marker = item.get_closest_marker("one_row_in")
+        if marker is None:
+            continue
+        name = getattr(item, "originalname", item.name)
+        place = rows.setdefault((str(item.path), name), zlib.crc32(name.encode()))
+        rows[str(item.path), name] += 1
+        if place % marker.args[0]:
+            item.add_marker(pytest.mark.slow)
+
 
 try:
     from opendp import measurements

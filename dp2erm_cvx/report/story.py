@@ -64,14 +64,13 @@ class Span:
 class Story:
     """Everything that is said of one release, in the order of the screen.
 
-    ``headline`` is the result in one line, ``precision`` how sure it is, and ``doubt`` what would make it
-    wrong. ``parts`` say of noise, sampling
-    and bias how far they are counted; ``details`` are sentences and tables about the result. ``rows`` are
-    those of the data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether
-    they are of scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page
-    folds those ``noted``; ``robust`` says how wrong they may be. ``declared`` was fixed before the data were
-    read, beside what every release declares;
-    ``spent`` is the cost of every step. ``spans`` are drawn.
+    ``headline`` is the result in one line, ``others`` names further results of the same kind, ``precision``
+    says how sure it is, and ``doubt`` what would make it wrong. ``parts`` say of noise, sampling and bias how
+    far they are counted; ``details`` are sentences and tables about the result. ``rows`` are those of the
+    data frame where the result has coefficients, ``use`` how they are used, ``scaled`` whether they are of
+    scaled covariates. ``alerts`` and ``caveats`` are of the table of caveats, of which a page folds those
+    ``noted``; ``robust`` says how wrong they may be. ``declared`` was fixed before the data were read, beside
+    what every release declares; ``spent`` is the cost of every step. ``spans`` are drawn.
     """
 
     title: str
@@ -86,6 +85,7 @@ class Story:
     noted: tuple[str, ...]
     spent: tuple[Block, ...]
     guarantee: tuple[tuple[str, str], ...]
+    others: str = ""
     use: tuple[Block, ...] = ()
     robust: tuple[str, ...] = ()
     declared: tuple[Block, ...] = ()
@@ -113,7 +113,10 @@ def screen(release: BaseRelease) -> Iterator[Block]:
     story = story_of(release)
     standing = release.guarantee.standing.upper()
     yield heading(story.title if release.private else f"{story.title}: {standing}")
-    yield from (story.headline, story.precision, story.population[0], story.doubt)
+    yield story.headline
+    if story.others:
+        yield story.others
+    yield from (story.precision, story.population[0], story.doubt)
     (_, spent), *guarantee = story.guarantee
     yield f"Guarantee: {spent}"
     shown = [_first_sentence(one) for one in story.alerts[:_WARNINGS]]
@@ -254,6 +257,7 @@ def _effect(release: EffectRelease) -> Story:
         f", {people}",
         title=f"{title} by {release.by}" if release.by else title,
         headline=(f"{subject}: {signed(release.estimate, half)}{unit}{_net(release)}{sure}"),
+        others=_other_contrasts(release),
         precision=_precision(release, about, reason),
         parts=(
             *(
@@ -270,6 +274,24 @@ def _effect(release: EffectRelease) -> Story:
         spans=tuple(spans),
         caption=f"In {unit_of(release) or 'risk'}.{'' if release.groups and not reason else caption}",
     )
+
+
+#: Contrasts of several arms that stand below the first one, before the details.
+_OTHERS = 2
+
+
+def _other_contrasts(release: EffectRelease) -> str:
+    """The next contrasts of more than two arms, and where the rest of them is."""
+    if release.arms is None or len(release.arms.contrasts) == 1:
+        return ""
+    others = release.arms.contrasts[1:]
+    named = [
+        f"{one.level} less {one.against} {signed(one.estimate, one.interval.half_width)} "
+        f"({interval_text(one.interval)})"
+        for one in others[:_OTHERS]
+    ]
+    rest = f", and {len(others) - _OTHERS} more among the details" if len(others) > _OTHERS else ""
+    return f"Also {'; '.join(named)}{rest}."
 
 
 def _precision(release: EffectRelease, about: str, reason: str) -> str:

@@ -142,7 +142,7 @@ APART = {"index": "PrivateEffect", "tutorials/add_a_scheme": "dp2erm check-progr
 
 
 #: Pages that search or simulate for seconds.
-SEARCHING = ("tutorials/audit_a_bound", "tutorials/cost_of_privacy")
+SEARCHING = ("tutorials/audit_a_bound", "tutorials/cost_of_privacy", "tutorials/first_rule")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ RUNNING = ["index", "quickstart", "domain", "guarantee", "ledger", "theory/calib
 RUNNING += ["after_release", "which_pipeline", "../README"]
 
 
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize("name", slow_rows(RUNNING, "which_pipeline"))  # half a minute
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sources = blocks(f"{name}.md", "python")

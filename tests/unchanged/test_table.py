@@ -21,7 +21,7 @@ BY_A_GAP = {stage.label for stage in cases.stages("itr") if "group" in stage.set
 
 
 #: Tables of which the default tests compute one row of so many, or one release of so many.
-EVERY = {"bounds": 28, "plans": 14, "releases": 3}
+EVERY = {"bounds": 84, "plans": 42, "releases": 9}
 
 
 @pytest.mark.parametrize("name", TABLES)
