@@ -21,7 +21,6 @@ gc.freeze()
 gc.set_threshold(100_000, 50, 50)  # a twelfth of the time of all tests went into looking for cycles
 
 
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark rows of tests as slow that say how many of them run by default.

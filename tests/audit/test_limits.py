@@ -64,6 +64,7 @@ def test_a_deadline_divides_what_is_left() -> None:
     assert never.part(0.5) == never == Deadline(clock=clock)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("seconds", one_of([1, 60], 2))
 @pytest.mark.parametrize(("strategy", "data"), [("base", False), ("random", True), ("ascent", True)])
 def test_an_audit_of_weights_keeps_it(monkeypatch, strategy, data, seconds) -> None:

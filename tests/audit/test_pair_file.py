@@ -65,6 +65,7 @@ def saved(tmp_path_factory):
     return search_and_save
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_a_saved_pair_is_audited_again(kind, saved):
     (result, path), (_, subject, honest) = saved(kind), SEARCHES[kind]

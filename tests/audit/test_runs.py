@@ -273,6 +273,7 @@ def test_planted_bugs_are_caught_in_complete_releases(settings, bug, kind, runs)
     assert audited(release(cls=bug, **settings), kind, runs).exceeds
 
 
+@pytest.mark.slow
 def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
     """The mean is 0 and then -1: added to -1 in doubles, the noise loses the bits below 2^-53."""
     pytest.importorskip("opendp")
@@ -362,6 +363,7 @@ def search(mechanism, seed=0, universe=SMALL, **settings):
     return search_runs(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -83,6 +83,7 @@ def spent(calibration, objective, **changes):
     return spent_delta(replace(calibration, **changes), objective.loss, objective.n_samples, objective.bound)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_guarantee_holds_in_exact_arithmetic_and_less_noise_breaks_it(way):
     call, count, less = WAYS[way]

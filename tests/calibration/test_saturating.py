@@ -66,6 +66,7 @@ def random_objective(rng, shape):
     return objective_of(loss, V=2.0 + size(), n=int(10 ** rng.uniform(0.5, 7)))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("shape", BOUNDED_INFLUENCE)
 def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
     rng, tight = np.random.default_rng(1), 0

@@ -162,6 +162,7 @@ def added(noise, units):
     return np.array(sums, dtype=np.float64).reshape(len(units), -1)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize(
     ("law", "persons"), [*((law, False) for law in SumLaw), *((law, True) for law in OF_PERSONS)]

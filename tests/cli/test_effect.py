@@ -47,6 +47,7 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     assert ("a bias of up to" in text) is not trial
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("more", "said", "steps"),
     [
@@ -82,6 +83,7 @@ def test_the_text_says_what_the_rule_is_and_is_not(folder, monkeypatch, more, sa
     assert ("The noise dominates" in text) == (release["flipped_share"] >= 0.25)
 
 
+@pytest.mark.slow
 def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
     changes = ("budget.epsilon=11", "budget.delta=0.006", "two_stage.noise=gaussian")
     text = shown(*FIT, *sets(*changes), "--output", "weak.json")

@@ -76,6 +76,7 @@ STATED = [
 ]
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(("kind", "records", "changes", "wanted"), STATED)
 def test_what_is_declared_is_in_the_release(folder, kind, records, changes, wanted):
     Path("study.toml").write_text(study_of(QUESTIONS[kind], records))
@@ -100,6 +101,7 @@ CALIBRATIONS = {
 }
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", CALIBRATIONS)
 def test_calibrations_are_named_with_their_reason(folder, name):
     changes, phrases = CALIBRATIONS[name]
@@ -206,6 +208,7 @@ def test_weights_of_another_solver_need_their_program_and_data(folder, words, sa
     assert says in result.stderr
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
 def test_certify_says_why_no_weights_exist(folder, name):
     words = ["certify", "arms.csv", "--study", "domain.toml", "--program", name]

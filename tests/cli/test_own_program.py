@@ -30,6 +30,7 @@ def files(folder):
         Path(f"{name}.py").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_release_by_programs_of_two_files(tmp_path):
     stages = sets(f"{FIRST}=weights.py", f"{FIRST}.radius=2", f"{FIRST}.ridge=0.3", f"{SECOND}=loss.py")
     written = done(*FIT, *stages, "--json", "--output", "release.json").stdout

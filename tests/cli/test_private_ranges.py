@@ -64,6 +64,7 @@ def study(folder):
     return Path("study.toml")
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [
@@ -189,6 +190,7 @@ def test_nothing_of_the_records_decides_on_the_plan_or_on_a_refusal(folder):
     assert results[1]["average"].public.outcome_bound <= 200
 
 
+@pytest.mark.slow
 def test_a_study_in_python_answers_as_the_command_does(study):
     table = pd.read_csv("messy.csv", dtype="str", keep_default_na=False)
     told = facts("run", "study.toml", "messy.csv", "--seed", "1")
@@ -281,6 +283,7 @@ def test_bins_logarithms_and_crosses_go_with_declared_ranges(study):
     assert [one["column"] for one in told["ranges"]["ranges"] if one["chosen"]] == ["sbp"]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "change",
     [
@@ -302,6 +305,7 @@ def test_arms_persons_and_weights_go_with_released_ranges(folder, change):
         assert "Verified" in shown("verify", f"releases/{name}.json", "--study", "study.toml")
 
 
+@pytest.mark.slow
 def test_blocks_release_what_memory_releases(study):
     one = facts("run", "study.toml", "messy.csv", "--seed", "1", "--output-dir", "memory")
     other = facts(

@@ -270,6 +270,7 @@ def planned(text, n=400):
     return models, study.plans(models, n, 2)
 
 
+@pytest.mark.slow
 def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     Path("study.toml").write_text(SHARED)
     done(*RUN)
@@ -307,6 +308,7 @@ def test_questions_release_once_what_no_outcome_enters_and_pay_once(folder):
     assert "average.json, from which it took steps over, is not beside it" in told
 
 
+@pytest.mark.slow
 def test_planning_writes_nothing_into_the_estimators_of_a_study(folder):
     """Fitted one by one they release all their steps, each from its own part of the budget."""
     Path("study.toml").write_text(SHARED)
@@ -330,6 +332,7 @@ def test_a_plan_is_run_on_as_many_records_as_it_is_for(folder):
         models["average"].run_plan(plans["average"], data)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("text", [STUDY, SHARED])
 def test_a_study_runs_in_python_as_on_the_command_line(folder, text):
     Path("study.toml").write_text(text)
@@ -389,6 +392,7 @@ def test_what_is_taken_over_has_the_law_of_what_a_question_releases_itself(folde
         assert plan.guarantee.epsilon == pytest.approx(sum(one.guarantee.epsilon for one in plan.steps))
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("old", "new", "name", "kept"),
     [

@@ -43,6 +43,7 @@ def reports_of(path: Path, text: str) -> list[ConformanceReport]:
         return list(check_program(program_of(path, text), search=LEAST))
 
 
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]
@@ -65,6 +66,7 @@ def test_checks_are_items_of_pytest(program, check):
     assert check(program) is None  # it raises where the check fails
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", ["overlap", "overlap_private", "itr", *TEMPLATES])
 def test_nothing_is_searched_for_where_all_is_derived(name, tmp_path, monkeypatch):
     """No audit, no neighbors, and no solve but the one that balance is told from."""

@@ -121,6 +121,7 @@ MODELS = {
 LONG = ("risks", "multinomial", "arms of rates", "ipw_logistic, itr_logistic", "ipw_private, itr")
 
 
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("name", slow_rows(MODELS, *LONG))
 def test_blocks_release_what_memory_releases(path, name):
     assert alike(*both(MODELS[name], path))
@@ -145,6 +146,7 @@ OF_PERSONS = {
 }
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("asked", default_rows(OF_PERSONS, "ate", "by", "ranges"))
 def test_persons(path, asked):
     """Rows of a person come together from all blocks, a part of the persons at a time."""
@@ -167,6 +169,7 @@ def test_persons_without_rows(path, tmp_path, rows):
     assert not hasattr(records, "receipt_")  # before the charge
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
 def test_kernel_weights_of_few_features(path, first):
     program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
@@ -177,6 +180,7 @@ def test_kernel_weights_of_few_features(path, first):
         PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(opened(path))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("settings", [{}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}])
 def test_stable_balancing(path, settings):
     program = build(first_stages(), "stable_balancing", **settings)

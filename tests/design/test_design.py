@@ -344,6 +344,7 @@ def test_settings_that_the_public_rule_takes_are_not_repeated():
     assert any(one.name.endswith("gaussian noise") for one in gaussian)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("goal", ["effect", "rule"])
 def test_every_study_is_the_candidate(clinic, goal):
     """A study with its settings releases, with its seed, exactly what the simulated candidate releases."""
@@ -390,6 +391,7 @@ def designed(*words, file="domain.toml"):
     return done("design", file, "--replicates", "10", *words)
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
     words = ["--n", "300", "--epsilon", "8", "--effect", "12", "--confounding", "weak"]
     told = designed(*words, "--output", "study.toml").stdout
@@ -425,6 +427,7 @@ outcome_scale = 6
 """
 
 
+@pytest.mark.slow
 def test_what_a_study_declares_holds_for_every_pipeline(clinic, few, monkeypatch):
     """The question of the study keeps its settings and its share; what wins is written beside its remarks."""
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
@@ -455,6 +458,7 @@ def test_another_estimator_keeps_the_name_and_the_share_of_its_question(clinic):
     assert len(questions) == 3
 
 
+@pytest.mark.slow
 def test_where_nothing_answers_it_says_so(monkeypatch, few, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)

@@ -166,6 +166,7 @@ def test_rows_that_are_beaten_are_not_efficient():
     assert [row.efficient for row in rows] == [True, False]
 
 
+@pytest.mark.slow
 def test_the_proposal_is_the_least_half_width_and_its_absence_is_no_error():
     result = frontier(["entropy_balancing", "stable_balancing"], request(grids={"ridge": [1.0, 0.1]}))
     widths = [row.half_width for row in result.rows]
@@ -209,6 +210,7 @@ def test_a_half_width_is_that_of_the_effect_itself():
     assert row.left == pytest.approx(model.release_.weighting.left / 1.1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_half_width_grows_with_V_and_with_what_is_left():
     V_rises = frontier(["entropy_balancing"], request(n=3000, grids={"ridge": [0.5], "cap": [2.0, 3.0]})).rows
     assert V_rises[0].effect_V < V_rises[1].effect_V
@@ -357,6 +359,7 @@ def test_names_and_settings_that_nobody_knows():
         frontier(["mmd"], request(grids={"rigde": [1.0]}))
 
 
+@pytest.mark.slow
 def test_a_figure_shows_every_scheme(tmp_path):
     pytest.importorskip("matplotlib")
     floored = request(domain=replace(PLAIN, arm_floor=20), grids={"ridge": [1.0, 0.1]})

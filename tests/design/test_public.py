@@ -39,6 +39,7 @@ def candidate(epsilon: float = 5.0, first="uniform", second="itr", domain=DOMAIN
     return PrivateTwoStageERM(domain, Budget(epsilon), first, second, **changes)
 
 
+@pytest.mark.slow
 def test_the_clear_winner_wins_and_a_design_is_repeatable():
     models = {"much noise": candidate(0.05), "little noise": candidate(200.0)}
     models["balanced"] = candidate(200.0, entropy_balancing(ridge=0.05))
@@ -125,6 +126,7 @@ def test_costs_count():
     assert ignored.value > costly.value + 0.1
 
 
+@pytest.mark.slow
 def test_an_effect_is_that_of_the_public_records():
     """Of confounded public records: the interval of the default covers, weights of 1 do not come near."""
     rng = np.random.default_rng(1)

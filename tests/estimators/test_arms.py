@@ -114,6 +114,7 @@ def largest_loss(step, gamma=1.0, scale=1.0, entering=(1.0,), leaving=(1.0,)):
     return sum(extremes(one)[0] for one in entering) - sum(extremes(one)[1] for one in leaving)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_noise_by_arm_costs_nothing_in_the_number_of_arms(epsilon):
     step = planned(epsilon=epsilon).step("center")

@@ -78,6 +78,7 @@ TRUE = {
 }  # fmt: skip
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", TRUE)
 def test_an_interval_covers_the_truth_and_is_short(name):
     own, draw, how, truth, longest = TRUE[name]
@@ -281,6 +282,7 @@ def test_the_data_holder_is_warned_of_records_that_hardly_suit_what_is_declared(
     assert not warned(replace(suits, binary_outcome=True, outcome_center=0.5, outcome_bound=0.5), X, a, y > 0)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("wide", "n"), [(3.0, 5000), (10.0, 20_000)])
 def test_a_confounder_of_a_range_that_is_too_wide_is_adjusted_for(wide, n):
     """With one mean square for all, ridge took its slope: the bias was .09 and .47, and nothing said so."""

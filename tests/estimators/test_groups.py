@@ -152,6 +152,7 @@ def test_one_group_of_several_sums_what_it_does_alone():
     ]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("other", ["B", "A"])
 def test_a_group_without_records_has_an_unbounded_effect(other, tmp_path):
     X, a, y = table(2000)

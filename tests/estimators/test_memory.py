@@ -51,6 +51,7 @@ def fitted(data, kind, stages=()):
     return held(lambda: plan.run(rows, execution))
 
 
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize(
     ("call", "most"),
     [

@@ -196,6 +196,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "name", ["average effect", "risks", "ranges", "on released ranges", "rule of all", "private scheme"]
 )

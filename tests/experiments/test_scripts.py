@@ -92,6 +92,7 @@ def test_a_panel_goes_from_its_file_to_a_page(tmp_path, monkeypatch):
     assert not re.search(rf"\b{len(table)}\b", "".join(Path(file).read_text() for file in files))
 
 
+@pytest.mark.slow
 def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
     rows = []
     for read, study in (("visits", panel.STUDY), ("person", panel.TRIAL), ("row", panel.ROWS)):
@@ -106,6 +107,7 @@ def test_answers_about_persons_cover_where_those_about_rows_do_not(tmp_path):
     assert (tmp_path / "panel.svg").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_messy_extract_gives_one_answer_however_it_is_read(tmp_path, monkeypatch):
     """Spellings, units, dates, limits and eligibility, from CSV, Parquet in blocks and a data frame."""
     monkeypatch.chdir(tmp_path)

@@ -71,6 +71,7 @@ def test_bad_inputs(tmp_path: Path, chosen: slice) -> None:
     assert not failures(listed[chosen], tmp_path)
 
 
+@pytest.mark.slow
 def test_the_judge_sees_what_is_no_refusal(tmp_path: Path) -> None:
     def wrote(*words: str) -> object:
         Path("new.json").write_text("")

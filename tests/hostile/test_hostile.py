@@ -102,6 +102,7 @@ def test_any_table(tmp_path: Path, examples: int) -> None:
     does_no_harm()
 
 
+@pytest.mark.slow
 def test_seeded_cases() -> None:
     result = [one(number) for number in range(80)]
     assert not failures(result)

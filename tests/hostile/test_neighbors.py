@@ -103,6 +103,7 @@ def others(cells: Any) -> list[tuple[str, str]]:
     return [one for row, one in enumerate(told) if row != 2]
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("read", [by_rows(5, True), by_rows(2, False), in_pandas, in_dask])
 @pytest.mark.parametrize(("kind", "cells", "hostile"), COLUMNS, ids=[f"{one[0]}" for one in COLUMNS])
 def test_no_cell_of_a_column_of_arrow_changes_another(
@@ -297,6 +298,7 @@ def test_no_text_of_a_cell_moves_a_record(
             np.testing.assert_array_equal(getattr(clean, name), getattr(spoiled, name), repr(text[:20]))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_hostile_cells_in_full_fits(folder: Path, question: str) -> None:
     plain, clean = (released(question, by_pandas(records(note))) for note in "NQ")

@@ -103,6 +103,7 @@ def differing(one: Any, other: Any, path: str = "") -> set[str]:
     return set() if one == other else {path.lstrip(".")}
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("study", "arms", "blocks"), [(STUDY, 2, "always"), (ARMS, 3, "never")])
 def test_what_is_written_differs_in_what_noise_was_added_to(tmp_path, study, arms, blocks):
     """Pages and summaries are made of the files alone, and in those nothing else differs."""

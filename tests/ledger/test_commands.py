@@ -54,6 +54,7 @@ def test_a_missing_extra_is_named_before_the_charge(
     assert not Path("out.json").exists()
 
 
+@pytest.mark.slow
 def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dp2erm_cvx.report.figures.love_plot", lambda *known: 1 / 0)
     # every write to /dev/full fails as on a full disk

@@ -35,6 +35,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return result
 
 
+@pytest.mark.slow
 def test_four_processes_share_one_total(told: list[Any]) -> None:
     numbers = sorted(number for own in told[0]["numbers"] for number in own)
     assert numbers == sorted(told[0]["kept"])

@@ -60,6 +60,7 @@ def draws(seed, count, smallest, names=SQUARED):
             yield program.instance(records, weights, gamma=gamma, noise=b), reach
 
 
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize(
     ("names", "seed", "count"),
     [
@@ -239,6 +240,7 @@ def certified_stage(rng, name, records):
 _OTHERS = ("residual_balancing", "minimal_dispersion", "landmark_balancing", "logit_calibration", "raking")
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name in _OTHERS else ()) for name in (*CERTIFIED, *DUAL)],
@@ -262,6 +264,7 @@ def test_every_dataset_is_certified_within_the_reach(name):
     assert (1e-6 if name in DUAL else 1e-3) < max(ratios) <= 1.0
 
 
+@pytest.mark.slow
 def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
     """Each size of a sum with linear and quadratic terms, at points of any length."""
     rng = np.random.default_rng(8)
@@ -300,6 +303,7 @@ def test_the_sizes_beside_public_terms_cover_every_model(monkeypatch):
     assert np.all(closest > 0.05)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", ["squares", "logistic"])
 def test_a_release_beside_public_terms_is_private(name):
     """Certified by design, and within the public radius on data at whose edges nothing is easy."""
@@ -361,6 +365,7 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     assert closest > 0.05
 
 
+@pytest.mark.slow
 def test_ordinary_settings_are_far_within_the_tolerance(monkeypatch):
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
     monkeypatch.setattr(memory, "memory", lambda: math.inf)

@@ -69,6 +69,7 @@ def setting(rng):
     return n, domain, Budget(10 ** rng.uniform(-1.5, 1), 10 ** rng.uniform(-8, -2))
 
 
+@pytest.mark.one_row_in(22)
 @pytest.mark.parametrize("method", NAMES)
 @pytest.mark.parametrize("first", FIRST)
 def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):

@@ -67,6 +67,7 @@ def test_what_cannot_be_predicted_fails_no_release(monkeypatch):
     assert residual_imbalance(plan) is None
 
 
+@pytest.mark.slow
 def test_a_ridge_and_noise_in_a_propensity_decide_how_much_stays():
     for scheme in (entropy_balancing, ipw_logistic):
         shares = [kept(scheme(ridge=ridge)) for ridge in (1e-6, 0.1, 1e5)]

@@ -51,6 +51,7 @@ def test_arms_declared_far_apart_are_answered_by_a_regression_alone() -> None:
     assert effect(20_000, domain=events, confounding=1.5).settings.propensity == "logistic"
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("n", [5000, 1000, 300, 100])
 @pytest.mark.parametrize(
     ("noise", "delta", "arithmetic"), [("gamma", 0.0, "counted"), ("gaussian", 1e-6, "assumed")]

@@ -54,6 +54,7 @@ def test_a_plan_says_what_its_release_will_be():
     assert "the declared solver does not certify every dataset" in str(plan).replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_plan_names_what_no_public_number_bounds_and_the_bound_that_is_not_used():
     plan = model(kinked()).plan(N, 2)
     text = str(plan).replace("\n", " ")
@@ -74,6 +75,7 @@ def test_a_plan_says_where_its_noise_covers_every_weight():
     assert rows["standing"] == "private. V = 2n: the noise covers every possible weight"
 
 
+@pytest.mark.slow
 def test_a_conditional_fit_is_refused_before_the_charge(tmp_path):
     ledger = Ledger(tmp_path / "book.db")
     ledger.declare("trial", Budget(5.0))

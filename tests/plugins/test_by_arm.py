@@ -138,6 +138,7 @@ def test_an_empty_arm_has_certified_weights(made, arm):
         assert solution.value.sum() == pytest.approx(N)
 
 
+@pytest.mark.one_row_in(5)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end: what moves weights most."""
@@ -177,6 +178,7 @@ def test_a_fast_path_refuses_what_it_does_not_know(monkeypatch):
     assert fast_path(instance, data, solve(instance).point) is None
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_what_is_derived_is_on_one_screen(made):
     rows = dict(describe(made(), Universe(DOMAIN, 400, P)))

@@ -81,6 +81,7 @@ def test_weights_are_those_of_cvxpy_alone(made, radius):
         assert solution.certificate.output_radius <= 1e-8 * N
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_weights_move_by_no_more_than_their_bound(made):
     """Clustered datasets, of which the replaced record is at the far end; numbers are at their ends."""
@@ -132,6 +133,7 @@ def test_public_bounds_hold_on_a_dataset(made):
     assert solution.certificate.output_radius <= error * N
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_a_release_is_private_and_states_what_is_the_authors(made):
     data = records(6, 400)

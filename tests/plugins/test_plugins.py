@@ -64,6 +64,7 @@ def test_theta_is_that_of_the_problem_as_it_is_declared(program):
     assert declared.n == N
 
 
+@pytest.mark.one_row_in(2)
 @every(FIRST)
 def test_weights_move_by_no_more_than_their_bound(program):
     universe = Universe(DOMAIN, 40, P)
@@ -104,6 +105,7 @@ def released(first, second):
     return model.fit(data.covariates, data.a, data.y, conditional=True)
 
 
+@pytest.mark.one_row_in(6)
 @every(one_of(SECOND, 3), "second")
 @every([literature.tailored, robust], "first")
 def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_derived(first, second):
@@ -115,6 +117,7 @@ def test_a_release_rests_on_no_word_of_the_author_where_a_smaller_bound_is_deriv
     assert all(name in assumed for name in own)
 
 
+@pytest.mark.slow
 def test_a_release_stands_private_on_a_stated_bound():
     """Of a form, which has a public radius; below what is derived a stated bound is its author's word."""
 
@@ -140,6 +143,7 @@ def test_a_release_stands_private_on_a_stated_bound():
     assert np.ptp(weights.value) > 1e-4
 
 
+@pytest.mark.one_row_in(3)
 @every(one_of([*FIRST, *SECOND], 3))
 def test_what_is_derived_is_on_one_screen(program):
     rows = dict(describe(program(), Universe(DOMAIN, 400, P)))
@@ -447,6 +451,7 @@ def test_functions_of_an_author_that_are_broken_are_refused_in_public():
             second_stage(treats=rule)
 
 
+@pytest.mark.slow
 def test_balance_functions_of_an_author_are_named_by_a_release():
     curves = BalanceFunctions(lambda x: np.append(x, x**2), 2.0, "curves")
 

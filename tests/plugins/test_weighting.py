@@ -69,6 +69,7 @@ def records(seed=0):
     return DOMAIN.records(*drawn(seed))
 
 
+@pytest.mark.one_row_in(6)
 @every()
 def test_a_scheme_is_a_few_lines_and_has_a_bound(made):
     program = at_defaults(made, UNIVERSE)
@@ -101,6 +102,7 @@ def test_weights_are_those_of_the_problem_as_it_is_declared(made):
     np.testing.assert_allclose(solve(program.instance(data)).value, exact, atol=close)
 
 
+@pytest.mark.one_row_in(5)
 @every()
 def test_every_solver_is_certified(made):
     instance = at_defaults(made, UNIVERSE).instance(records(1))
@@ -116,6 +118,7 @@ def test_every_solver_is_certified(made):
         np.testing.assert_allclose(value, values[0], atol=1e-5)
 
 
+@pytest.mark.one_row_in(10)
 @every([one for one in EVERY if one not in KERNELS])
 def test_an_audit_finds_nothing_above_the_bound(made):
     program = made()
@@ -126,6 +129,7 @@ def test_an_audit_finds_nothing_above_the_bound(made):
     assert 1.0 <= audit.unseen < 12.0
 
 
+@pytest.mark.one_row_in(3)
 @every((weighting.stable_weights, weighting.treated_balancing, weighting.robust_weights))
 def test_a_release_stands_private_on_it(made):
     model = PrivateTwoStageERM(DOMAIN, Budget(4.0), made(), "arm_means").fit(*drawn(3))

@@ -110,6 +110,7 @@ def primal_weights(records: Records, ridge: float, cap: float, treated: float = 
     return np.asarray(w.value)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", UNCAPPED)
 @pytest.mark.parametrize("seed", range(2))
 def test_weights_without_a_cap_are_those_of_the_dual(name: str, seed: int) -> None:

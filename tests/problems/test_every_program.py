@@ -235,6 +235,7 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
 BOTH_ARMS = ("att_balancing", "mmd", "energy_balancing", "kernel_mean_matching")
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("data", RECORDS)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_edge_datasets_are_solved_and_certified(program, data):
@@ -248,6 +249,7 @@ def test_edge_datasets_are_solved_and_certified(program, data):
         assert solution.certified
 
 
+@pytest.mark.one_row_in(8)
 @every(EXTREMES)
 def test_extreme_settings_are_certified(program):
     instance, settings = bind(program, STANDARD), EXTREMES[program.name][0]
@@ -271,6 +273,7 @@ for name, rows in SETTINGS.items():
             TARGETS.append(pytest.param(n, name, row, conic, marks=pytest.mark.slow))
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize(("n", "name", "settings", "conic"), TARGETS)
 def test_radius_target(n, name, settings, conic):
     """With ten covariates every solver comes within 1e-9, relative to the size of its solution."""

@@ -180,6 +180,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_weights_are_those_of_the_problem_in_arrays(name, settings):
     stated, _ = STATED[name]
@@ -208,6 +209,7 @@ def test_balance_functions_and_the_constant_are_those_of_the_problem(name):
     np.testing.assert_allclose(solve(program.instance(records)).value, stated(arms, **whole), atol=AGREE)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_no_pair_of_neighbors_moves_beyond_the_bound(name, settings):
     """Pairs of few records, at the ends of their set: V counts the replaced record twice."""

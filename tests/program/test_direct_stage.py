@@ -43,6 +43,7 @@ PROGRAMS = {"entropy": entropy(rho=1.0)}
 PROGRAMS |= {name: on_the_box(objective) for name, objective in SOME.items()}
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_solver_is_certified_and_finds_the_weights_of_a_conic_one(name):
     program = PROGRAMS[name].resolve(DOMAIN.space)

@@ -84,6 +84,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate", "ignore:You are solving a parameterized")
 @pytest.mark.parametrize(("loss", "name"), CASES)
 def test_every_solver_certifies_the_minimizer_of_what_is_declared(loss, name):
@@ -106,6 +107,7 @@ def test_every_solver_certifies_the_minimizer_of_what_is_declared(loss, name):
     assert certify(instance, off).radius >= 2e-3 - solution.certificate.radius
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("theta_set", [L1Ball(0.3), L2Ball(0.2), Box(0.1), WholeSpace()], ids=str)
 @pytest.mark.parametrize("loss", one_of(["logistic", "huber"], 2))
 def test_kinks_are_certified_in_every_set(loss, theta_set):

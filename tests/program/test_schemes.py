@@ -406,6 +406,7 @@ def test_a_loss_of_margins_that_remembers_is_refused():
 # what stays allowed
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("n", [2, 7, 49, 1000, 6007])
 @pytest.mark.parametrize("p", [1, 2, 9])
 def test_a_factor_of_n_on_a_whole_term_is_a_scale(n, p):
@@ -480,6 +481,7 @@ def test_weights_whose_problem_changes_are_refused_where_they_stand_or_before_th
         fitted()
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("power", [-1.0, -0.5, 0.5, 1.0])
 def test_weights_may_scale_a_term_by_a_power_of_n(power):
     @scheme()

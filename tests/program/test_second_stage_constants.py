@@ -133,6 +133,7 @@ SEARCHED = [
 ]
 
 
+@pytest.mark.one_row_in(10)
 @pytest.mark.parametrize(("name", "settings", "domain", "least"), SEARCHED)
 def test_derived_constants_cover_what_a_search_finds(name, settings, domain, least):
     program = PROGRAMS[name](**settings)

@@ -118,6 +118,7 @@ def test_intervals_of_events_are_warned_of_where_arms_are_declared_far_apart() -
     assert told == [True, True, False]
 
 
+@pytest.mark.slow
 def test_every_caveat_is_reached_and_some_release_is_without_it(releases) -> None:
     held = [(one.code, {bool(one.when(r)) for r in releases if r.goal in one.goals}) for one in CAVEATS]
     assert [code for code, some in held if True not in some] == []
@@ -129,6 +130,7 @@ def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
     assert {one.code for one in CAVEATS} == set(SENTENCES)
 
 
+@pytest.mark.slow
 def test_no_headline_says_ci_where_a_caveat_says_that_it_is_none(releases) -> None:
     assert {one.code for one in CAVEATS if not one.confident} == set(WITHDRAWN)
     without = set()

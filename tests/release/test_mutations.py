@@ -74,6 +74,7 @@ def among(path, names):
     return any(fnmatch(path, name) for name in names)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("name", "step"),
     [*((one, 6) for one in FAST), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in SLOW)],

@@ -85,6 +85,7 @@ LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
 SETTINGS = [(500, Budget(0.5, 1e-6), Noise.GAMMA), (10_000, Budget(2.0, 1e-6), Noise.GAUSSIAN)]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
 def test_ratios_of_arms_cover(n, budget, kind):
     covered, _ = arm_study(SumLaw.ARMS, n, budget, kind, 80, seed=1)

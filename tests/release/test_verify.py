@@ -30,6 +30,7 @@ def changed(release, path, change):
     return parsed(json.dumps(plain), type(release))
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_is_read_again_and_follows_from_what_it_states(name, tmp_path):
     release, path = release_of(name), tmp_path / "release.json"
@@ -40,6 +41,7 @@ def test_a_release_is_read_again_and_follows_from_what_it_states(name, tmp_path)
     assert verify(again, Domain.from_dict(release.domain)).holds
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", ["average effect", "rule and value", "balancing"])
 def test_a_stronger_claim_is_refuted(name):
     """Of the whole release; every entry of a step is changed by the test of mutations."""
@@ -68,6 +70,7 @@ def without_exact(assumptions):
     return [one for one in assumptions if one != "exact arithmetic assumed"]
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("name", "path", "change", "told"),
     [
@@ -172,6 +175,7 @@ def test_a_unit_that_the_domain_states_otherwise_is_refuted():
     assert verify(effect, other).refuted == ("domain: is not the one expected",)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", ["balancing", "scheme under Renyi"])
 def test_a_further_assumption_is_no_licence_for_another_guarantee(name):
     release = release_of(name)

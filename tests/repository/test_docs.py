@@ -162,6 +162,7 @@ def test_pages_print_what_they_quote(name, tmp_path, monkeypatch):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_first_page_show_what_their_texts_say(tmp_path):
     pytest.importorskip("matplotlib")
     doors = runpy.run_path(str(DOCS / "experiments" / "doors.py"))
@@ -209,6 +210,7 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     run([source.replace("=1500", "=500").replace(", 1500,", ", 600,") for source in sources], monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_release_composes_inside_opendp(monkeypatch, capsys):
     module = run(blocks("coming_from.md", "python"), monkeypatch)
     assert capsys.readouterr().out == "3.0\n"

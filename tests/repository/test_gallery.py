@@ -23,6 +23,7 @@ def test_every_example_is_on_the_page_with_its_picture():
         assert f"{{literalinclude}} {name}.py" in PAGE
 
 
+@pytest.mark.one_row_in(7)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_draws_its_picture(name, tmp_path, monkeypatch):
     assert len((GALLERY / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 60

@@ -133,6 +133,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_error_of_a_certificate_is_exceeded(bug, monkeypatch):
     monkeypatch.setattr(*PLANTED[bug])
@@ -165,6 +166,7 @@ PERTURBED = {"gamma": 0.03, "noise": 0.7 * np.random.default_rng(12).normal(size
 WEIGHTS = make_weights(RECORDS)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str)
 @pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
 def test_gap_certificate_of_a_declared_penalty_covers_the_distance(theta_set, l1, l2):

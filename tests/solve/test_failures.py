@@ -102,6 +102,7 @@ UNCHECKED = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("cone", UNCHECKED)
 def test_what_no_gap_is_measured_for_is_refused_when_it_is_declared(cone):
     with pytest.raises(

@@ -173,6 +173,7 @@ def printing(problem: Any) -> None:
     good(problem)
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_ends_what_does_not_end_by_itself(capfd):
     limits = {"sleeping": 0.5}
     told = {
@@ -260,6 +261,7 @@ class Leaping:
         return self.seconds
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("solver", ["first_certified", "clarabel", own(raising), own(not_numbers), own(huge)])
 def test_no_clock_decides_a_private_fit(monkeypatch, solver):
     def fitted() -> Any:

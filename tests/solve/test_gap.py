@@ -111,6 +111,7 @@ SOME += [("all", 1e-6, 1e6), ("l1 ball", 1.0, 10.0), ("huge box", 1.0, 0.0)]
 ALL = [pytest.param(*one, marks=pytest.mark.slow) for one in product(SETS, UNITS, NOISE) if one not in SOME]
 
 
+@pytest.mark.one_row_in(7)
 @pytest.mark.parametrize(("name", "unit", "ratio"), [*SOME, *ALL])
 def test_no_forged_point_is_nearer_in_claim_than_in_truth(name, unit, ratio):
     for gamma, l2 in ((0.1, 0.0), (1e-8, 0.2)):
@@ -140,6 +141,7 @@ def test_a_point_far_from_the_minimizer_is_not_certified_under_large_noise():
     assert solve(own, solver="clarabel").certified
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("ratio", [10.0, slow(1e3), 1e5])
 def test_the_unit_of_the_outcome_decides_nothing(ratio):
     for solver in (Clarabel(), SCS(), "first_certified"):
@@ -196,6 +198,7 @@ def excesses(monkeypatch):
             yield apart(theta, truth, anchor.point) / certify(judged, anchor.point).radius
 
 
+@pytest.mark.slow
 def test_a_claim_is_right_whatever_the_judges_own_solve_returns(monkeypatch):
     assert max(excesses(monkeypatch)) <= 1.0
 
@@ -239,6 +242,7 @@ def excesses_at_the_minimizer(monkeypatch):
         yield apart(theta, truth, anchor.point) / anchor.radius
 
 
+@pytest.mark.slow
 def test_the_rounding_of_every_sum_is_counted(monkeypatch):
     largest = max(excesses_at_the_minimizer(monkeypatch))
     assert 1e-3 < largest <= 1.0
@@ -306,6 +310,7 @@ def limited(w, records, rho, size):
     return cp.Problem(cp.Minimize(objective), limits)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("size", [0.05, 0.5, 5.0])
 def test_limits_beside_the_box_are_part_of_the_proof(size):
     instance = limited(size=size).instance(RECORDS)

@@ -154,6 +154,7 @@ def excess(loss, name, seed):
     return apart(theta, anchor.point) / anchor.radius, anchor.radius / size
 
 
+@pytest.mark.one_row_in(7)
 @pytest.mark.parametrize("name", KINKS)
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 def test_a_point_at_kinks_is_certified_with_all_digits(loss, name):

@@ -190,6 +190,7 @@ def every(*names):
     return pytest.mark.parametrize("made", made, ids=lambda one: one.name)
 
 
+@pytest.mark.one_row_in(4)
 @every(*MARGINS, *KERNELS, *CLOSED)
 def test_weights_and_radii_are_those_of_single_solves(made):
     records = make_records(90, 3)
@@ -227,6 +228,7 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch):
     assert np.all(np.sum(np.abs(result.values[0] - right.values[0]), axis=1) <= result.radius + right.radius)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("name", "ridge"),

@@ -244,6 +244,7 @@ def falls(bounds, rounding=2e-4):
     return all(b.V <= a.V * (1 + rounding) for a, b in itertools.pairwise(bounds))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("n", "ridge", "radius", "floor"), [(9, 0.5, 0.3, 2), (5000, 0.02, 2.0, 800)])
 def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, radius, floor):
     schemes = (
@@ -318,6 +319,7 @@ def extreme_bounds(n, ridge, radius, bound):
         yield entropy_balancing_paper_scaling(n, ridge, n // 4, radius, refined=refined)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(("n", "ridge"), [(4, 1e-300), (10**7, 1e-12), (10**7, 1.0), (10**7, 1e300)])
 def test_extreme_numbers_give_finite_bounds(n, ridge):
     with np.errstate(all="raise", under="ignore"):

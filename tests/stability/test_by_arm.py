@@ -124,12 +124,14 @@ CASES = (
 )
 
 
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_no_pair_moves_more_than_its_bound(case):
     bound, found = case.bound(400), case.found(400, generations=40, population=200)
     assert case.least * bound <= found <= bound
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("n", [3, 400])
 @pytest.mark.parametrize("label", ["odds", "overlap, offset", "overlap, tied factor"])
 def test_the_largest_weight_is_nearly_attained(label, n):
@@ -148,6 +150,7 @@ def test_no_pair_of_a_longer_search_moves_more(case, n):
         assert case.found(n, seed=seed) <= case.bound(n)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize(
     ("label", "wrong"),
     [
@@ -293,6 +296,7 @@ def test_the_mean_weight_of_a_floor_against_linear_programs():
             assert np.interp(need, pull[on], weight[on]) == pytest.approx(solved.fun, rel=1e-8)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("floor", "least"), [(80, 0.5), (20, 0.5)])
 def test_no_pair_of_a_normalization_by_arm_moves_more(floor, least):
     scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm")
@@ -305,6 +309,7 @@ def test_no_pair_of_a_normalization_by_arm_moves_more(floor, least):
     assert found > 1.5 * margin_movement(400, 0.1, 1.0, overlap()).bound.V
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("total", "least"), [(0.05, 0.4), (0.2, 0.3)])
 def test_no_pair_of_a_saturated_normalization_moves_more(total, least):
     scheme = Scheme(logistic, overlap_weight, 0.1, normalization="arm", total=total)

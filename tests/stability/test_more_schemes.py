@@ -162,6 +162,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     "row",
     [row for row in ROWS if row.universe.n_samples == 400 and (row.scheme, row.setting) in CAUGHT],
@@ -182,6 +183,7 @@ def test_movements_of_the_table_stay_within_the_bound(row):
     assert not long.verdict("sharp").violated
 
 
+@pytest.mark.slow
 def test_the_table_of_the_page_states_these_bounds():
     assert len(ROWS) == 30
     for (*_, result, bound), row in zip(TABLE, ROWS, strict=True):

@@ -187,6 +187,7 @@ WORST = {
 ROWS = [pytest.param(*row, id=f"{kind} {k}") for kind, rows in WORST.items() for k, row in enumerate(rows)]
 
 
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize(("movement", "bound", "at_least", "planted"), ROWS)
 def test_a_worst_pair_is_within_the_bound_and_beyond_planted_ones(movement, bound, at_least, planted):
     moved, w, v = movement()
@@ -334,6 +335,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.one_row_in(20)
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=pytest.mark.slow if kind == "printed kernel" else ()) for kind in DRAWS],

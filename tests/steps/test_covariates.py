@@ -184,6 +184,7 @@ def alike(name, epsilon=4.0):
     return all(map(np.array_equal, one, other))
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
     names = {"effect": "rate mean spread center propensity score"}
@@ -290,6 +291,7 @@ def outside(name, extreme, epsilon=4.0):
     return max(excess)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0

@@ -48,6 +48,7 @@ def one_treated(n=400, p=10):
 CHAIN = FirstCertified((Newton(max_iterations=99), ProjectedGradient()))
 
 
+@pytest.mark.one_row_in(11)
 @pytest.mark.parametrize(
     ("settings", "private"),
     [
@@ -98,6 +99,7 @@ def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
     assert np.array_equal(drawn[0].value, model.private_workings_.noise)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("lengths", "distance", "private"),
     # noise too far from the ideal, and noise of any length: within the reach it certifies
@@ -131,6 +133,7 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.filterwarnings("ignore:.*no solver found a solution:UserWarning")
 @pytest.mark.parametrize("solver", [Clarabel(), SCS()])
 def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
@@ -193,6 +196,7 @@ def test_no_certificate_is_needed_where_the_bound_covers_all_weights(monkeypatch
     assert not model.private_workings_.weights.certified
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     "settings",
     [{}, {"first_stage": "ipw_private"}, {"second_stage": "plug_in_ate", "calibration": "output"}],

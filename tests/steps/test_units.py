@@ -149,6 +149,7 @@ def coded_lists(public):
     return [Dataset.coded(public, one, one.arm, one.y) for one in tables]
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize(
     ("name", "count"),
     [*((name, 1) for name in [*EFFECTS, "risks", "rule"]), ("ate", 2), ("att", 2), ("arms", 2)],

@@ -30,6 +30,7 @@ def form_with(dispersion: str, penalty: ImbalancePenalty, n: int = N) -> Weighti
     return form_of(n, moments_by_arm(penalty), dispersion=dispersion, low=(low, low), cap=(cap, cap))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("dispersion", ["square", "entropy", "log", "logit", "mixed"])
 def test_weights_are_those_of_cvxpy(dispersion: str, penalty: str) -> None:

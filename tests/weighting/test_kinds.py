@@ -84,6 +84,7 @@ def spread(weights: Array, count: Array, k: int) -> Array:
     return np.repeat(weights[k], count[k].astype(int))
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("name", [*FORMS, *KERNELS, *KINKS])
 def test_kinds_are_all_records_within_both_claims(name: str) -> None:
     form = {**FORMS, **KERNELS, **KINKS}[name]
@@ -124,6 +125,7 @@ def farthest_of_few_steps(form: WeightingForm, factor: float, monkeypatch: pytes
     return farthest
 
 
+@pytest.mark.one_row_in(8)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert farthest_of_few_steps(FORMS[name], 0.7, monkeypatch) > 1e-6 * N
@@ -143,6 +145,7 @@ def test_steps_that_are_called_near_have_no_small_claim(monkeypatch: pytest.Monk
     assert np.all(found.claims > 1e-3 * N)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("wrong", ["rows", "targets", "count"])
 @pytest.mark.parametrize("name", ["squares", "logit", "sums: counts", "kernel: gaussian"])
 def test_wrong_data_of_kinds_are_seen(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,7 @@ def drawn() -> tuple[Array, Array, Array]:
 FLOORED = Domain(1.0, 2.0, arm_floor=20)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("program", [to_the_treated(cap=6.0), to_own_rows()], ids=["controls", "own rows"])
 def test_a_release_states_the_bound_and_its_floor(program: Any) -> None:
     X, a, y = drawn()

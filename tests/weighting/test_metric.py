@@ -50,6 +50,7 @@ def claim_without(data: WeightingData, point: Point) -> float:
         return certified_distance(data, point)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 def test_no_claim_is_below_the_truth() -> None:
     points, found = ratios_of_better_claims(1, 90)

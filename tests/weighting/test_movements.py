@@ -28,6 +28,7 @@ from tests.weighting.search import searched
 ROUNDED = 1.0 + 1e-6
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("keeps", one_of([False, True], 2))
 def test_no_pair_exceeds_the_bounds(name: str, keeps: bool) -> None:

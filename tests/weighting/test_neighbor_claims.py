@@ -54,6 +54,7 @@ def claims_of_both(form: WeightingForm, noise: float) -> tuple[Array, Array]:
     return NeighborClaims(neighboring).claims(points, part), np.array(alone)
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", [*FORMS, "kink", "kinked norm"])
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
 def test_claims_are_those_of_one_dataset(name: str, noise: float) -> None:

@@ -92,6 +92,7 @@ def single(form: WeightingForm, records: Records, index: Array, new: Records, k:
     return DualProblem(form, records.replaced(int(index[k]), new.X[k], int(new.a[k])))
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_together_is_alone_within_both_claims(name: str) -> None:
     form = FORMS[name]
@@ -106,6 +107,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
         assert apart <= one.claim + found.claims[k]
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few steps leave weights well off, which claims have to say."""

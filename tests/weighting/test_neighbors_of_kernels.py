@@ -110,6 +110,7 @@ def forms() -> dict[str, WeightingForm]:
 FORMS = forms()
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_together_is_alone_within_both_claims(name: str) -> None:
     form = FORMS[name]
@@ -129,6 +130,7 @@ def test_together_is_alone_within_both_claims(name: str) -> None:
     assert moved > 1e-3
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_claims_hold_far_from_a_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are taken after the first steps are well off, which claims have to say."""
@@ -224,6 +226,7 @@ def exactly(dispersion: str, seeds: range, tolerance: float = 1e-10) -> tuple[li
     return distances, claims
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
 def test_claims_hold_against_exact_weights(dispersion: str) -> None:
     distances, claims = exactly(dispersion, range(25))
@@ -232,6 +235,7 @@ def test_claims_hold_against_exact_weights(dispersion: str) -> None:
     assert np.median(claims) <= 1e-10
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
 def test_claims_of_steps_that_end_early_hold_against_exact_weights(
     dispersion: str, monkeypatch: pytest.MonkeyPatch
@@ -244,6 +248,7 @@ def test_claims_of_steps_that_end_early_hold_against_exact_weights(
     assert np.max(np.array(distances) / np.array(claims)) >= 0.4
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", slow("entropy"), slow("log"), "logit"])
 def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> None:
     """By the radii of weights and by the prices that they have themselves, of which the smaller counts."""
@@ -264,6 +269,7 @@ def test_claims_of_single_solves_hold_against_exact_weights(dispersion: str) -> 
     assert counted >= 15
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("dispersion", ["square", "entropy"])
 @pytest.mark.parametrize("beside", [False, True])
 def test_claims_by_few_features_hold_against_exact_weights(dispersion: str, beside: bool) -> None:
@@ -283,6 +289,7 @@ def test_claims_by_few_features_hold_against_exact_weights(dispersion: str, besi
         assert found.claim <= 1e-11 * n * max(1.0, factor)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("dispersion", ["entropy", "log", "logit"])
 def test_a_tenth_of_what_arguments_are_off_is_seen(dispersion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims by own prices fail where arguments are said to be nearer than they are."""

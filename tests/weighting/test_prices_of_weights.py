@@ -34,6 +34,7 @@ def pairs_of(program: Any, records: Any = RECORDS) -> tuple[DualProblem, PairsPr
     return problem, problem.pairs
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_weights_are_farther_from_the_exact_ones_than_claimed(name: str) -> None:
     program = PROGRAMS[name]

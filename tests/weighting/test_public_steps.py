@@ -96,6 +96,7 @@ def solves(seed: int, count: int) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_public_radius_holds() -> None:
     found = solves(1, 120)
     assert max(ratio for ratio, _ in found) <= 1.0
@@ -174,6 +175,7 @@ CURVES: dict[str, tuple[Dispersion, float, float]] = {
 }
 
 
+@pytest.mark.one_row_in(14)
 @pytest.mark.parametrize("kind", [SumKind.ALL, pytest.param(SumKind.COUNTS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CURVES)
 def test_every_curve_reaches_its_public_radius(name: str, kind: SumKind) -> None:

@@ -147,6 +147,7 @@ def by_differences(e: Any, w: Any) -> Any:
     return (ahead - behind) / 2e-6
 
 
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("domain", one_of([WITH_INTERCEPT, DOMAIN], 2), ids=["intercept", "plain"])
 @pytest.mark.parametrize("name", one_of(READ, 2))
 def test_a_form_has_the_values_and_slopes_of_the_problem(name: str, domain: Domain) -> None:
@@ -194,6 +195,7 @@ SAME_SUMS = {
 }
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("name", SAME_SUMS)
 def test_sums_of_weights_are_told_apart(name: str) -> None:
     form = read(SETS[name])
@@ -236,6 +238,7 @@ def test_boxes_are_read_by_arm() -> None:
     assert form.cap.tolist() == [4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_spellings_of_one_imbalance_are_one_form() -> None:
     forms = [read(function) for function in (IMBALANCES["P.T @ (w - 1)"], IMBALANCES["P.T @ ones"])]
     parts = [form.imbalances[0].groups[0][0] for form in forms]

@@ -182,6 +182,7 @@ def test_bases_of_1_have_the_response_at_the_mean() -> None:
         assert one == pytest.approx(mean_response(dispersion, 0.3, 3.0, 1.0), rel=1e-8)
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("dispersion", [of(SQUARE), of(ENTROPY), of(LOG), logit(0.5, 8.0), *SUMS.values()])
 @pytest.mark.parametrize("total", [None, 1.0, 1.0125])
 def test_the_response_of_controls_is_above_every_mixture(dispersion: Dispersion, total: float | None) -> None:

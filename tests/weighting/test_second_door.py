@@ -47,6 +47,7 @@ def drawn() -> tuple[Any, Any, Any]:
     return X, a, np.clip(X[:, 0] + 0.5 * a + 0.3 * rng.normal(size=N), -2.0, 2.0)
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("name", RELEASED)
 def test_a_release_states_the_bound_of_its_form(name: str) -> None:
     domain, program, theorem = RELEASED[name]
@@ -103,6 +104,7 @@ def rows_of(program: Any, domain: Domain = DOMAIN) -> dict[str, str]:
     return {label: text for label, text in describe(program, Universe(domain, N, P)) if label}
 
 
+@pytest.mark.slow
 def test_what_is_derived_is_described() -> None:
     rows = rows_of(second_door.least_dispersion())
     assert rows["theorem"] == "Theorem A (one sum)"
@@ -254,6 +256,7 @@ def test_a_smoothing_that_smooths_nothing_is_refused() -> None:
         second_door.of_treated(smoothing=0.1)
 
 
+@pytest.mark.slow
 def test_a_file_goes_from_a_draft_to_a_verified_release(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, "mine.py")

@@ -104,6 +104,7 @@ def moved(
     return found
 
 
+@pytest.mark.one_row_in(26)
 @pytest.mark.parametrize("sums", SUMS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_pair_moves_farther_than_stated(name: str, sums: str) -> None:
@@ -136,6 +137,7 @@ def test_a_slope_at_zero_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyP
 _MANY_STEPS = ("huber of a 4-norm", "smoothed square of the 1.5-norm")
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize(
     "name",
     [

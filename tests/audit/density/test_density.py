@@ -132,6 +132,7 @@ ALIKE = (
 )
 
 
+@pytest.mark.one_row_in(12)
 @pytest.mark.parametrize("name", slow_rows(KEPT, *ALIKE))
 def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(name):
     model, pair, least = KEPT[name]
@@ -160,6 +161,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize("name", slow_rows(DRAWN, "arm means", "composed, Renyi"))
 def test_gaussian_releases_keep_delta(name):
     model, pair, draws, planted = DRAWN[name]
@@ -194,6 +196,7 @@ def test_an_unknown_error_leaves_all_open():
     assert not _hockey_stick([[_Peak(math.nan, 0.0, {})] * 200] * 2, 1.0).estimate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", one_of([2, 3], 2))
 def test_a_longer_search_finds_no_less(seed):
     plans = SearchPlan(1, seed=seed), SearchPlan(4, seed=seed)
@@ -220,6 +223,7 @@ def test_a_search_keeps_its_limit_in_seconds_and_says_what_it_cut(monkeypatch, n
     assert "the limit in seconds cut this audit short" in str(found)
 
 
+@pytest.mark.slow
 def test_a_search_that_its_limit_does_not_reach_is_that_without(monkeypatch):
     without = search_density(LIMITED["objective"], 6, 1, search=SearchPlan(1), starts=1)
     clock = WorkClock(monkeypatch, ReleaseLaw, "log_density")

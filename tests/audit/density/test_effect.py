@@ -22,6 +22,7 @@ SCALE = 0.3
 SCORED = {"score_bound": 0.4, "spread_share": 0.03}
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(
     ("model", "least"),
     [

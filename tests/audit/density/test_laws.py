@@ -47,6 +47,7 @@ def weights_of(first, data):
     return solve(first.instance(DOMAIN.records(*data)), tolerance=1e-6).value
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("settings", [{"second": "plug_in_ate"}, {"second": MEAN, "calibration": "output"}])
 @pytest.mark.parametrize("first", one_of(FIRST, 2), ids=lambda stage: stage.name)
 def test_loss_of_a_mean_is_its_shift_over_the_scale(first, settings):
@@ -142,6 +143,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.one_row_in(4)
 @pytest.mark.parametrize("first", [Uniform(), entropy_balancing()], ids=lambda stage: stage.name)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
@@ -264,6 +266,7 @@ FITS = {
 }
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", FITS)
 def test_the_law_of_every_step_at_its_noise_is_what_was_released(name):
     """The audited mechanism is the one that releases."""

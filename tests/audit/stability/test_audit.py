@@ -36,6 +36,7 @@ def test_nothing_is_violated_where_the_bounds_are_right():
     assert json.loads(json.dumps(result.to_dict()))["proof"] is False
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("setting", wrong_bounds()[1:], ids=lambda setting: setting.name)
 def test_planted_wrong_bounds_are_reported(setting):
     evaluations = 3000 if setting.name.endswith("diameter") else 600
@@ -92,6 +93,7 @@ def test_data_are_read_and_it_says_so():
         assert actual.verdicts[0].worst.origin == name
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("source", "strategies"), [(None, None), (some_data(30, 2), ("flips", "ascent", "base"))]
 )

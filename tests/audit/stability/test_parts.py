@@ -166,6 +166,7 @@ def test_proposals_are_neighbors(name):
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 
 
+@pytest.mark.one_row_in(5)
 @pytest.mark.parametrize(
     ("program", "domain"),
     [
