@@ -18,7 +18,7 @@ from dp2erm_cvx.audit.pairs import Pairs, next_pair
 from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.audit.surrogates import Surrogate
 from dp2erm_cvx.audit.weighing import ProgramWeights
-from dp2erm_cvx.conformance.gradients import facing_pair, largest_movement
+from dp2erm_cvx.conformance.gradients import facing_pair, largest_gradient_movement
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space
@@ -319,7 +319,7 @@ def stated_gradient(subject: Subject) -> Judgment:
         stated = other.at(universe).stated_bound(universe)
         if stated is None or stated.gradient is None:
             return passed("no movement of a gradient is stated")
-        moved, _ = largest_movement(other, universe, stated.gradient, pairs, subject.search.seed)
+        moved, _ = largest_gradient_movement(other, universe, stated.gradient, pairs, subject.search.seed)
         if moved > stated.gradient * (1 + 1e-9):
             return failed(f"{place}: the gradient moves by {moved:.4g}, and {stated.gradient:.4g} is stated")
         largest = max(largest, moved / max(stated.gradient, 1e-300))

@@ -84,7 +84,7 @@ class DeclaredGradient:
         return weights
 
 
-def largest_movement(
+def largest_gradient_movement(
     program: WeightsProgram, universe: MappedUniverse, stated: float, budget: int, seed: int
 ) -> tuple[float, int]:
     """Largest movement of the gradient between neighbors that is found, and the pairs it took.

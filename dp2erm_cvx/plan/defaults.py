@@ -12,6 +12,7 @@ import numpy as np
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.inference.limits import FAR
 from dp2erm_cvx.plan.declared import DeclaredEffect, DeclaredQuestion
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
@@ -36,9 +37,6 @@ EACH_SHARES, EACH_NOISE = (0.06, 0.12), 0.25
 MEAN_NOISE = 2.0 / 9.0
 #: n epsilon from which on common events have a loss that hardly saturates.
 MANY = 80_000.0
-#: From this declared distance of the arms on, in standard deviations, a constant propensity and a better
-#: outcome regression err less than a logistic propensity, whose inverses are large there (measured).
-FAR = 1.2
 #: n epsilon per covariate from which on a logistic propensity is tried where a constant one may do: it costs
 #: nothing there where outcomes are linear, and saves some bias where they are not.
 FEW = 800.0

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dp2erm_cvx.data.cells import Eligible
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.counts import KINDS, declares
-from dp2erm_cvx.plan import defaults
+from dp2erm_cvx.inference.limits import FAR
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -195,7 +195,7 @@ def others_err_less(estimand: str, propensity: object, distance: float, book: Co
     book
         What is declared of a table. A scheme takes one record of every person, two arms and no groups.
     """
-    if estimand != "ate" or propensity != "logistic" or distance < defaults.FAR:
+    if estimand != "ate" or propensity != "logistic" or distance < FAR:
         return False
     left_out = book is not None and bool(book.where or book.eligible)
     return not left_out and not declares(book, *KINDS)
@@ -216,7 +216,7 @@ def misses_events(estimand: str, propensity: object, distance: float, two_values
         Whether the outcome is declared to have two values.
     """
     confounded = propensity in ("logistic", "constant")
-    return two_values and confounded and estimand == "ate" and distance >= defaults.FAR
+    return two_values and confounded and estimand == "ate" and distance >= FAR
 
 
 _EFFECT, _RULE, _WEIGHTED = ("effect",), ("rule",), ("weighted",)

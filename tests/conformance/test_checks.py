@@ -20,7 +20,7 @@ from dp2erm_cvx.conformance import (
     run,
 )
 from dp2erm_cvx.conformance.checks import Subject, balance, other_settings, short_audit, stated_gradient
-from dp2erm_cvx.conformance.gradients import largest_movement
+from dp2erm_cvx.conformance.gradients import largest_gradient_movement
 from dp2erm_cvx.conformance.run import CheckOutcome, ConformanceReport, outcome_of
 from dp2erm_cvx.problems.known_weights import Uniform
 from dp2erm_cvx.problems.paper_entropy_balancing import PaperEntropyBalancing
@@ -185,7 +185,7 @@ def test_a_right_movement_of_the_gradient_is_nearly_reached(tmp_path):
     subject = soft(tmp_path / "soft.py")
     universe = checks.check_universe(40)
     stated = subject.program.at(universe).stated_bound(universe).gradient
-    reached, pairs = largest_movement(subject.program, universe, stated, 30, seed=0)
+    reached, pairs = largest_gradient_movement(subject.program, universe, stated, 30, seed=0)
     assert 0.6 * stated < reached <= stated
     assert pairs == 30
 

@@ -349,9 +349,9 @@ def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch):
     for _ in range(25):
         n, p = int(rng.integers(2, 60)), int(rng.integers(1, 5))
         records = hostile_records(rng, n, p, arm_floor=1)
-        domain = records.space
+        space = records.space
         program = certified_stage(rng, name, records)
-        sizes = sizes_of(partial(program.certified_error, Universe(domain, n, p)), monkeypatch)
+        sizes = sizes_of(partial(program.certified_error, MappedUniverse(space, n, p)), monkeypatch)
         model = program.instance(records).model
         start = model.start()
         v = model.penalty.set.project(start + (1 + abs(start).max()) * 10 * rng.normal(size=model.dimension))

@@ -143,7 +143,7 @@ def forged_reading():
 
 def forged_resolved_reading():
     program = forged_reading()
-    return patched(program, "reading", dataclasses.replace(program.reading, domain=DOMAIN))
+    return patched(program, "reading", dataclasses.replace(program.reading, space=DOMAIN.space))
 
 
 def small_ball():
@@ -159,7 +159,7 @@ PATCHED = {
     "how it is read": lambda: patched(itr(), "read_at", lambda *place: itr()),
     "a name": lambda: patched(itr(), "name", "mine"),
     "what was read": forged_reading,
-    "what was read in the domain": forged_resolved_reading,
+    "what was read in the space": forged_resolved_reading,
     "a number of its own that its check refuses": lambda: patched(itr_huber(), "own", {"threshold": np.nan}),
     "a set that its check refuses": lambda: patched(itr(), "theta_set", "none"),
     "a scheme of another class": lambda: patched(itr(), "scheme", ipw_logistic),
