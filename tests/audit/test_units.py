@@ -88,6 +88,7 @@ def test_runs_cover_whole_persons(mechanism):
     assert result.exceeds == (mechanism is mean_of_records)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize(("number", "unit"), [(3, None), (5, None), (3, {"column": "id", "number": N})])
 def test_disjoint_sums_of_any_number_of_arms_lose_what_is_stated(number, unit):
     """A record leaves one arm for another: it moves the sums of two of them, and of all never more.

@@ -90,6 +90,7 @@ def test_the_profile_is_above_the_least_bound_and_near_it(s, epsilon, K):
     assert result <= min(exact * 1.001 + 1e-305, 1.0)
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("s", "J", "K"), [(0.1, 0.05, 0.0), (0.3, 0.0, 0.4), (1.0, 0.0, 0.2), (2.0, 0.0, 9.0)]
 )

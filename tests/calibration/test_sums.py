@@ -207,6 +207,7 @@ def tail_by_quadrature(x, s, b):
         return mp.quad(lambda t: mp.npdf(t, 0, s) * laplace_tail(x - t), [-40 * s, *cuts, cuts[-1] + 40 * s])
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("s", [1e-3, 0.2, 1.0, 5.0])
 @pytest.mark.parametrize("b", [0.05, 1.0, 3.0])
 def test_the_tail_is_the_convolution(s, b):

@@ -31,6 +31,7 @@ def matching(s):
 '''
 
 
+@pytest.mark.slow
 def test_json_has_every_number_and_the_study():
     found = facts(*FEW)
     assert {"n_samples", "n_features", "epsilon", "treated", "distance", "rows", "proposed", "study"} <= set(
@@ -85,6 +86,7 @@ def test_files_of_schemes_and_their_names(tmp_path, monkeypatch):
     assert table["first_stage"]["name"] == "own.py:matching"
 
 
+@pytest.mark.slow
 def test_settings_that_are_texts(folder):
     found = facts(
         "frontier", "entropy_balancing", "--n", "40", *sets("balance=1,2", "ridge=1"), "--study", "fit.toml"
@@ -106,6 +108,7 @@ def test_a_table_of_public_records(folder):
     assert "--source is missing" in refused(*words)
 
 
+@pytest.mark.slow
 def test_a_figure(tmp_path):
     pytest.importorskip("matplotlib")
     text = shown(*FEW, *sets("arm_floor=10"), "--plot", str(tmp_path / "trade.svg"))

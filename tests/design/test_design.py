@@ -272,6 +272,7 @@ def test_what_covers_less_than_09_is_never_first():
     assert DesignRow("").of_effect([SimulatedRun(0.4, -math.inf, math.inf)] * 10).holds
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("most", "required"), [(0, (400, "more")), (1000, (570, "simulated"))])
 def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, required):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
@@ -294,6 +295,7 @@ def test_rare_treatments_need_more_records(monkeypatch):
     assert known[0.1][0] > 1.5 * known[0.5][0]
 
 
+@pytest.mark.slow
 def test_the_default_is_simulated_where_weights_come_first():
     asked, rows = request(goal="rule", n=200, scenario=DesignScenario(effect_spread=4.0)), []
     for name, wrong in (("constant", 0.5), ("weights", 0.45)):

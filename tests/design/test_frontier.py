@@ -277,6 +277,7 @@ def test_grids_by_default():
         choices(stable_balancing(), replace(wanted, grids={"ridge": tuple(range(1, 301))}))
 
 
+@pytest.mark.slow
 def test_records_in_the_place_of_n_only_where_they_tell_the_same():
     universe = Universe(PLAIN, 12_000, 2)
     for alike in (entropy_balancing(), stable_balancing(), minimal_dispersion(), per_record()):

@@ -102,6 +102,7 @@ def test_where_nothing_can_be_gained_intervals_of_gains_say_so():
     assert np.mean(below_uncorrected) <= 0.8
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(("bound", "noise"), [(2.0, "gamma"), (0.6, "gamma"), (2.0, "box")])
 def test_a_new_record_is_placed_as_the_fit_places_its_own(bound, noise):
     """The released mean counts as 0, and norms are shrunk and scaled as in the fit, ball and box before.
@@ -141,6 +142,7 @@ def test_a_new_record_is_placed_as_the_fit_places_its_own(bound, noise):
     assert verify(release).holds
 
 
+@pytest.mark.slow
 def test_what_a_rule_gains_for_an_event_is_covered_where_the_event_is_declared():
     """Of few events, at n = 20,000 and epsilon = 4: clips of a numeric outcome cut events alone."""
 

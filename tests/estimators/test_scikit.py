@@ -89,6 +89,7 @@ def test_no_search_spends_anything(tmp_path):
     assert len(cross_val_score(weighted(seed=1), X, A, params={"y": Y}, scoring="accuracy")) == 5
 
 
+@pytest.mark.slow
 def test_a_pipeline_says_what_has_read_the_records():
     for kind, name in ((PrivateEffect, "privateeffect"), (PrivateTwoStageERM, "privatetwostageerm")):
         outer = make_pipeline(StandardScaler(), kind(DOMAIN, Budget(1.0)))

@@ -188,6 +188,7 @@ def test_what_is_derived_is_on_one_screen(made):
     assert "at n = 400" in rows["V"]
 
 
+@pytest.mark.one_row_in(2)
 @every
 def test_a_release_is_private(made):
     data = records(6, 400)

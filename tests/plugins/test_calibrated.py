@@ -120,6 +120,7 @@ def test_neighbors_have_their_own_weights(made):
         np.testing.assert_allclose(chunk.values[0][k], alone, atol=1e-6)
 
 
+@pytest.mark.one_row_in(3)
 @every
 def test_public_bounds_hold_on_a_dataset(made):
     universe = Universe(DOMAIN, N, P)

@@ -156,6 +156,7 @@ def neighboring_tables(rng, kind):
     return [SMALL.records(*table, np.zeros(MANY)) for table in ((X, a), (turned, changed))]
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("settings", [{"cap": 2.0}, {"ridge": 0.1, "cap": 2.0}])
 @pytest.mark.parametrize(("kind", "least"), [("control", 0.25), ("treated", 0.2), ("changes", 0.35)])
 def test_no_pair_of_neighbors_moves_beyond_the_bound(kind, least, settings):

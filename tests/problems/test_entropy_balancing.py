@@ -133,6 +133,7 @@ def within_a_cube(w: cp.Variable, records: Any, ridge: float, radius: float) -> 
     return cp.Problem(cp.Minimize(n / (2 * ridge) * price - cp.sum(cp.entr(w))), [cp.sum(w) == n])
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("radius", [0.05, 0.3])
 def test_a_ball_of_the_sup_norm_is_a_huber_price_of_every_entry(radius: float) -> None:
     records = records_of(1)

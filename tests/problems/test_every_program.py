@@ -120,6 +120,7 @@ def test_declaration_is_dpp_with_named_parts(program):
         assert any(mean.startswith(f"mean_of({name}, ") for mean in means)
 
 
+@pytest.mark.one_row_in(6)
 @at_ends(SETTINGS)
 def test_solvers_agree_within_their_certificates(program, monkeypatch):
     # a point of a conic solver is judged as it is and after polishing, and found once
@@ -146,6 +147,7 @@ def test_solvers_agree_within_their_certificates(program, monkeypatch):
             assert distance <= allowed, (solver, polish, other, also)
 
 
+@pytest.mark.one_row_in(6)
 @at_ends(SETTINGS)
 def test_declared_objective_is_least_at_the_certified_point(program):
     if getattr(program, "smoothing", None):
@@ -160,6 +162,7 @@ def test_declared_objective_is_least_at_the_certified_point(program):
     assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
 
 
+@pytest.mark.one_row_in(2)
 @at_ends(SETTINGS)
 def test_declared_gradient_agrees_with_the_model(program):
     """CVXPY differentiates the declaration; the model's gradient is written by hand."""
@@ -215,6 +218,7 @@ def test_model_derivatives_agree_with_differences(program):
     assert eigenvalues[-1] <= model.smoothness * (1 + 1e-9)
 
 
+@pytest.mark.one_row_in(5)
 @every({name: rows[:1] for name, rows in SETTINGS.items()})
 def test_resolve_with_new_parameters_equals_a_fresh_solve(program, monkeypatch):
     """Only what CVXPY compiles is kept; how it is compiled depends on the program, not on its settings."""

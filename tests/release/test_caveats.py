@@ -199,6 +199,7 @@ def test_the_cap_of_risks_is_the_one_that_they_are_scored_by() -> None:
     assert words in " ".join(sentences(replace(release, capped=0.25), "warns"))
 
 
+@pytest.mark.slow
 def test_complete_records_alone_leave_nothing_unadjusted(releases) -> None:
     (caveat,) = (one for one in CAVEATS if one.code == "missing")
     (release,) = (one for one in releases if "u" in (one.domain.get("codebook") or {}).get("missing", ()))

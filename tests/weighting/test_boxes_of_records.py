@@ -113,6 +113,7 @@ def near_the_middle(w, records, ridge):
     return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) / 2 + price), [cp.sum(w) == n, w <= caps])
 
 
+@pytest.mark.slow
 def test_a_release_keeps_the_caps_of_records() -> None:
     rng = np.random.default_rng(1)
     n = 120

@@ -56,6 +56,7 @@ SHARP = {
 }
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", SHARP)
 def test_the_bounds_are_close_to_what_is_found(name: str) -> None:
     form, floors = FAMILIES[name]
@@ -162,6 +163,7 @@ def test_a_response_of_1_for_logarithms_is_caught(monkeypatch: pytest.MonkeyPatc
     assert planted("log, from .1 to 4")[0] > 1.05
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize(
     ("dispersion", "rho", "sums"),
     [

@@ -746,6 +746,7 @@ FILES = (
 )
 
 
+@pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_misreading_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted, old, new, function = PLANTED[name]

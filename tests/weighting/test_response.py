@@ -96,9 +96,9 @@ def test_it_is_above_every_chord_and_close_to_the_largest(
         assert found <= response <= found * (1.0 + 6e-3)
 
 
+@mpmath.workdps(30)
 def test_the_envelope_of_a_sum_to_thirty_digits() -> None:
     """Square and log: q = w^2/(1 + w^2/5) is convex, then concave; its envelope at .3 is a tangent from 0."""
-    mpmath.mp.dps = 30
     # The tangent from (0, 0) touches where q' = q/w, that is where 2 = 1 + w^2/5.
     touch = mpmath.sqrt(5)
     slope = touch / (1 + touch**2 / 5)

@@ -92,6 +92,7 @@ def test_values_are_those_of_cvxpy(name: str) -> None:
         assert shape_of(PENALTIES[name]).value(y) == pytest.approx(float(price.value), rel=1e-13)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", PENALTIES | {f"hard {name}": one for name, one in HARD.items()})
 def test_slopes_and_jacobians_are_those_of_differences(name: str) -> None:
     penalty = HARD[name.removeprefix("hard ")] if name.startswith("hard ") else PENALTIES[name]
@@ -110,6 +111,7 @@ def test_slopes_and_jacobians_are_those_of_differences(name: str) -> None:
             np.testing.assert_allclose(shape.price(y, np.zeros(K)), slope, atol=1e-7)
 
 
+@pytest.mark.one_row_in(3)
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_proximal_point_and_its_price_add_up(name: str) -> None:
     """``s + step price(s) = y`` to rounding: at kinks, ties, zeros and extreme steps as well."""
@@ -165,6 +167,7 @@ def smoothness_found(name: str) -> float:
     return largest
 
 
+@pytest.mark.one_row_in(9)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients_are_as_steep_as_stated(name: str) -> None:
     stated = PENALTIES[name].smoothness
@@ -180,6 +183,7 @@ def test_a_norm_that_counts_as_the_euclidean_one_is_caught() -> None:
     assert smoothness_found("squared 3-norm") > 1.2 * (2.0 * 0.7)
 
 
+@pytest.mark.one_row_in(6)
 @pytest.mark.parametrize("name", PENALTIES)
 def test_gradients_are_no_farther_apart_than_stated(name: str) -> None:
     penalty = PENALTIES[name]
