@@ -47,7 +47,8 @@ nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
     (
         "py:.*",
-        r"(annotated_types|collections|cvxpy|dataclasses|importlib|numpy|pathlib|random|sklearn|types)\..*",
+        r"(annotated_types|collections|cvxpy|dataclasses|fractions|importlib|numpy|pathlib|random|sklearn|types)"
+        r"\..*",
     ),
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|arb|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
@@ -57,7 +58,7 @@ nitpick_ignore_regex = [
         r"ArmMass|Block|CausalSettings|Index|Released|ScalarLoss|ScalarWeight|Statistic|"
         r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|model.quadratics.Quadratic|"
         r"program.penalties.PublicPenalty|data.tables.Table|plan.settings.CausalSettings|"
-        r"inference.nuisances.(Residuals|EffectFacts)|release.reading.P|design.samples.Asked)|"
+        r"inference.nuisances.(Residuals|EffectFacts)|release.reading.P|steps.weighted_residuals.ResidualSquares|design.samples.Asked)|"
         r"dp2erm_cvx.diagnostics.look.(rules.View|records.(Sample|Fingerprints))|"
         r"dp2erm_cvx.program.separable.BalancedProgram|"
         r"TypeAliasForwardRef",

@@ -472,8 +472,8 @@ class Codebook:
 
         Returns
         -------
-        X
-            (n, k): the same array where every record has its levels.
+        Array
+            (n, k): X itself where every record has its levels.
         """
         places = {name: place for place, name in enumerate(names)}
         filled = X

@@ -294,7 +294,7 @@ class Step(abc.ABC):
         return ()
 
     def bounded(self, program: Program) -> Program:
-        """One of its :attr:`programs` as :attr:`bound` is for it, at all of its public settings."""
+        """One of its :attr:`programs` as its bound is for it, at all of its public settings."""
         return program
 
     def stated_programs(self) -> tuple[Program, ...]:
