@@ -270,6 +270,17 @@ def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator
     return direction * rng.gamma(calibration.n_parameters, calibration.scale, size=(size, 1))
 
 
+def simulate_cubes(scale: float, block: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw noise (size,) of density ``exp(-max_j |u_j| / scale)`` on every block, never for a release.
+
+    A block of q numbers is ``R U``: U uniform in the cube, R Gamma of shape q + 1. ``size`` is a whole number
+    of blocks.
+    """
+    half_widths = rng.gamma(block + 1, scale, size=(size // block, 1))
+    cubes: NDArray[np.float64] = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), block))
+    return cubes.ravel()
+
+
 #: Draws one place among whole-number scores (k,).
 Choice = Callable[[Sequence[int]], int]
 _LAST, _LARGEST = 2**63 - 1, sys.float_info.max

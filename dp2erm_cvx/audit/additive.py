@@ -25,6 +25,7 @@ from dp2erm_cvx.checks import json_types
 from dp2erm_cvx.data.universe import Universe
 from dp2erm_cvx.display import Shown
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.noise import simulate_cubes
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.steps.sums import IntegerSums
 
@@ -103,9 +104,7 @@ class Noised:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
         size = np.shape(self.value) or None
         if self.block > 1:
-            half_widths = rng.gamma(self.block + 1, self.scale, size=(self.center.size // self.block, 1))
-            cubes = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), self.block))
-            return self.value + cubes.ravel()
+            return self.value + simulate_cubes(self.scale, self.block, self.center.size, rng)
         if self.noise is Noise.GAMMA and (size is None or self.order == 1):
             return self.value + rng.laplace(scale=self.scale, size=size)
         direction = np.asarray(rng.standard_normal(size))

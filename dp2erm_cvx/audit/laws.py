@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.search import Deadline
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.calibration.numbers import block_norm
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.noise import simulate_noise
+from dp2erm_cvx.noise import simulate_cubes, simulate_noise
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve.solving import minimize_by_newton
 
@@ -99,9 +99,7 @@ class ShiftLaw:
         """A random output."""
         size = len(self.center)
         if self.block > 1:
-            half_widths = rng.gamma(self.block + 1, self.scale, size=(size // self.block, 1))
-            cubes = half_widths * rng.uniform(-1.0, 1.0, (len(half_widths), self.block))
-            return self._at(self.center + cubes.ravel())
+            return self._at(self.center + simulate_cubes(self.scale, self.block, size, rng))
         if self.pure and self.whole:
             return self._at(self.center + np.subtract(*np.floor(rng.exponential(self.scale, (2, size)))))
         draw = rng.laplace if self.pure else rng.normal

@@ -115,15 +115,11 @@ def largest_gradient_movement(
     rng = np.random.default_rng([seed, 11])
     best: Pairs | None = None
     largest = 0.0
-    for turn, pair in enumerate(_drawn(universe, max(int(_DRAWN * budget), 1), rng)):
-        moved = gradient.moved(pair, gradient.weights(turn, rng))
-        if moved > largest:
-            best = pair
-            largest = moved
-        if largest > stated * (1 + 1e-9):
-            return largest, turn + 1
-    for turn in range(max(int(_DRAWN * budget), 1), budget):
-        pair = next_pair(universe, best, rng)
+    drawn = _drawn(universe, max(int(_DRAWN * budget), 1), rng)
+    for turn in range(max(budget, 1)):
+        pair = next(drawn, None)
+        if pair is None:
+            pair = next_pair(universe, best, rng)
         moved = gradient.moved(pair, gradient.weights(turn, rng))
         if moved > largest:
             best = pair
