@@ -49,6 +49,10 @@ class DataError(Dp2ermError, ValueError):
     """
 
 
+class UnreachableFileError(DataError):
+    """A file cannot be opened by the process that reads it: mend its name, or make it readable."""
+
+
 class ProgramError(Dp2ermError):
     """A program is unknown, not DPP, or has no solution: choose or mend the program."""
 
@@ -96,4 +100,7 @@ class LedgerError(Dp2ermError):
 
 
 class WorkerError(Dp2ermError):
-    """Workers died too often: give them more memory, or take fewer of them."""
+    """The workers of a cluster died, are gone, or have something else installed than the client.
+
+    Its text depends on the cluster alone.
+    """

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.data import blocks
 from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_parts, is_text, parquet_parts
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, listed, read_frame
-from dp2erm_cvx.errors import DataError, DeclarationError, WorkerError, brief
+from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.parallel import one_thread
 
 T = TypeVar("T")
@@ -47,10 +48,10 @@ class DaskBlocks(Blocks[T]):
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        delayed, tasks = _dask().delayed, []
+        delayed, tasks, work = _dask().delayed, [], Work(function)
         for task, begin in zip(self.tasks, range(0, self.n_samples, self.length), strict=True):
             rows = [own[begin : begin + self.length] for own in beside]
-            tasks.append(delayed(partial(_on_one_thread, function, rows))(task))
+            tasks.append(delayed(Task(work, rows))(task))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def persisted(self, nbytes: int) -> DaskBlocks[T]:
@@ -59,17 +60,12 @@ class DaskBlocks(Blocks[T]):
         The others are made anew in every pass.
         """
         tasks = self.tasks
-        room = len(tasks) if _on_cluster() else len(tasks) * KEEP // max(nbytes, 1)
+        room = len(tasks) if cluster_in_force() else len(tasks) * KEEP // max(nbytes, 1)
         return replace(self, tasks=(*_run("persist", tasks[:room]), *tasks[room:]))
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
-        return list(_run("compute", self.then(function, *beside).tasks))
-
-
-def _on_one_thread(function: Callable[..., R], beside: Sequence[Beside], block: Any) -> R:
-    with one_thread():
-        return function(block, *beside)
+        return results_of(_run("compute", self.then(function, *beside).tasks))
 
 
 def _dask() -> Any:
@@ -86,25 +82,23 @@ def _scheduler() -> str | None:
     return None if chosen else "threads"
 
 
-def _on_cluster() -> bool:
+def cluster_in_force() -> Cluster | None:
+    """The cluster of a ``distributed.Client`` that is in force; None where this process makes the passes."""
     scheduler = _dask().base.get_scheduler(scheduler=_scheduler())
-    return hasattr(getattr(scheduler, "__self__", None), "scheduler_info")
+    client = getattr(scheduler, "__self__", None)
+    return Cluster(client) if hasattr(client, "scheduler_info") else None
 
 
-def _run(how: str, tasks: Sequence[Any]) -> tuple[Any, ...]:
-    dask = _dask()
-    # tasks carry arrays of their rows, which is no mistake of the caller's
-    quiet = {"distributed.admin.large-graph-warning-threshold": "1 GB"} if _on_cluster() else {}
-    try:
-        with dask.config.set(quiet), one_thread():
+def _run(how: str, tasks: Sequence[Any]) -> Sequence[Any]:
+    dask, cluster = _dask(), cluster_in_force()
+    if cluster is None:
+        with one_thread():
             results: tuple[Any, ...] = getattr(dask, how)(*tasks, scheduler=_scheduler())
-    except Exception as error:
-        if type(error).__name__ != "KilledWorker":  # of distributed, which is optional
-            raise
-        raise WorkerError(
-            "workers died again and again at the same records: they may need more memory"
-        ) from None
-    return results
+        return results
+    cluster.check()
+    # tasks carry arrays of their rows, which is no mistake of the caller's
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}), one_thread():
+        return cluster.gathered(tasks) if how == "compute" else cluster.persisted(tasks)
 
 
 @dataclass(frozen=True)
@@ -139,7 +133,7 @@ class Pieces:
             head.cells(name)
         length, delayed = blocks.BLOCK, _dask().delayed
         pieces = [
-            delayed(partial(_cells_of, self.source, read, rows, wanted, frozenset(written)))(
+            delayed(Task(Work(partial(_cells_of, self.source, read, rows, wanted, frozenset(written)))))(
                 *(own[k] for own in self.tasks)
             )
             for k, (read, rows) in enumerate(zip(self.readers, self.rows, strict=True))
@@ -153,12 +147,12 @@ class Pieces:
             own = [k for k in range(first, last + 1) if self.rows[k]]
             starts = [int(ends[k]) - self.rows[k] for k in own]
             rows = [slice(max(begin - start, 0), end - start) for start in starts]
-            made.append(
-                delayed(partial(_joined, self.source, self.names, rows, begin))(*(pieces[k] for k in own))
-            )
+            work = Work(partial(_joined, self.source, self.names, rows, begin))
+            made.append(delayed(Task(work))(*(pieces[k] for k in own)))
         if not n:  # two rows of nobody: no rows are a table of persons
             nobody = {name: np.full(2, None, dtype=object) for name in wanted}
-            n, made = 2, [delayed(partial(_joined, self.source, self.names, [slice(2)], 0))(nobody)]
+            work = Work(partial(_joined, self.source, self.names, [slice(2)], 0))
+            n, made = 2, [delayed(Task(work))(nobody)]
         return DaskBlocks(n, length=length, tasks=made)
 
 
