@@ -7,6 +7,7 @@ import json
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ from dp2erm_cvx.checks import public_number, whole_number
 from dp2erm_cvx.cli import options as opt
 from dp2erm_cvx.cli import programs, reading, screen
 from dp2erm_cvx.display import grid, law_text
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CertificateError, DeclarationError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from dp2erm_cvx.audit import Finding, SearchPlan, StabilityAudit
+    from dp2erm_cvx.data.records import Records
     from dp2erm_cvx.program import FirstStage, SecondStage
     from dp2erm_cvx.report.tables import BoundRow, CertificateRow
     from dp2erm_cvx.study import RecordsFile
@@ -391,6 +393,10 @@ def _facts(row: BoundRow) -> dict[str, Any]:
     metavar="FILE.csv",
     help="Certify these weights of the records of DATA, one number in each row, in place of a solver.",
 )
+@click.option("--export", metavar="FILE", help="Write certificates on simulated records, for checker.py.")
+@click.option(
+    "--private-file", metavar="FILE", help="Write certificates on DATA, with its records: NOT PRIVATE."
+)
 @_solver_seconds_option
 @opt.json_option
 def certify_command(
@@ -408,7 +414,9 @@ def certify_command(
     solved or certified is a result and no error: the lines below the table say why. A solver that is reached
     through CVXPY runs in a process of its own, which is ended after --solver-seconds. With --weights it says
     how far weights that were computed elsewhere, as by R, are from the exact weights of the one --program.
+    With --export the certificates are a file, which checker.py proves again without this package.
     """
+    file = _export_file(data, given, options)
     if given is not None:
         _certify_given(given, data, chosen, solvers, as_json, options)
         return
@@ -418,13 +426,18 @@ def certify_command(
 
         tried = tuple(programs.known_solver(text) for text in solvers) or DEFAULT_SOLVERS
         dataset, domain, built = _prepare(data, chosen, options)
+        exports = None
+        if file is not None:
+            exports = _Exports(domain.records(dataset.X, dataset.a, dataset.y))
         (task,) = bar.task_ids
         bar.update(task, total=len(built))
         rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
-            rows += certificates(name, instance, tried, seconds)
+            rows += certificates(name, instance, tried, seconds, None if exports is None else exports.add)
             bar.advance(task)
+    if exports is not None and file is not None:
+        exports.write(file)
     if data is not None:
         click.echo(f"{screen.NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
     if as_json:
@@ -443,6 +456,56 @@ def certify_command(
         "closed-form weights and entropy balancing); n/a: the solver does not apply."
     )
     screen.show([_certificate_table(rows), *reasons, legend])
+
+
+def _export_file(data: str | None, given: str | None, options: dict[str, Any]) -> str | None:
+    """The file for certificates; None where none is asked for.
+
+    Raises DeclarationError where private records would be in a file that was not named as private.
+    """
+    public, private = options["export"], options["private_file"]
+    if public is None and private is None:
+        return None
+    if given is not None:
+        raise DeclarationError("--weights: certificates of solutions are written, and not of given weights")
+    if data is None and private is not None:
+        raise DeclarationError("--private-file: without DATA the records are simulated: use --export")
+    if data is not None and public is not None:
+        raise DeclarationError(
+            "--export: the file would hold the records of DATA, which are private: name it by "
+            "--private-file, and keep it where they are kept"
+        )
+    file: str = public or private
+    return file
+
+
+@dataclass
+class _Exports:
+    """Certificates for a file, and why others are not in it."""
+
+    records: Records
+    certificates: list[dict[str, Any]] = field(default_factory=list)
+    left_out: dict[str, None] = field(default_factory=dict)
+
+    def add(self, instance: Any, solution: Any) -> None:
+        """Add the certificate of a solution, or why there is none."""
+        from dp2erm_cvx.solve.exported import exported
+
+        try:
+            self.certificates.append(exported(instance, solution, self.records))
+        except CertificateError as error:
+            self.left_out[str(error)] = None
+
+    def write(self, path: str) -> None:
+        """Write the file, and say on stderr what is in it. Raises DeclarationError where nothing is."""
+        from dp2erm_cvx.solve.exported import document_of
+
+        for reason in self.left_out:
+            click.echo(f"not exported: {reason}", err=True)
+        if not self.certificates:
+            raise DeclarationError(f"{path}: there is no certificate to write")
+        screen.write_text(path, json.dumps(document_of(self.certificates)))
+        click.echo(f"{path}: {len(self.certificates)} certificates; check them: python checker.py", err=True)
 
 
 def _certify_given(

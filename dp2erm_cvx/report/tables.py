@@ -254,11 +254,12 @@ def certificates(
     instance: Instance | InfeasibleError,
     solvers: Sequence[str | Solver],
     seconds: float | None = SECONDS,
+    keep: Callable[[Instance, Solution], None] | None = None,
 ) -> list[CertificateRow]:
     """One row per solver for one program. A solver that does not apply, or fails, is a row too.
 
     A solver that is reached through CVXPY has so many ``seconds``, in a process of its own that is ended
-    then; None for no limit.
+    then; None for no limit. Every solution is handed to ``keep``, if there is one.
     """
     rows: list[CertificateRow] = []
     solutions: dict[int, Solution] = {}
@@ -277,6 +278,8 @@ def certificates(
             rows.append(CertificateRow(name, label, "failed", note=note))
             continue
         solutions[number] = solution
+        if keep is not None:
+            keep(instance, solution)
         rows.append(_row(name, label, instance, solution))
     certified = [solution for solution in solutions.values() if solution.certified]
     best = min(certified, key=lambda solution: solution.certificate.proved, default=None)

@@ -14,7 +14,8 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
-    *("hooks", "errors", "arrays", "checks", "display", "curves", "parallel", "privacy", "calibration"),
+    *("checker", "hooks", "errors", "arrays", "checks", "display", "curves", "parallel", "privacy"),
+    *("calibration",),
     *("data", "stability", "noise", "datasets", "diagnostics", "weighting", "model", "program"),
     *("solve", "neighbors", "paper", "steps", "inference", "plan", "release", "ledger"),
     *("estimators", "audit", "study", "conformance", "design", "report", "cli"),
@@ -47,7 +48,7 @@ ONLY = {
 HOMES = {
     "cvxpy": {"curves", "model", "program", "solve", "problems"},
     "matplotlib": {"report"},
-    "flint": {"noise"},
+    "flint": {"noise", "checker"},
     "opendp": {"noise"},
     "random": {"noise"},
     "secrets": {"noise"},
