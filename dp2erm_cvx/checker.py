@@ -594,6 +594,237 @@ def check_margins(document: Any) -> list[str]:
     return checked
 
 
+# --- Certificates of weights that are the variable ----------------------------------------------------------
+
+
+def dispersion_slope(kind: str, k: Any, t: Any) -> Span:
+    """Enclosure of the derivative of a function of one weight: ``t log t`` is "entropy", ``-log t`` "log"."""
+    if kind == "entropy":
+        return log(t) + ONE
+    if kind == "log":
+        demand(t > 0, "a logarithm of a weight that is not above 0")
+        return Span(-1 / t)
+    if kind == "power":
+        sign = -1 if 0 < k < 1 else 1
+        return log(t).times(k - 1).monotone(exp).times(sign * k)
+    if kind == "size":
+        demand(t != 0, "a weight is at the kink of its dispersion")
+        return Span(Rational(1 if t > 0 else -1))
+    return slope(kind, k, t)
+
+
+def dispersion_curvature(kind: str, k: Any, low: Any, high: Any) -> Any:
+    """Lower bound of the second derivative of a function of one weight over ``[low, high]``."""
+    if kind == "entropy" and high > 0:
+        return 1 / high
+    if kind == "log" and high > 0:
+        return 1 / (high * high)
+    if kind == "power" and low > 0:
+        ends = [log(t).times(k - 2).monotone(exp).low for t in (low, high)]
+        return abs(k * (k - 1)) * min(ends)
+    if kind in ("square", "huber"):
+        return least_curvature(kind, k, low, high)
+    return Rational(0)
+
+
+class Dispersion:
+    """A convex sum of ``scale * atom(factor * w + offset)``, the same for every weight."""
+
+    def __init__(self, parts: Any) -> None:
+        demand(isinstance(parts, list) and bool(parts), "a dispersion has no parts")
+        self.parts = []
+        for part in parts:
+            numbers = [exact(part[name], name) for name in ("scale", "number", "factor", "offset")]
+            convex = part["atom"] == "line" or numbers[0] > 0
+            demand(convex, "a part of a dispersion with a scale below 0 is not convex")
+            self.parts.append((part["atom"], *numbers))
+
+    def slope(self, w: Any) -> Span:
+        """Enclosure of the derivative at a weight."""
+        total = Span(Rational(0))
+        for kind, scale, k, factor, offset in self.parts:
+            total += dispersion_slope(kind, k, factor * w + offset).times(scale * factor)
+        return total
+
+    def least_curvature(self, low: Any, high: Any) -> Any:
+        """Lower bound of the second derivative over an interval of weights."""
+        total = Rational(0)
+        for kind, scale, k, factor, offset in self.parts:
+            ends = sorted((factor * low + offset, factor * high + offset))
+            total += scale * factor * factor * dispersion_curvature(kind, k, *ends)
+        return total
+
+
+class Price:
+    """What an imbalance m costs: ``f(r) = factor * huber(max(r - tolerance, 0), knee)``, or ``price * r``.
+
+    The size r is that of every entry, or of what it is above 0, or the Euclidean norm, or the largest entry.
+    The Moreau envelope with a number e is ``min_u price(u) + |u - m|^2 / (2 e)``.
+    """
+
+    def __init__(self, stated: Any) -> None:
+        self.columns = range(*stated["columns"])
+        self.norm, self.sided = stated["norm"], stated["sided"]
+        demand(
+            self.norm in ("entries", "euclidean", "largest"), f"a price of the norm {self.norm!r} is not read"
+        )
+        self.kink = None if stated["price"] is None else exact(stated["price"], "the price")
+        self.factor = Rational(0) if stated["factor"] is None else exact(stated["factor"], "the factor")
+        self.tolerances = vector(stated["tolerances"], "the tolerances", len(self.columns))
+        self.knee = None if stated["knee"] is None else exact(stated["knee"], "the knee")
+        self.envelope = exact(stated["envelope"], "the number of the envelope")
+        numbers = [self.factor, self.envelope, *self.tolerances, self.kink or Rational(0)]
+        demand(min(numbers) >= 0, "a number of a price is below 0")
+        demand(self.kink is not None or self.factor > 0, "a price has no factor")
+        demand(self.knee is None or self.knee > 0, "the knee of a price is not above 0")
+        demand(self.kink is None or not any(self.tolerances), "a kink beyond a tolerance is not read")
+        single = self.norm == "entries" or (len(set(self.tolerances)) <= 1 and not self.sided)
+        demand(single, "a price of a norm of one side, or beyond several tolerances, is not read")
+
+    def excess(self, m: Sequence[Any], slopes: Sequence[Any]) -> Any:
+        """How much the plane of these slopes at m exceeds the price anywhere, at most (Fenchel and Young).
+
+        That is ``price(m) + conjugate(slopes) - <slopes, m>``; what holds of a price at ``u = m - e slopes``
+        holds of its envelope at m.
+        """
+        u = [x - self.envelope * y for x, y in zip(m, slopes, strict=True)]
+        sizes = [max(x, Rational(0)) if self.sided else abs(x) for x in u]
+        steep = [abs(y) for y in slopes]
+        demand(not self.sided or min(slopes) >= 0, "a slope of a price of one side is below 0")
+        tolerances = self.tolerances
+        if self.norm != "entries":
+            tolerances = tolerances[:1]
+            largest = self.norm == "largest"
+            sizes = [max(sizes) if largest else norm(sizes).high]
+            steep = [sum(steep, Rational(0)) if largest else norm(steep).high]
+        total = -dot(slopes, u)
+        for r, y, t in zip(sizes, steep, tolerances, strict=True):
+            total += self._of_size(r, t) + self._conjugate(y, t)
+        return total
+
+    def _of_size(self, r: Any, tolerance: Any) -> Any:
+        """The price of a size."""
+        if self.kink is not None:
+            return self.kink * r
+        beyond = max(r - tolerance, Rational(0))
+        near = beyond if self.knee is None else min(beyond, self.knee)
+        return self.factor * near * (2 * beyond - near)
+
+    def _conjugate(self, y: Any, tolerance: Any) -> Any:
+        """The largest ``y r - f(r)`` over sizes r."""
+        if self.kink is not None:
+            demand(y <= self.kink, "a slope is larger than the price of its kink")
+            return Rational(0)
+        steepest = self.knee is None or y <= 2 * self.factor * self.knee
+        demand(steepest, "a slope is larger than any of its price")
+        return y * tolerance + y * y / (4 * self.factor)
+
+
+class WeightProblem:
+    """``sum_i d_i phi(w_i / d_i) + c_i w_i`` and prices of ``sum_i w_i z_i - t``, over boxes and sums."""
+
+    def __init__(self, stated: Any) -> None:
+        self.low, self.cap = (vector(stated[name], name) for name in ("low", "cap"))
+        n = len(self.low)
+        demand(n > 0 and len(self.cap) == n, "there are no boxes of the weights")
+        self.n = n
+        self.targets = vector(stated["targets"], "the targets")
+        self.rows = [vector(row, "a row", len(self.targets)) for row in stated["rows"]]
+        self.linear = vector(stated["linear"], "the linear term", n)
+        self.base = [Rational(1)] * n if stated["base"] is None else vector(stated["base"], "the bases", n)
+        demand(len(self.rows) == n and min(self.base) > 0, "rows or bases are not those of the records")
+        self.dispersion = Dispersion(stated["dispersion"])
+        self.prices = [Price(one) for one in stated["prices"]]
+        columns = [column for one in self.prices for column in one.columns]
+        demand(columns == list(range(len(self.targets))), "prices are not of all imbalances, each once")
+        self.blocks = [(one["members"], exact(one["total"], "a sum")) for one in stated["blocks"]]
+        members = [i for block, _ in self.blocks for i in block]
+        demand(len(set(members)) == len(members), "a record is in two blocks")
+        rest = set(range(n)) - set(members)
+        demand(all(self.low[i] == self.cap[i] for i in rest), "a weight in no block is free")
+
+    def placed(self, weights: Sequence[Any]) -> list[Any]:
+        """Weights in their boxes with the sums of their blocks: the freest one takes what is missing."""
+        w = [min(max(x, a), b) for x, a, b in zip(weights, self.low, self.cap, strict=True)]
+        for members, total in self.blocks:
+            missing = total - sum((w[i] for i in members), Rational(0))
+            if missing == 0:
+                continue
+            free = max(members, key=lambda i: min(w[i] - self.low[i], self.cap[i] - w[i]))
+            w[free] += missing
+            demand(self.low[free] <= w[free] <= self.cap[free], "the sum of a block is not met")
+        return w
+
+    def residual(
+        self, w: Sequence[Any], slopes: Sequence[Any], multipliers: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        """The largest size of what is left of the slopes at weights w, and what planes exceed prices by."""
+        m = [dot(w, column) - t for column, t in zip(zip(*self.rows, strict=True), self.targets, strict=True)]
+        excess = Rational(0)
+        for one in self.prices:
+            excess += one.excess([m[k] for k in one.columns], [slopes[k] for k in one.columns])
+        left = Rational(0)
+        for (members, _), multiplier in zip(self.blocks, multipliers, strict=True):
+            for i in members:
+                if self.low[i] == self.cap[i]:
+                    continue
+                rest = dot(self.rows[i], slopes) + self.linear[i] + multiplier
+                span = self.dispersion.slope(w[i] / self.base[i]) + Span(rest)
+                if w[i] > self.low[i]:  # else the weight cannot fall, and a slope above 0 holds it
+                    left = max(left, span.high)
+                if w[i] < self.cap[i]:
+                    left = max(left, -span.low)
+        return above(left), above(excess)
+
+    def response(self, w: Sequence[Any], distance: Any) -> Any:
+        """Upper bound of ``sum_i 1 / phi_i''`` over all weights within a distance of w."""
+        total = Rational(0)
+        for i, d in enumerate(self.base):
+            if self.low[i] < self.cap[i]:
+                low, high = max(w[i] - distance, self.low[i]), min(w[i] + distance, self.cap[i])
+                curvature = below(self.dispersion.least_curvature(low / d, high / d)) / d
+                demand(curvature > 0, "a weight has no curvature near by")
+                total += above(1 / curvature)
+        return total
+
+
+class WeightEvidence:
+    """What a proof states about weights near the claimed ones, by the theorem in the 1-norm.
+
+    The sum of ``phi_i''`` times squares of changes is at least the square of their 1-norm over the response,
+    by Cauchy and Schwarz: so m is one over the response, and the dual norm of the residual its largest entry.
+    """
+
+    def __init__(self, problem: WeightProblem, proof: Any) -> None:
+        self.problem = problem
+        self.w = problem.placed(vector(proof["weights"], "the weights of the proof", problem.n))
+        slopes = vector(proof["slopes"], "the slopes", len(problem.targets))
+        multipliers = vector(proof["multipliers"], "the multipliers", len(problem.blocks))
+        self.residual, self.excess = problem.residual(self.w, slopes, multipliers)
+
+    def distance(self, point: Sequence[Any]) -> Any:
+        """The distance of weights to those of the proof, in the 1-norm."""
+        return sum((abs(x - y) for x, y in zip(point, self.w, strict=True)), Rational(0))
+
+    def proves(self, point: Sequence[Any], radius: Any) -> bool:
+        """True if the theorem proves that the point is within the radius of the minimizer."""
+        distance = radius - self.distance(point)
+        if not distance > 0:
+            return False
+        needed = (self.residual * distance + self.excess) * self.problem.response(self.w, distance)
+        return bool(distance * distance > needed)
+
+
+def check_weights(document: Any) -> list[str]:
+    """Check a certificate of weights that are the variable; returns what was checked."""
+    problem, radius = WeightProblem(document["problem"]), document["claim"]["radius"]
+    evidence = WeightEvidence(problem, document["proof"])
+    point = vector(document["point"], "the weights", problem.n)
+    text = f"within {radius:.3g} in all of those of the exact minimizer of the problem stated"
+    demand(evidence.proves(point, exact(radius)), f"it does not follow that the weights are {text}")
+    return [f"the {problem.n} weights are {text}"]
+
+
 # --- Releases: from the constants of every step to V, to the scale of its noise, to the budget --------------
 
 #: A number q with ``h <= q (1 - u)``, u the share of the full slope of a loss and h that of its largest
@@ -675,6 +906,7 @@ class Step:
             "objective": self._objective,
             "output": self._output,
         }
+        self._stability()
         perturbed = self.stated["perturbed"]
         demand(perturbed in kinds, f"{self.name}: noise on the {perturbed} is not read")
         return kinds[perturbed]()
@@ -693,7 +925,6 @@ class Step:
             "Theorem 30 (integers",
         )
         demand(self.theorem.startswith(known), f"{self.name}: {self.theorem} is not read")
-        self._stability()
         sensitivity = self.positive("sensitivity")
         if self.name == "score" and self.document["declared"]["goal"] == "effect":
             self._refuse_narrow(sensitivity)
@@ -866,7 +1097,10 @@ BESIDE = (
     "how the numbers of the problem were made of raw data: units, ranges, balance functions, offsets",
 )
 
-FORMS: dict[str, Callable[[Any], list[str]]] = {"sum over records": check_margins}
+FORMS: dict[str, Callable[[Any], list[str]]] = {
+    "sum over records": check_margins,
+    "weights as the variable": check_weights,
+}
 
 
 def digest(document: Any) -> str:

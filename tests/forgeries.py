@@ -36,7 +36,7 @@ def _smaller_radius(one: Document, draw: random.Random) -> None:
 def _other_row(one: Document, draw: random.Random) -> None:
     rows = one["problem"]["rows"]
     row = rows[draw.randrange(len(rows))]
-    _at(row, _largest(row), lambda number: number * 1.01)
+    _at(row, _largest(row), lambda number: number + 0.01 * max(abs(number), 1.0))
     one["rows_are"] = None
 
 
@@ -75,23 +75,67 @@ def _other_set(one: Document, draw: random.Random) -> None:
     one["problem"]["set"] = {"kind": "l2", "size": 1e-6}
 
 
-CERTIFICATES = (
-    _moved_point,
-    _smaller_radius,
-    _other_row,
-    _other_record,
-    _other_ridge,
-    _other_term,
-    _other_weights,
-    _other_curvature,
-    _other_set,
-)
+def _other_target(one: Document, draw: random.Random) -> None:
+    targets = one["problem"]["targets"]
+    beyond = 2.0 * len(one["point"])  # any tolerance
+    _at(targets, draw.randrange(len(targets)), lambda number: number + beyond)
+
+
+def _other_features(one: Document, draw: random.Random) -> None:
+    rows, beyond = one["problem"]["rows"], 4.0 * len(one["point"])
+    row = rows[_largest(one["point"])]
+    _at(row, draw.randrange(len(row)), lambda number: number + beyond)
+
+
+def _other_sum(one: Document, draw: random.Random) -> None:
+    draw.choice(one["problem"]["blocks"])["total"] += 0.1
+
+
+def _other_dispersion(one: Document, draw: random.Random) -> None:
+    one["problem"]["dispersion"].append(
+        {"atom": "square", "scale": 0.1, "factor": 1.0, "offset": 0.0, "number": 0.0}
+    )
+
+
+def _other_slope(one: Document, draw: random.Random) -> None:
+    slopes = one["proof"]["slopes"]
+    _at(slopes, draw.randrange(len(slopes)), lambda number: number + 0.1 * max(abs(number), 0.1))
+
+
+def _other_caps(one: Document, draw: random.Random) -> None:
+    place = _largest(one["point"])
+    one["problem"]["cap"][place] = 0.5 * one["point"][place]
+
+
+CERTIFICATES = {
+    "sum over records": (
+        _moved_point,
+        _smaller_radius,
+        _other_row,
+        _other_record,
+        _other_ridge,
+        _other_term,
+        _other_weights,
+        _other_curvature,
+        _other_set,
+    ),
+    "weights as the variable": (
+        _moved_point,
+        _smaller_radius,
+        _other_features,
+        _other_target,
+        _other_sum,
+        _other_dispersion,
+        _other_slope,
+        _other_caps,
+    ),
+}
 
 
 def forged_certificates(certificate: Document, seed: int) -> Iterator[tuple[str, Document]]:
     """Every forgery of a certificate, with its name and a digest made anew."""
     draw = random.Random(seed)
-    for forge in CERTIFICATES:
+    for forge in CERTIFICATES[certificate["form"]]:
         one = copy.deepcopy(certificate)
         forge(one, draw)
         yield forge.__name__, sealed(one)

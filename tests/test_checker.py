@@ -84,7 +84,8 @@ def test_exponentials_logarithms_and_roots_are_enclosed(number: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("ipw_logistic", {"ridge": 0.05, "radius": 0.2}), ("itr_saturating", {})]
+    ("name", "settings"),
+    [("ipw_logistic", {"ridge": 0.05, "radius": 0.2}), ("itr_saturating", {}), ("minimal_dispersion", {})],
 )
 def test_a_certificate_is_accepted_and_forgeries_of_it_are_refused(name: str, settings: Any) -> None:
     one = certificate(name, **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +17,14 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball
+from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program.entropy import ExponentialModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.solving import Solution
+from dp2erm_cvx.weighting.forms.form import ImbalancePenalty
+from dp2erm_cvx.weighting.forms.proximal import PricedColumns
+from dp2erm_cvx.weighting.solving.dataset import WeightingData
 
 #: Parts of a radius by which claims are rounded up.
 _ROUND_UP = 1.0 + 1e-6
@@ -61,16 +66,19 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
     CertificateError
         Where the form of the program is not one that the checker reads, or nothing is proved about the point.
     """
-    model = instance.model
-    if not isinstance(model, MarginModel):
-        raise CertificateError(f"{instance.program.name}: its form is none that the checker reads")
+    model, name = instance.model, instance.program.name
+    if isinstance(model, MarginModel):
+        parts = {"form": "sum over records", **_of_margins(model, solution, records)}
+    elif isinstance(model, WeightsModel):
+        parts = {"form": "weights as the variable", **_of_weights(name, model, solution)}
+    else:
+        raise CertificateError(f"{name}: its form is none that the checker reads")
     body = {
-        "form": "sum over records",
-        "program": instance.program.name,
+        "program": name,
         "formula": instance.program.formula,
         "settings": instance.program.settings(),
         "solver": solution.solver,
-        **_of_margins(model, solution, records),
+        **parts,
     }
     return body | {"digest": checker.digest(body)}
 
@@ -99,6 +107,116 @@ def _of_margins(model: MarginModel, solution: Solution, records: Records) -> dic
         "point": point.tolist(),
         "proof": proof,
         "claim": {"radius": radius, "weights": weights, "weights_radius": weights_radius},
+    }
+
+
+def _of_weights(name: str, model: WeightsModel, solution: Solution) -> dict[str, Any]:
+    """Problem, point, proof and claim of weights that are the variable."""
+    if model.dual is None or model.form.hard:
+        raise CertificateError(f"{name}: no distance is proved under constraints of the imbalance")
+    data, anchor = model.dual.data, model.anchor
+    if data.similarities:
+        raise CertificateError(f"{name}: prices of kernels are none that the checker reads")
+    problem = _weight_problem(name, data)
+    slope = data.curve.dispersion.slope(_ratios(data, anchor.weights))
+    slope = slope + data.rows @ anchor.prices + data.linear
+    inside = (anchor.weights > data.curve.low) & (anchor.weights < data.curve.cap)
+    multipliers = [-_middle(slope[block.members], inside[block.members]) for block in data.blocks]
+    proof = {
+        "weights": anchor.weights.tolist(),
+        "slopes": _allowed(data, anchor.prices).tolist(),
+        "multipliers": multipliers,
+    }
+    evidence = checker.WeightEvidence(checker.WeightProblem(problem), proof)
+    point = solution.point.tolist()
+    exact_point = [checker.exact(number) for number in point]
+    apart = float(evidence.distance(exact_point)) * _ROUND_UP
+    reach = 1e-12 * model.form.n
+    for _ in range(60):
+        response = float(evidence.problem.response(evidence.w, checker.exact(reach)))
+        half = 0.5 * response * float(evidence.residual)
+        needed = (half + math.sqrt(half * half + response * float(evidence.excess))) * _ROUND_UP + 1e-300
+        radius = max(needed + apart, solution.certificate.radius)
+        if needed <= reach and evidence.proves(exact_point, checker.exact(radius)):
+            break
+        reach *= 4.0
+    else:
+        raise CertificateError(f"{name}: nothing is proved about these weights by the method of the checker")
+    return {"problem": problem, "point": point, "proof": proof, "claim": {"radius": radius}}
+
+
+def _allowed(data: WeightingData, slopes: Array) -> Array:
+    """The slopes of prices (K,), no larger than any slope of a price that has a largest one."""
+    allowed = slopes.copy()
+    for one in data.priced:
+        penalty = one.penalty
+        if not isinstance(penalty, ImbalancePenalty):
+            continue
+        largest = penalty.price if math.isinf(penalty.factor) else 2.0 * penalty.factor * penalty.knee
+        own = allowed[one.columns]
+        size = _dual_size(penalty, own)
+        if math.isfinite(largest) and size > largest * (1.0 - 1e-14):
+            allowed[one.columns] = own * (largest / size * (1.0 - 1e-14))
+        if penalty.sided:
+            allowed[one.columns] = np.maximum(allowed[one.columns], 0.0)
+    return allowed
+
+
+def _dual_size(penalty: ImbalancePenalty, slopes: Array) -> float:
+    """The size of slopes that a price of this norm bounds."""
+    if penalty.norm is None:
+        return float(np.max(np.abs(slopes)))
+    if penalty.norm == math.inf:
+        return float(np.sum(np.abs(slopes)))
+    return float(np.linalg.norm(slopes))
+
+
+def _ratios(data: WeightingData, weights: Array) -> Array:
+    return weights if data.curve.base is None else weights / data.curve.base
+
+
+def _middle(slopes: Array, inside: Any) -> float:
+    """The middle of the slopes of weights inside of their boxes, or of all."""
+    own = slopes[inside] if np.any(inside) else slopes
+    return 0.5 * (float(np.min(own)) + float(np.max(own)))
+
+
+def _weight_problem(name: str, data: WeightingData) -> dict[str, Any]:
+    """The problem in the weights of a dataset, number by number."""
+    n, curve = len(data.rows), data.curve
+    return {
+        "rows": data.rows.tolist(),
+        "targets": data.targets.tolist(),
+        "linear": data.linear.tolist(),
+        "base": _listed(curve.base),
+        "low": curve.low.tolist(),
+        "cap": curve.cap.tolist(),
+        "dispersion": [dataclasses.asdict(part) for part in curve.dispersion.parts],
+        "prices": [_price(name, one) for one in data.priced],
+        "blocks": [
+            {"members": np.arange(n)[block.members].tolist(), "total": block.total} for block in data.blocks
+        ],
+    }
+
+
+def _price(name: str, priced: PricedColumns) -> dict[str, Any]:
+    """A price of an imbalance. Raises CertificateError for one that the checker does not read."""
+    penalty, columns = priced.penalty, priced.columns
+    norms = {None: "entries", 2.0: "euclidean", math.inf: "largest"}
+    if not isinstance(penalty, ImbalancePenalty) or penalty.norm not in norms:
+        raise CertificateError(f"{name}: the price of its imbalance is none that the checker reads")
+    tolerances = np.broadcast_to(
+        np.asarray(penalty.tolerance, dtype=np.float64), columns.stop - columns.start
+    )
+    return {
+        "columns": [columns.start, columns.stop],
+        "norm": norms[penalty.norm],
+        "sided": penalty.sided,
+        "factor": penalty.factor if math.isfinite(penalty.factor) else None,
+        "price": None if math.isfinite(penalty.factor) else penalty.price,
+        "tolerances": tolerances.tolist(),
+        "knee": penalty.knee if math.isfinite(penalty.knee) else None,
+        "envelope": penalty.envelope,
     }
 
 

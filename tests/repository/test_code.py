@@ -44,6 +44,8 @@ def is_scheme(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_a_public_name_has_one_home() -> None:
     homes = defaultdict(set)  # overloads of a function stand in its file
     for path, tree in trees().items():
+        if path.name == "checker.py":  # which imports nothing, and is read alone
+            continue
         for node in tree.body:
             if isinstance(node, (ast.ClassDef, *FUNCTIONS)) and not node.name.startswith("_"):
                 homes[node.name].add(str(path))
