@@ -49,8 +49,8 @@ class DataError(Dp2ermError, ValueError):
     """
 
 
-class UnreachableFileError(DataError):
-    """A file cannot be opened by the process that reads it: mend its name, or make it readable."""
+class FileError(DataError):
+    """A file cannot be opened, or is another one than when a run began: let all passes reach one file."""
 
 
 class ProgramError(Dp2ermError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import importlib
 import importlib.util
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,6 +63,12 @@ block_options = apply(
         help="Read in blocks; auto: folder, pattern; without [unit] Parquet above 1 GB, CSV above 100 MB.",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of threads."),
+    click.option(
+        "--wait",
+        type=click.FloatRange(min=0.0),
+        metavar="SECONDS",
+        help="Until a cluster without workers ends the run; else 600, or dp2erm.wait of Dask.",
+    ),
 )
 
 
@@ -79,7 +87,7 @@ def read_records(
     path, layout
         The data file, and how it is written.
     options
-        Of the command: ``blocks`` and ``scheduler``.
+        Of the command: ``blocks``, ``scheduler`` and ``wait``.
     domain, covariates
         Declared of its records; None for all columns that are something else.
     bar
@@ -94,7 +102,7 @@ def read_records(
         table = raw_table(path, layout, domain)
         bar.update(bar.task_ids[0], advance=1, description="solving")
         return StudyRecords(table)
-    _connect(options["scheduler"])
+    _connect(options["scheduler"], options["wait"])
     _show_passes(bar)
     treatment, outcome = data_columns(domain)
     named: dict[str, Any] = {"treatment": treatment, "outcome": outcome, "covariates": covariates}
@@ -121,20 +129,30 @@ def _in_blocks(path: str, choice: str, public: Public) -> bool:
     return 8e-9 * sum(rows) * len(columns) > LARGE
 
 
-def _connect(scheduler: str | None) -> None:
-    """Put a cluster in force, if one is named."""
+def _connect(scheduler: str | None, wait: float | None) -> None:
+    """Put a cluster in force, if one is named, and how long it may be without workers."""
     if scheduler is None:
         return
     try:
-        from distributed import Client
-
-        client = Client(scheduler)  # type: ignore[no-untyped-call]
+        dask: Any = importlib.import_module("dask")
+        client: Any = importlib.import_module("distributed").Client
     except ImportError:
         need = "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
         raise DeclarationError(need) from None
+    for name in ("distributed", "asyncio"):  # which write tracebacks of what is told in one line
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    context = click.get_current_context()
+    if wait is not None:
+        context.with_resource(dask.config.set({"dp2erm.wait": wait}))
+    try:
+        connected = client(scheduler)
     except (OSError, ValueError, TimeoutError):
         raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
-    click.get_current_context().call_on_close(client.close)
+    except TypeError:
+        raise DeclarationError(
+            f"--scheduler {scheduler}: needs keys: set distributed.comm.tls of Dask's configuration"
+        ) from None
+    context.call_on_close(connected.close)
 
 
 def _show_passes(bar: Progress) -> None:

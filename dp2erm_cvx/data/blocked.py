@@ -19,7 +19,14 @@ from dp2erm_cvx.data.blocks import Beside, Blocks
 from dp2erm_cvx.data.dataset import Dataset, DatasetBlock, Public, all_names, refuse_undeclared
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
-from dp2erm_cvx.data.pieces import DaskBlocks, Pieces, array_pieces, file_pieces, frame_pieces
+from dp2erm_cvx.data.pieces import (
+    DaskBlocks,
+    Pieces,
+    array_pieces,
+    cluster_in_force,
+    file_pieces,
+    frame_pieces,
+)
 from dp2erm_cvx.data.records import Make, NumbersOf, Records
 from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.data.tables import Table
@@ -242,6 +249,16 @@ class BlockedDataset:
         arms = (lambda: np.sum(data.blocks.map(Dataset.arm_sizes), axis=0)) if judged else tuple
         refuse_undeclared(public, data, arms)
         return data
+
+    def check_workers(self) -> None:
+        """Compare the workers of a cluster with this process, and let each open the files, before a charge.
+
+        Without a cluster nothing is done. Raises WorkerError, and FileError for a file that a worker cannot
+        reach.
+        """
+        cluster = cluster_in_force()
+        if cluster is not None:
+            cluster.check(self.pieces.opener())
 
     def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
         """A dataset of these covariates alone, by number and in this order; then their ``curves``."""

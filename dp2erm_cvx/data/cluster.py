@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.errors import Dp2ermError, UnreachableFileError, WorkerError
+from dp2erm_cvx.errors import Dp2ermError, FileError, WorkerError
 from dp2erm_cvx.parallel import one_thread
 
 T = TypeVar("T")
@@ -84,10 +84,10 @@ class Refusal:
             return self.error
         if isinstance(self.error, WorkerError):
             return WorkerError(f"worker {self.worker} {self.error}")
-        if isinstance(self.error, UnreachableFileError):
-            return UnreachableFileError(
-                f"worker {self.worker}: {self.error}; every worker has to reach the file by this name: is "
-                "its folder another one?"
+        if isinstance(self.error, FileError):
+            return FileError(
+                f"worker {self.worker}: {self.error}; every worker has to reach the same file by this name: "
+                "is its folder another one?"
             )
         if not isinstance(self.error, Dp2ermError):
             self.error.add_note(self.told)
@@ -315,9 +315,11 @@ class Cluster:
         """
         with self.told():
             wait = Wait(self)
-            while not (workers := self.workers()):
-                wait.go_on(bool(workers))
+            workers = self.workers()
+            while not workers:
+                wait.go_on(workers)
                 time.sleep(1.0)
+                workers = self.workers()
             known = _VETTED.setdefault(self.client.id, set())
             new = [worker for worker in workers if reads is not None or worker not in known]
             if not new:
@@ -332,12 +334,21 @@ class Cluster:
             if refusal is None:  # others died meanwhile
                 known.add(worker)
 
-    def workers(self) -> list[str]:
-        """Addresses of the workers; none where the scheduler does not answer."""
+    def workers(self) -> list[str] | None:
+        """Addresses of the workers; None where the scheduler does not answer."""
         try:
             return list(self.client.sync(self.client.scheduler.ncores, callback_timeout=_ANSWER))
         except (OSError, TimeoutError):
-            return []
+            return None
+
+    @property
+    def gone(self) -> str:
+        """What is said of a scheduler that does not answer."""
+        where = "" if self.client.scheduler is None else f" at {self.client.scheduler.address}"
+        return (
+            f"the scheduler{where} is gone, and with it what its workers held: start the cluster anew, and "
+            "run this again"
+        )
 
     def gathered(self, tasks: Sequence[Any]) -> Sequence[Any]:
         """Results of Dask tasks, for which workers may come and go. Raises WorkerError."""
@@ -353,7 +364,7 @@ class Cluster:
                     except TimeoutError:
                         if pending.done():  # it is an error of the pass
                             raise
-                    wait.go_on(bool(self.workers()))
+                    wait.go_on(self.workers())
             finally:
                 pending.cancel()
 
@@ -377,11 +388,7 @@ class Cluster:
         except (scheduler.NoValidWorkerError, scheduler.NoWorkerError):
             raise WorkerError(_no_workers("gave up, as its settings say")) from None
         except (client.CancelledError, client.ClosedClientError, comm.CommClosedError):
-            where = self.client.scheduler.address if self.client.scheduler else "its address"
-            raise WorkerError(
-                f"the scheduler at {where} is gone, and with it what its workers held: start the cluster "
-                "anew, and run this again"
-            ) from None
+            raise WorkerError(self.gone) from None
 
 
 class Wait:
@@ -400,27 +407,32 @@ class Wait:
         self.began: float | None = None
         self.is_told = False
 
-    def go_on(self, there: bool) -> None:
+    def go_on(self, workers: Sequence[str] | None) -> None:
         """Take note of whether workers are there. Warns after some time, and raises WorkerError after all.
 
         Parameters
         ----------
-        there
-            Whether any worker is.
+        workers
+            As :meth:`Cluster.workers` tells them.
         """
-        if there:
+        if workers:
             self.began, self.is_told = None, False
             return
         now = time.monotonic()
         if self.began is None:
             self.began = now
         if now - self.began >= self.limit:
+            if workers is None:
+                raise WorkerError(self.cluster.gone)
             raise WorkerError(_no_workers(f"none came within {self.limit:g} seconds (dp2erm run --wait)"))
         if now - self.began >= TOLD_AFTER and not self.is_told:
             self.is_told = True
+            what = "the cluster has no workers: start some"
+            if workers is None:
+                what = "the scheduler of the cluster does not answer"
             warnings.warn(
-                f"the cluster has had no workers for {TOLD_AFTER:g} seconds: start some, and this run goes "
-                f"on; it ends after {self.limit:g} seconds without (dp2erm run --wait)",
+                f"{what}; this run has waited for {TOLD_AFTER:g} seconds, goes on as soon as workers are "
+                f"there, and ends after {self.limit:g} seconds without (dp2erm run --wait)",
                 stacklevel=2,
             )
 

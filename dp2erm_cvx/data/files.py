@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.checks import check_settings, setting, true_or_false
+from dp2erm_cvx.data.opening import FileMark, opening
 from dp2erm_cvx.data.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError
 
@@ -167,22 +168,11 @@ def _where_named(lines: Sequence[str], layout: CsvLayout) -> Callable[[str], str
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-@contextlib.contextmanager
-def _opened(source: str) -> Iterator[None]:
-    """Refuse a file that cannot be opened."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
-    except ValueError:
-        raise DataError(f"{source!r}: is no name of a file") from None
-
-
 def guessed_layout(path: str) -> CsvLayout:
     """How it seems to be written, by 16 MB: for the data holder, not for a release. Raises DataError."""
     if path.lower().endswith(BINARY):
         return CsvLayout()
-    with _opened(path), open(path, "rb") as file:
+    with opening(path), open(path, "rb") as file:
         raw = file.read(_GUESSED)
         if raw.startswith(_GZIP):
             raw += file.read()
@@ -397,7 +387,7 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     is false for a row that is none.
     """
     source = str(path)
-    with _opened(source):
+    with opening(source):
         raw = Path(path).read_bytes()
     raw = _unpacked(source, raw)
     _refuse_foreign(source, raw)
@@ -475,7 +465,8 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
     line breaks, UTF-16, gzip.
     """
     source = str(path)
-    with _opened(source), open(path, "rb") as file:
+    mark = FileMark.of(source)
+    with opening(source), open(path, "rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
         plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
@@ -496,18 +487,19 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
     names = _stripped(_records(source, layout.lines(head, ragged=True), layout, True)[0][1])
     ends = [(first, min(first + PART, end)) for first in range(begin, end, PART)]
     rows = [sum(bool(line.rstrip(b"\r")) for line in _lines(path, *own).split(b"\n")) for own in ends]
-    return names, rows, [partial(_part, path, *own, layout, names) for own in ends]
+    return names, rows, [partial(_part, mark, *own, layout, names) for own in ends]
 
 
-def _part(path: str | Path, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
-    lines = layout.lines(_lines(path, begin, end), ragged=True, first=False)
-    rows = [cells for _, cells in _rows(str(path), lines, layout.separator, False)]
-    return _columns(str(path), names, rows, lines, layout)
+def _part(mark: FileMark, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
+    mark.check()
+    lines = layout.lines(_lines(mark.source, begin, end), ragged=True, first=False)
+    rows = [cells for _, cells in _rows(mark.source, lines, layout.separator, False)]
+    return _columns(mark.source, names, rows, lines, layout)
 
 
 def _lines(path: str | Path, begin: int, end: int) -> bytes:
     """The lines that begin at these bytes, of which none is the first."""
-    with open(path, "rb") as file:
+    with opening(str(path)), open(path, "rb") as file:
         file.seek(begin - 1)
         file.readline()  # to the end of the line before, which may be at once
         raw = file.read(max(end - file.tell(), 0))
@@ -516,12 +508,18 @@ def _lines(path: str | Path, begin: int, end: int) -> bytes:
 
 def parquet_parts(path: str | Path) -> Parts:
     """The row groups of a Parquet file. Raises DataError where it is none, DeclarationError."""
+    mark, names, rows = _parquet_facts(str(path))
+    return names, rows, [partial(_row_groups, mark, names, [group]) for group in range(len(rows))]
+
+
+def _parquet_facts(source: str) -> tuple[FileMark, tuple[str, ...], list[int]]:
+    """The mark of a Parquet file, its columns, and the records of its row groups."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
-    source = str(path)
+    mark = FileMark.of(source)
     try:
         known = parquet.read_metadata(source)
     except OSError as error:
@@ -530,20 +528,24 @@ def parquet_parts(path: str | Path) -> Parts:
         raise DataError(f"{source}: is not a Parquet file") from None
     names, groups = tuple(known.schema.to_arrow_schema().names), range(known.num_row_groups)
     rows = [int(known.row_group(group).num_rows) for group in groups]
-    return names, rows, [partial(_row_groups, source, names, [group]) for group in groups]
+    return mark, names, rows
 
 
 def read_parquet(path: str | Path) -> Table:
     """Columns of a Parquet file, read when asked for. Raises as :func:`parquet_parts`."""
-    names, rows, _ = parquet_parts(path)
-    return _row_groups(str(path), names, range(len(rows)))
+    mark, names, rows = _parquet_facts(str(path))
+    return _row_groups(mark, names, range(len(rows)))
 
 
-def _row_groups(source: str, names: tuple[str, ...], groups: Sequence[int]) -> Table:
+def _row_groups(mark: FileMark, names: tuple[str, ...], groups: Sequence[int]) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
+    source = mark.source
+    mark.check()
+
     def column(name: str) -> Any:
+        mark.check()
         try:
             with parquet.ParquetFile(source) as file:
                 if is_nested(file.schema_arrow.field(name).type):

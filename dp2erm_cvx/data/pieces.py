@@ -10,8 +10,8 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from dp2erm_cvx.data import blocks
 from dp2erm_cvx.data.blocks import Beside, Blocks
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_parts, is_text, parquet_parts
-from dp2erm_cvx.data.tables import Table, as_cells, boxed, listed, read_frame
+from dp2erm_cvx.data.tables import Table, as_cells, boxed, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.parallel import one_thread
 
@@ -114,6 +114,7 @@ class Pieces:
     rows : of every piece
     readers : of every piece what makes a table of the results of its Dask tasks, if it has any
     tasks : collections that stand beside each other, of every piece one task
+    digests : by column, of the cells of every piece that tasks make, since these may make others each time
     """
 
     source: str
@@ -121,6 +122,7 @@ class Pieces:
     rows: Sequence[int]
     readers: Sequence[Callable[..., Table]]
     tasks: Sequence[Sequence[Any]] = ()
+    digests: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def tables(self, columns: Sequence[str], written: Collection[str] = ()) -> DaskBlocks[Table]:
         """The blocks of these columns, some as they are ``written``.
@@ -131,13 +133,13 @@ class Pieces:
         wanted = tuple(dict.fromkeys(columns))
         for name in wanted:
             head.cells(name)
+        known = self._digests_of(wanted)
         length, delayed = blocks.BLOCK, _dask().delayed
-        pieces = [
-            delayed(Task(Work(partial(_cells_of, self.source, read, rows, wanted, frozenset(written)))))(
-                *(own[k] for own in self.tasks)
-            )
-            for k, (read, rows) in enumerate(zip(self.readers, self.rows, strict=True))
-        ]
+        pieces = []
+        for k, (read, count) in enumerate(zip(self.readers, self.rows, strict=True)):
+            digests = {name: every[k] for name, every in known.items()}
+            work = Work(partial(_cells_of, self.source, read, count, wanted, frozenset(written), digests))
+            pieces.append(self._task(k, work))
         ends = np.cumsum(self.rows, dtype=np.int64)
         n = int(ends[-1]) if len(ends) else 0
         made = []
@@ -154,6 +156,37 @@ class Pieces:
             work = Work(partial(_joined, self.source, self.names, [slice(2)], 0))
             n, made = 2, [delayed(Task(work))(nobody)]
         return DaskBlocks(n, length=length, tasks=made)
+
+    def opener(self) -> Callable[[], None] | None:
+        """What raises FileError in a process that does not reach the files; None where there are none."""
+        if self.tasks or not self.readers:
+            return None
+        first, last = self.readers[0], self.readers[-1]
+        return partial(_open, tuple(dict.fromkeys((first, last))))
+
+    def _task(self, piece: int, work: Work) -> Any:
+        return _dask().delayed(Task(work))(*(own[piece] for own in self.tasks))
+
+    def _digests_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+        """Digests of the cells of every piece that tasks make, by column; of new columns in one pass."""
+        if not self.tasks:  # files are compared as files
+            return {}
+        new = [name for name in columns if name not in self.digests]
+        if new:
+            tasks = [self._task(k, Work(partial(_digests, read, new))) for k, read in enumerate(self.readers)]
+            every = results_of(_run("compute", tasks))
+            self.digests.update({name: [one[name] for one in every] for name in new})
+        return {name: self.digests[name] for name in columns}
+
+
+def _open(readers: Sequence[Callable[[], Table]]) -> None:
+    for read in readers:
+        read()
+
+
+def _digests(read: Callable[..., Table], columns: Sequence[str], *parts: Any) -> dict[str, str]:
+    made = read(*parts)
+    return {name: cells_digest(made.cells(name)) for name in columns}
 
 
 def _joined(source: str, names: tuple[str, ...], rows: Sequence[slice], row: int, *pieces: Cells) -> Table:
@@ -177,12 +210,19 @@ def _cells_of(
     rows: int,
     columns: Sequence[str],
     written: Collection[str],
+    digests: Mapping[str, str],
     *parts: Any,
 ) -> Cells:
     made = read(*parts)
     cells = {name: made.cells(name, written=name in written) for name in columns}
     if any(len(column) != rows for column in cells.values()):
         raise DataError(f"{source}: a partition has other rows than when it was counted")
+    for name, digest in digests.items():
+        if cells_digest(cells[name]) != digest:
+            raise DataError(
+                f"{source}: a partition has other cells in column {brief(name)} than in an earlier pass, or "
+                "its rows in another order: persist() it, or write it to files"
+            )
     return cells
 
 

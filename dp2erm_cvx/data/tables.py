@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import decimal
 import difflib
+import hashlib
 import math
 import os
 import warnings
@@ -74,6 +76,30 @@ def _near_name(name: str, known: Sequence[str]) -> str:
     alike = [one for one in known if "".join(one.split()).casefold() == "".join(name.split()).casefold()]
     near = alike or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {brief(near[0])}?" if near else ""
+
+
+def cells_digest(cells: NDArray[Any]) -> str:
+    """Digest of the cells of a column in their order, the same in every process.
+
+    Parameters
+    ----------
+    cells
+        The column (n,). Of cells of other types than texts, numbers, times and missing values it tells the
+        types alone: some print differently in every process.
+    """
+    if cells.dtype != object:
+        told = np.ascontiguousarray(cells).tobytes()
+    else:
+        told = "\0".join(map(_told, cells.tolist())).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(cells.dtype.str.encode() + told).hexdigest()
+
+
+def _told(cell: Any) -> str:
+    return repr(cell) if isinstance(cell, _PRINTED) else type(cell).__name__
+
+
+#: Types whose texts are the same in every process.
+_PRINTED = (str, bytes, int, float, complex, decimal.Decimal, np.generic, datetime.date, datetime.time)
 
 
 def to_numbers(

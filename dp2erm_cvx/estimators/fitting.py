@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import FrameType, MappingProxyType
 from typing import Any, NoReturn, Self
@@ -20,7 +21,14 @@ from dp2erm_cvx.data.dataset import Dataset, Public, cells_of
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.diagnostics.look import AskedAbout, look, rows_that_do_not_match, seen_of
 from dp2erm_cvx.diagnostics.look.records import SAMPLE
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError, known_names
+from dp2erm_cvx.errors import (
+    CalibrationError,
+    DataError,
+    DeclarationError,
+    ProgramError,
+    WorkerError,
+    known_names,
+)
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Pipeline, Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.standing import standing_in_words
@@ -365,7 +373,8 @@ class PrivateEstimator(ConfiguredEstimator):
             self._refuse_weaker(plan)
         public = self.public()
         cells = cells_of(public, X, a, y)
-        seen = seen_of(raw, public, cells, most=SAMPLE)
+        with telling_charge(None):
+            seen = seen_of(raw, public, cells, most=SAMPLE)
         findings = rows_that_do_not_match(X, a, y) + look(seen, self.asked(raw.columns))
         if not accept:
             findings.refuse("fit(..., accept=True)")
@@ -422,9 +431,12 @@ class PrivateEstimator(ConfiguredEstimator):
     def before_run(self, plan: Plan[Any], raw: Dataset | BlockedDataset) -> None:
         """Refuse a plan that cannot be run on such records, before it is paid for, by public numbers.
 
-        Warns of one that takes long. Raises ProgramError.
+        Warns of one that takes long. Raises ProgramError; WorkerError and FileError where workers of a
+        cluster differ or do not reach the files.
         """
         in_blocks(plan, raw, self.execution())
+        if isinstance(raw, BlockedDataset):
+            raw.check_workers()
 
     def run_plan(
         self,
@@ -468,9 +480,11 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def _fitted(self, raw: Dataset | BlockedDataset, plan: Plan[Any]) -> Self:
         """Charge the ledger, run the plan, and state what was released and what that guarantees."""
-        self.before_run(plan, raw)
+        with telling_charge(None):
+            self.before_run(plan, raw)
         self.receipt_ = self.charge(plan, raw)
-        answered = self.run_plan(plan, raw)
+        with telling_charge(self.receipt_):
+            answered = self.run_plan(plan, raw)
         if self.look is not None:
             self.look(plan, answered.result)
         self._keep(answered)
@@ -544,6 +558,24 @@ def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: 
     line = "".join(one if one.isprintable() else "?" for one in note).strip()  # as a ledger takes it
     line = line if len(line) <= 200 else f"{line[:197]}..."
     return ledger.charge(dataset, total, line, relation=domain.relation, unit=domain.protected, curve=curve)
+
+
+@contextmanager
+def telling_charge(receipt: Receipt | None) -> Iterator[None]:
+    """Say of a run that its workers end what was charged for it, and what another one costs.
+
+    Parameters
+    ----------
+    receipt
+        Of the charge; None where nothing was charged.
+    """
+    try:
+        yield
+    except WorkerError as error:
+        told = "Nothing was charged"
+        if receipt is not None:
+            told = f"{receipt.dataset!r} was charged {receipt}, which stays: another run is charged again"
+        raise WorkerError(f"{error}. {told}") from None
 
 
 def weaker_standings(plans: Mapping[str, Plan[Any]]) -> list[str]:

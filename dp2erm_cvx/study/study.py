@@ -18,7 +18,7 @@ from dp2erm_cvx.diagnostics.columns import RecordCounts
 from dp2erm_cvx.diagnostics.look import AskedAbout, Findings, look
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, placed
 from dp2erm_cvx.estimators import PrivateEffect
-from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, weaker_standings
+from dp2erm_cvx.estimators.fitting import Answered, PrivateEstimator, charge, telling_charge, weaker_standings
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.plan.shared import sharing_plan
@@ -246,9 +246,9 @@ class StudyFile:
             findings.refuse("run(..., accept=True)")
         for line in (*findings.gross, *findings.lines):
             warnings.warn(f"{line} (for the data holder only)", stacklevel=2)
-        if seed is None:
-            self.charge(plans)
-        return {name: one.release for name, one in self.answered(models, plans, records)}
+        receipt = self.charge(plans) if seed is None else None
+        with telling_charge(receipt):
+            return {name: one.release for name, one in self.answered(models, plans, records)}
 
     def looked_at(
         self, models: Mapping[str, PrivateEstimator], records: StudyRecords
