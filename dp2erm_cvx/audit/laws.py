@@ -184,7 +184,7 @@ class ObjectiveLaw:
         volume = 64 * len(theta) * _UNIT * float(np.linalg.cond(self._jacobian(place)))
         if self.weights is not None:
             bound, unit = self.weights
-            s, norms = unit.margins(theta), unit.row_norms
+            s, norms = unit.margins(theta), np.linalg.norm(unit.Z, axis=1)
             loss = unit.loss.along(unit.whole.arm)
             steep = unit.whole.multipliers * np.abs(loss.slope(s))
             bent = unit.whole.multipliers * loss.curvature(s)

@@ -17,6 +17,7 @@ from dp2erm_cvx.audit.finding import Columns, differing_units
 from dp2erm_cvx.audit.laws import Law, ObjectiveLaw, Released, ReleaseLaw, ShiftLaw
 from dp2erm_cvx.calibration import Calibration, Noise, Perturbed
 from dp2erm_cvx.checks import public_number
+from dp2erm_cvx.data.blocks import Beside
 from dp2erm_cvx.data.dataset import Dataset
 from dp2erm_cvx.data.domain import Domain
 from dp2erm_cvx.data.records import Records
@@ -63,7 +64,7 @@ class _Side:
     def bound(self, fit: Fit, released: Released) -> tuple[MarginModel, tuple[float, MarginModel] | None]:
         """The objective without noise; the error of its weights, if any, with the objective at weights 1."""
         records, ones, error = self.at(released), np.ones(self.records.n_samples), 0.0
-        weights: Array | None = ones
+        weights: Beside | None = ones
         if not fit.weighted:
             records, weights = fit.mapped(records, released)
         elif isinstance(self.weighting, PrivateFirstStage):

@@ -88,7 +88,7 @@ class BlockedDataset:
     outcome: str
     coded_by: Public | None = None
     _made: Callable[..., Dataset] | None = field(default=None, repr=False)
-    _beside: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+    _beside: tuple[Beside, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         return f"BlockedDataset(n_samples={self.n_samples}, columns={self.columns})"
@@ -210,7 +210,8 @@ class BlockedDataset:
         tables = self.pieces.tables(raw, written)
         persons: Any = ()
         if unit is not None:
-            persons = (unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column)))),)
+            numbers = unit.of(tables.map(lambda table: unit.labels(table.cells(unit.column))))
+            persons = (tables.placed(numbers),)
 
         def made(table: Table, *person: NDArray[np.int64]) -> Dataset:
             return DatasetBlock.coded(public, table, table.cells(arm), table.cells(outcome), names, *person)
@@ -219,21 +220,25 @@ class BlockedDataset:
         how: dict[str, Any] = {"coded_by": public, "_made": made, "_beside": persons}
         return replace(self, tables=tables, blocks=blocks, columns=names, **how)
 
-    def map_with_tables(self, function: Callable[..., R], *beside: Beside) -> list[R]:
-        """``function(table, block, *rows)`` of the cells of every block and of its records, in one pass.
+    def total_with_tables(
+        self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside
+    ) -> R:
+        """What is made of the cells of every block and of its records, added up in one pass.
 
         Parameters
         ----------
         function
-            What is called.
+            ``function(table, block, *rows)`` is called on every block.
+        add
+            Adds results of neighbors, as in :meth:`~dp2erm_cvx.data.blocks.Blocks.total`.
         beside
-            Arrays (n, ...) and ``range(n)``, of which it gets the rows of its block.
+            Arrays (n, ...) and ``range(n)``, of which the function gets the rows of its block.
 
         The records are those of all covariates: a dataset that :meth:`restricted` made has no tables.
         """
         assert self._made is not None
         both = partial(_with_records, self._made, len(self._beside), function)
-        return self.tables.map(both, *self._beside, *beside)
+        return self.tables.total(both, add, *self._beside, *beside)
 
     def declared(self, public: Public) -> BlockedDataset:
         """Raw data by what is declared, as :meth:`~dp2erm_cvx.data.dataset.Dataset.declared` makes them.
@@ -275,15 +280,9 @@ class BlockedDataset:
             counts = blocks.map(lambda block: (domain.factors(block.sampling, len(block.a)), block.person))
             repeats = book.unit.repeats(*map(np.concatenate, zip(*counts, strict=True)))
             blocks = blocks.then(lambda block, own: replace(block, repeats=own), repeats)
-        held = blocks.then(lambda block: make(block).arrays).persisted(8 * blocks.n_samples * width)
+        held = blocks.then(partial(_arrays_of, make)).persisted(8 * blocks.n_samples * width)
         records = held.then(partial(_aligned, domain.space))
-
-        def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
-            # the views of records in memory, so that sums have one order
-            rows = records.map(lambda block, *own: block.blocks.map(function, *own), *beside)
-            return list(itertools.chain.from_iterable(rows))
-
-        return RecordBlocks(Blocks(records.n_samples, passes, here=False), domain.space, n_columns)
+        return RecordBlocks(records, domain.space, n_columns, width)
 
 
 def _with_records(
@@ -292,9 +291,59 @@ def _with_records(
     return function(table, made(table, *beside[:own]), *beside[own:])
 
 
+def _arrays_of(make: Callable[[Dataset], Records], block: Dataset) -> tuple[NDArray[Any], ...]:
+    return make(block).arrays
+
+
+def _arrays_mapped(
+    make: Make, outcomes: NumbersOf, space: Space, n_columns: int, block: Records
+) -> tuple[NDArray[Any], ...]:
+    return block.mapped(make, outcomes, space, n_columns).arrays
+
+
+class _ViewsOfBlocks(Blocks[Records]):
+    """Views of the records of blocks, as they are of records in memory, so that sums have one order."""
+
+    here = False
+
+    def __init__(self, blocks: DaskBlocks[Records]) -> None:
+        self.n_samples = blocks.n_samples
+        self._blocks = blocks
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        return list(itertools.chain.from_iterable(self._blocks.map(partial(_of_views, function), *beside)))
+
+    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+        return self._blocks.total(partial(_total_of_views, function, add), add, *beside)
+
+    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
+        return self._blocks.column(partial(_column_of_views, function), *beside)
+
+    def placed(self, beside: Beside) -> Beside:
+        return self._blocks.placed(beside)
+
+
+def _of_views(function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
+    return block.blocks.map(function, *beside)
+
+
+def _total_of_views(
+    function: Callable[..., R], add: Callable[[Sequence[R]], R], block: Records, *beside: Beside
+) -> R:
+    return add(block.blocks.map(function, *beside))
+
+
+def _column_of_views(function: Callable[..., NDArray[Any]], block: Records, *beside: Beside) -> NDArray[Any]:
+    return np.concatenate(block.blocks.map(function, *beside))
+
+
 def _aligned(space: Space, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
     return Records.of(space, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
+
+
+def _replaced(index: int, X: Array, a: int, block: Records, numbers: range) -> Records:
+    return block.replaced(index, X, a, numbers)
 
 
 _HELD = {"X": "covariates", "a": "treatments", "y": "outcomes"}
@@ -304,18 +353,38 @@ class RecordBlocks(Records):
     """Records inside a space, in blocks that are not in memory together.
 
     Whoever asks for all covariates, treatments or outcomes at once is refused by a ProgramError.
+
+    Parameters
+    ----------
+    blocks
+        The records in blocks as Dask makes them.
+    space
+        Their space.
+    n_columns
+        Number of columns of their covariates, an intercept among them.
+    width
+        Numbers that a record takes in all its arrays.
+    made_bytes
+        Bytes of the records that were made of others, from which these are made.
     """
 
-    _blocks: Blocks[Records]
+    _blocks: DaskBlocks[Records]
     n_columns: int
 
-    def __init__(self, blocks: Blocks[Records], space: Space, n_columns: int) -> None:
-        self.__dict__.update(_blocks=blocks, space=space, n_columns=n_columns)
+    def __init__(
+        self, blocks: DaskBlocks[Records], space: Space, n_columns: int, width: int, made_bytes: int = 0
+    ) -> None:
+        own = {"n_columns": n_columns, "_width": width, "_made_bytes": made_bytes}
+        self.__dict__.update(_blocks=blocks, space=space, **own)
 
     @property
     def blocks(self) -> Blocks[Records]:
-        """The records of every block."""
-        return self._blocks
+        """The records of views of every block."""
+        return _ViewsOfBlocks(self._blocks)
+
+    def column(self, function: Callable[[Records], Array]) -> Beside:
+        """Numbers (n,) that ``function`` makes of every record, kept where the records are."""
+        return self.blocks.column(function)
 
     def by_units(self, function: Callable[[Records], T]) -> list[T]:
         """As records in memory do; of persons without the rows that do not count."""
@@ -335,15 +404,20 @@ class RecordBlocks(Records):
         return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, space: Space, n_columns: int) -> RecordBlocks:
-        """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
-        made = self.blocks.then(lambda block, y: make(replace(block, y=y)), self.each(outcomes))
-        return RecordBlocks(made, space, n_columns)
+        """As records in memory do; what is made is kept as far as there is memory."""
+        width = self._width + n_columns - self.n_columns
+        made = self._blocks.then(partial(_arrays_mapped, make, outcomes, space, n_columns))
+        size = 8 * made.n_samples * width
+        kept = made.persisted(size, beside=self._made_bytes)
+        return RecordBlocks(
+            kept.then(partial(_aligned, space)), space, n_columns, width, self._made_bytes + size
+        )
 
     def replaced(self, index: int, X: Array, a: int, numbers: range | None = None) -> RecordBlocks:
         """The neighbor in which one record is another one, replaced in every pass."""
         self._refuse_units()
-        made = self.blocks.then(lambda block, own: block.replaced(index, X, a, own), range(self.n_samples))
-        return RecordBlocks(made, self.space, self.n_columns)
+        made = self._blocks.then(partial(_replaced, index, X, a), range(self.n_samples))
+        return RecordBlocks(made, self.space, self.n_columns, self._width, self._made_bytes)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """Rows that ``function`` makes of every record by itself, in every pass."""

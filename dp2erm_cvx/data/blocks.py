@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,9 @@ BLOCK = 2**16
 #: Records of a view of arrays in memory, few enough for what is made of them to stay in a cache. As both are
 #: powers of 2, sums over views are those over blocks.
 VIEW = 2**13
-
-#: What stands beside records, a row of each: an array (n, ...), or the numbers of all records.
-Beside = NDArray[Any] | range
+#: Results of blocks that are added up together, and then what came of them: a power of 2 as well, so that a
+#: sum in a tree is the same however its parts are grouped.
+GROUP = 8
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -25,17 +26,36 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Blocks(Generic[T]):
+class Column:
+    """An array (n, ...) with a row of every record, kept in parts where the blocks are. Private.
+
+    Parameters
+    ----------
+    parts
+        For every block what stands for the rows of its records.
+    """
+
+    parts: Sequence[Any]
+
+
+#: What stands beside records, a row of each: an array (n, ...), one that is kept where the blocks are, or the
+#: numbers of all records.
+Beside = NDArray[Any] | Column | range
+
+
+class Blocks(abc.ABC, Generic[T]):
     """A table of records in blocks, each made whenever a pass reaches it. Private.
 
-    ``passes`` calls a function on every block and on its rows of arrays. If records are ``here``, that is in
-    the memory of the caller, whose arrays it may write to.
+    Attributes
+    ----------
+    n_samples : number of records
+    here : True if records are in the memory of the caller, whose arrays it may write to
     """
 
     n_samples: int
-    passes: Callable[[Callable[..., Any], tuple[Beside, ...]], list[Any]]
     here: bool = True
 
+    @abc.abstractmethod
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """``function(block, *rows)`` of every block, in their order: one pass over the records.
 
@@ -43,7 +63,33 @@ class Blocks(Generic[T]):
         tells it their numbers. Where blocks are in other processes it has to be picklable, and what it
         returns should be small.
         """
-        return self.passes(function, beside)
+
+    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+        """What ``add`` makes of ``function(block, *rows)`` of all blocks: one pass over the records.
+
+        Parameters
+        ----------
+        function
+            As in :meth:`map`.
+        add
+            Adds some results that follow each other. It is called on groups of neighbors, then on groups of
+            what it made of these: the number of records alone decides of which.
+        beside
+            As in :meth:`map`.
+        """
+        groups = in_groups(self.map(function, *beside), BLOCK // VIEW)
+        return added_up([add(group) for group in groups], add)
+
+    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
+        """An array (n, ...) for later passes, of the rows that ``function(block, *rows)`` makes of a block.
+
+        It stays where the blocks are, in memory as a read-only array.
+        """
+        return constant(np.concatenate(self.map(function, *beside)))
+
+    def placed(self, beside: Beside) -> Beside:
+        """The same, sent to where the blocks are once and not in every pass."""
+        return beside
 
     def each(self) -> list[T]:
         """All blocks at once, in their order."""
@@ -51,25 +97,89 @@ class Blocks(Generic[T]):
 
     def then(self, function: Callable[..., S], *beside: Beside) -> Blocks[S]:
         """``function`` of every block and of its rows of arrays, computed again in every pass."""
+        return _Then(self, function, beside)
 
-        def passes(last: Callable[..., Any], own: tuple[Beside, ...]) -> list[Any]:
-            return self.map(partial(_composed, function, len(beside), last), *beside, *own)
 
-        return Blocks(self.n_samples, passes, self.here)
+class _Then(Blocks[S]):
+    """What a function makes of blocks, in every pass."""
+
+    def __init__(self, blocks: Blocks[Any], function: Callable[..., S], beside: tuple[Beside, ...]) -> None:
+        self.n_samples = blocks.n_samples
+        self.here = blocks.here
+        self._blocks, self._function, self._beside = blocks, function, beside
+
+    def _and(self, last: Callable[..., R]) -> Callable[..., R]:
+        return partial(_composed, self._function, len(self._beside), last)
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        return self._blocks.map(self._and(function), *self._beside, *beside)
+
+    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+        return self._blocks.total(self._and(function), add, *self._beside, *beside)
+
+    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
+        return self._blocks.column(self._and(function), *self._beside, *beside)
+
+    def placed(self, beside: Beside) -> Beside:
+        return self._blocks.placed(beside)
 
 
 def _composed(first: Callable[..., Any], own: int, last: Callable[..., R], block: Any, *beside: Any) -> R:
     return last(first(block, *beside[:own]), *beside[own:])
 
 
+class _Views(Blocks[T]):
+    """Views of arrays in memory."""
+
+    def __init__(self, n_samples: int, make: Callable[[slice], T]) -> None:
+        self.n_samples = n_samples
+        self._make = make
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        results = []
+        for begin in range(0, max(self.n_samples, 1), VIEW):
+            rows = slice(begin, begin + VIEW)
+            results.append(function(self._make(rows), *(_rows_of(own, rows) for own in beside)))
+        return results
+
+
+class _Whole(Blocks[T]):
+    """No more than one block of rows."""
+
+    def __init__(self, n_samples: int, rows: T) -> None:
+        self.n_samples = n_samples
+        self._rows = rows
+
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
+        return [function(self._rows, *beside)]
+
+
+def _rows_of(beside: Beside, rows: slice) -> NDArray[Any] | range:
+    if isinstance(beside, Column):
+        raise TypeError("a column stays beside the blocks that it was made of")
+    return beside[rows]
+
+
 def views(n_samples: int, make: Callable[[slice], T]) -> Blocks[T]:
     """Blocks in memory that ``make`` makes of the rows of views; no rows are one of them."""
+    return _Views(n_samples, make)
 
-    def passes(function: Callable[..., Any], beside: tuple[Beside, ...]) -> list[Any]:
-        places = (slice(begin, begin + VIEW) for begin in range(0, max(n_samples, 1), VIEW))
-        return [function(make(rows), *(own[rows] for own in beside)) for rows in places]
 
-    return Blocks(n_samples, passes)
+def beside_it(block: Any, rows: NDArray[Any]) -> NDArray[Any]:
+    """What stands beside a block."""
+    return rows
+
+
+def in_groups(parts: Sequence[R], size: int) -> list[Sequence[R]]:
+    """Parts that follow each other, ``size`` in a group, in the last one what is left."""
+    return [parts[begin : begin + size] for begin in range(0, len(parts), size)]
+
+
+def added_up(parts: Sequence[R], add: Callable[[Sequence[R]], R]) -> R:
+    """What ``add`` makes of all parts, ``GROUP`` neighbors at a time and then of what it made of these."""
+    while len(parts) > 1:
+        parts = [add(group) for group in in_groups(parts, GROUP)]
+    return parts[0]
 
 
 def constant(array: NDArray[Any]) -> NDArray[Any]:
@@ -80,7 +190,7 @@ def constant(array: NDArray[Any]) -> NDArray[Any]:
 
 def whole(rows: T, n_samples: int) -> Blocks[T]:
     """``rows`` of no more than one block, which stay in memory."""
-    return Blocks(n_samples, lambda function, beside: [function(rows, *beside)])
+    return _Whole(n_samples, rows)
 
 
 def itself(block: T) -> T:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.data import blocks
-from dp2erm_cvx.data.blocks import Beside, Blocks
+from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, Column, beside_it, in_groups
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_parts, is_text, parquet_parts
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, cells_digest, listed, read_frame
@@ -41,31 +41,79 @@ Cells = dict[str, NDArray[Any]]
 class DaskBlocks(Blocks[T]):
     """Blocks that are the results of Dask tasks, one for each block of ``length`` records."""
 
-    passes: Any = None
+    n_samples: int
+    length: int
+    tasks: Sequence[Any]
     here: bool = False
-    length: int = 0
-    tasks: Sequence[Any] = ()
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        delayed, tasks, work = _dask().delayed, [], Work(function)
-        for task, begin in zip(self.tasks, range(0, self.n_samples, self.length), strict=True):
-            rows = [own[begin : begin + self.length] for own in beside]
-            tasks.append(delayed(Task(work, rows))(task))
+        delayed, tasks = _dask().delayed, []
+        kept = tuple(isinstance(own, Column) for own in beside)
+        work = Work(partial(_in_order, function, kept) if any(kept) else function)
+        for number, task in enumerate(self.tasks):
+            begin = number * self.length
+            parts = []
+            rows = []
+            for own in beside:
+                if isinstance(own, Column):
+                    parts.append(own.parts[number])
+                else:
+                    rows.append(own[begin : begin + self.length])
+            tasks.append(delayed(Task(work, rows))(task, *parts))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
-    def persisted(self, nbytes: int) -> DaskBlocks[T]:
-        """Blocks of ``nbytes`` in all, which a cluster keeps, and local threads up to ``KEEP``.
+    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Column:
+        """Arrays that ``function`` makes of every block, and of its rows of arrays, kept beside it."""
+        return Column(_run("persist", self.then(function, *beside).tasks))
 
-        The others are made anew in every pass.
+    def placed(self, beside: Beside) -> Beside:
+        """The same, sent to where the blocks are once and not in every pass."""
+        if not isinstance(beside, np.ndarray):
+            return beside
+        # Dask warns of a graph that carries arrays: this one has to
+        with _dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}):
+            return self.column(beside_it, beside)
+
+    def persisted(self, nbytes: int, beside: int = 0) -> DaskBlocks[T]:
+        """Blocks that are kept as far as there is room, the others are made anew in every pass.
+
+        Parameters
+        ----------
+        nbytes
+            Bytes of all blocks.
+        beside
+            Bytes of others that are kept, and share ``KEEP`` with these where local threads make the passes.
         """
         tasks = self.tasks
-        room = len(tasks) if cluster_in_force() else len(tasks) * KEEP // max(nbytes, 1)
+        room = len(tasks)
+        if cluster_in_force() is None:
+            room = len(tasks) * max(KEEP - beside, 0) // max(nbytes, 1)
         return replace(self, tasks=(*_run("persist", tasks[:room]), *tasks[room:]))
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
         return results_of(_run("compute", self.then(function, *beside).tasks))
+
+    def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
+        """As of all blocks; results are added up where they are, and one of them comes back."""
+        delayed, tasks = _dask().delayed, self.then(function, *beside).tasks
+        work = Work(partial(_added, add))
+        while len(tasks) > 1:
+            tasks = [delayed(Task(work))(*group) for group in in_groups(tasks, GROUP)]
+        results: list[R] = results_of(_run("compute", tasks))
+        return results[0]
+
+
+def _added(add: Callable[[Sequence[R]], R], *parts: R) -> R:
+    return add(parts)
+
+
+def _in_order(function: Callable[..., R], kept: Sequence[bool], block: Any, *beside: Any) -> R:
+    """``function`` of a block and of what stands beside it, where what is kept comes first."""
+    parts = iter(beside[: sum(kept)])
+    rows = iter(beside[sum(kept) :])
+    return function(block, *(next(parts) if own else next(rows) for own in kept))
 
 
 def _dask() -> Any:
@@ -96,8 +144,7 @@ def _run(how: str, tasks: Sequence[Any]) -> Sequence[Any]:
             results: tuple[Any, ...] = getattr(dask, how)(*tasks, scheduler=_scheduler())
         return results
     cluster.check()
-    # tasks carry arrays of their rows, which is no mistake of the caller's
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}), one_thread():
+    with one_thread():
         return cluster.gathered(tasks) if how == "compute" else cluster.persisted(tasks)
 
 
@@ -155,7 +202,7 @@ class Pieces:
             nobody = {name: np.full(2, None, dtype=object) for name in wanted}
             work = Work(partial(_joined, self.source, self.names, [slice(2)], 0))
             n, made = 2, [delayed(Task(work))(nobody)]
-        return DaskBlocks(n, length=length, tasks=made)
+        return DaskBlocks(n, length, made)
 
     def opener(self) -> Callable[[], None] | None:
         """What raises FileError in a process that does not reach the files; None where there are none."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.arrays import Array
-from dp2erm_cvx.data.blocks import VIEW, Blocks, constant, views, whole
+from dp2erm_cvx.data.blocks import VIEW, Beside, Blocks, constant, views, whole
 from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
 
@@ -131,6 +131,10 @@ class Records:
         Outcomes are held.
         """
         return make(replace(self, y=self.each(outcomes)))
+
+    def column(self, function: Callable[[Records], Array]) -> Beside:
+        """The same numbers as of :meth:`each`, kept where the records are."""
+        return self.each(function)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself: read-only."""

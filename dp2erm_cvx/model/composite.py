@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -315,7 +314,7 @@ class MultinomialModel(Composite):
         self.dimension, self.row_bound = len(noise), row_bound
         self.basis = contrasts(self.dimension // p + 1)
         # in the space of the contrasts no Hessian of a log of exponentials exceeds one half
-        self.mass = float(sum(map(np.sum, blocks.map(attrgetter("counts"))))) * (1.0 + 1e-9)
+        self.mass = float(sum(blocks.map(_mass))) * (1.0 + 1e-9)
         self.smoothness = 0.5 * self.mass * row_bound**2 + ridge
         self.self_concordance = _ROOT_2 * row_bound
 
@@ -325,7 +324,8 @@ class MultinomialModel(Composite):
         return theta
 
     def _sum(self, function: Callable[..., Array], v: Array) -> Array:
-        return tree_sum(self.blocks.map(partial(function, theta=self.coefficients(v), basis=self.basis)))
+        ask = partial(function, theta=self.coefficients(v), basis=self.basis)
+        return self.blocks.total(ask, tree_sum)
 
     def value(self, v: Array) -> float:
         return float(self._sum(_losses, v) + 0.5 * self.ridge * (v @ v) + self.noise @ v)
@@ -348,6 +348,11 @@ class MultinomialModel(Composite):
         error = product_error(self.blocks.n_samples) + (8.0 * n_arms + 64.0) * UNIT
         error += 16.0 * (dot_error(self.p) + (n_arms + 2) * UNIT) * self.row_bound * norm
         return n_arms * error * self.mass * self.row_bound**2 + 4.0 * UNIT * self.ridge
+
+
+def _mass(block: Records) -> float:
+    """What the records of a block count together."""
+    return float(np.sum(block.counts))
 
 
 def _logits(block: Records, theta: Array) -> Array:

@@ -106,7 +106,7 @@ class ExponentialModel(MarginModel):
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
         # no digits
         n = blocks.n_samples
-        self.center: Array = tree_sum(blocks.map(column_sums)) / n
+        self.center: Array = blocks.total(column_sums, tree_sum) / n
         self.target: Array = target - self.center
         beside = () if log_base is None else (log_base,)
         centered = blocks.then(partial(_centered, center=self.center), *beside)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.arrays import UNIT, Array, dot_error
 from dp2erm_cvx.curves.curves import SQUARE, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight
-from dp2erm_cvx.data.blocks import Blocks, constant, tree_sum, whole
+from dp2erm_cvx.data.blocks import Beside, Blocks, tree_sum, whole
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import blocked_rmatvec, exact_sum, product_error, sum_error, weighted_gram
@@ -80,7 +80,7 @@ class MarginModel(Composite):
         ridge: float,
         penalty: Penalty,
         *,
-        multipliers: Array | None = None,
+        multipliers: Beside | None = None,
         linear: Array | None = None,
         weight: LogOfWeight | None = None,
         arm_total: float | None = None,
@@ -90,19 +90,17 @@ class MarginModel(Composite):
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.arm_total = arm_total
         self.n, self._is_square = blocks.n_samples, loss == SQUARE
-        parts = self.blocks.map(partial(_extent, squared=self._is_square, bent=not self.shifted))
-        norms, far, weight_norms, grams, weighted, sizes = zip(*parts, strict=True)
-        gram, self.dimension = tree_sum(grams), len(grams[0])
-        if self._is_square:
-            self._sizes, self._pull = (tree_sum(column) for column in zip(*sizes, strict=True))
-        else:
-            self.row_norms = constant(np.concatenate(norms))
-        self.spread = max(float(np.max(part, initial=0.0)) for part in norms) * (1 + 1e-12)
-        self._weight_spread = max(weight_norms) * (1 + 1e-12)
-        self._far = max(far)
+        norms = () if self._is_square else (self.row_norms,)
+        extent = partial(_extent, squared=self._is_square, bent=not self.shifted)
+        known = self.blocks.total(extent, _extent_of_all, *norms)
+        self.dimension = len(known.gram)
+        self._sizes, self._pull = known.sizes, known.pull
+        self.spread = known.row * (1 + 1e-12)
+        self._weight_spread = known.weight_row * (1 + 1e-12)
+        self._far = known.offset
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
-        steps = (4 if any(weighted) else 2) * UNIT
-        shift = UNIT if max(far) else 0.0
+        steps = (4 if known.factored else 2) * UNIT
+        shift = UNIT if self._far else 0.0
         self._errors = _Errors(
             dot_error(self.dimension) + shift,
             shift + 2 * UNIT if self.shifted else shift,
@@ -111,7 +109,7 @@ class MarginModel(Composite):
         )
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
         self._moments: dict[bytes, _Moments] = {}
-        self._bend(gram, max(far))
+        self._bend(known.gram, self._far)
 
     def _bend(self, gram: Array, far: float) -> None:
         """Curvature constants from ``sum m z z'`` and the largest offset."""
@@ -132,9 +130,9 @@ class MarginModel(Composite):
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
 
     @cached_property
-    def row_norms(self) -> Array:
-        """||z_i|| (n,), which only a squared loss is solved without."""
-        return np.concatenate(self.blocks.map(_norms))
+    def row_norms(self) -> Beside:
+        """||z_i|| (n,), which only a squared loss is solved without, kept where the rows are."""
+        return self.blocks.column(_norms)
 
     @cached_property
     def whole(self) -> MarginRows:
@@ -228,6 +226,8 @@ class MarginModel(Composite):
             return super().rounding_by_coordinate(v)
         # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms
         error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (1 + 2 * product_error(self.n))
+        assert self._sizes is not None
+        assert self._pull is not None
         data: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
         return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
 
@@ -309,11 +309,12 @@ class MarginModel(Composite):
         moments, curved = self._moments.get(key := v.tobytes()), curved and not self._is_square
         if moments is None or (curved and moments.hessian is None):
             if self._is_square:
-                parts = self.blocks.map(partial(_square_moments, v=v))
+                moments = self.blocks.total(partial(_square_moments, v=v), _added)
             else:
                 known: dict[str, Any] = {"loss": self.loss, "errors": self._errors, "shifted": self.shifted}
-                parts = self.blocks.map(partial(_moments, v=v, curved=curved, **known), self.row_norms)
-            self._moments[key] = moments = _added(parts)
+                ask = partial(_moments, v=v, curved=curved, **known)
+                moments = self.blocks.total(ask, _added, self.row_norms)
+            self._moments[key] = moments
             if len(self._moments) > _KEPT:
                 del self._moments[next(iter(self._moments))]
         return moments
@@ -339,24 +340,71 @@ def _norms(rows: MarginRows) -> Array:
     return np.asarray(np.linalg.norm(rows.Z, axis=1))
 
 
-def _extent(rows: MarginRows, *, squared: bool, bent: bool) -> Any:
-    """Norms (n,), the largest offset and weight row, ``sum m z z'``, whether there are factors, and sizes.
+class _Extent(NamedTuple):
+    """How large rows are.
 
-    These are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss, which needs no norms.
+    Parameters
+    ----------
+    row, offset, weight_row
+        The largest norm of a row, size of an offset, and norm of a row that weights are read at.
+    gram
+        ``sum m z z'`` (d, d).
+    factored
+        True if there are factors.
+    sizes, pull
+        ``sum m |z| |z|'`` (d, d) and ``sum m |o| |z|`` (d,) of a squared loss; None of others.
     """
-    norms, grams, sizes = np.zeros(0 if squared else len(rows)), [], []
-    for part, own in rows.pieces():
+
+    row: float
+    offset: float
+    weight_row: float
+    gram: Array
+    factored: bool
+    sizes: Array | None
+    pull: Array | None
+
+
+def _extent_of_all(parts: Sequence[_Extent]) -> _Extent:
+    """How large the rows of several parts are, which are added up in a fixed tree."""
+    sizes = [part.sizes for part in parts if part.sizes is not None]
+    pulls = [part.pull for part in parts if part.pull is not None]
+    return _Extent(
+        row=max(part.row for part in parts),
+        offset=max(part.offset for part in parts),
+        weight_row=max(part.weight_row for part in parts),
+        gram=tree_sum([part.gram for part in parts]),
+        factored=any(part.factored for part in parts),
+        sizes=tree_sum(sizes) if sizes else None,
+        pull=tree_sum(pulls) if pulls else None,
+    )
+
+
+def _extent(rows: MarginRows, norms: Array | None = None, *, squared: bool, bent: bool) -> _Extent:
+    """How large rows are, whose norms (n,) a squared loss does not need."""
+    norms = np.zeros(0) if norms is None else norms
+    grams = []
+    sizes = []
+    pulls = []
+    for _, own in rows.pieces():
         m = own.multipliers
         grams.append(weighted_gram(own.Z, m) if bent else np.zeros((own.Z.shape[1],) * 2))
         if squared:
             size = np.abs(own.Z)
-            sizes.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
-        else:
-            norms[part] = _norms(own)
+            sizes.append(weighted_gram(size, m))
+            pulls.append((m * np.abs(own.offsets)) @ size)
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
-    largest = [float(np.max(np.abs(column), initial=0.0)) for column in (rows.offsets, u)]
-    summed = list(map(tree_sum, zip(*sizes, strict=True)))
-    return norms, *largest, tree_sum(grams), rows.factor is not None, summed
+    row, offset, weight_row = (
+        float(np.max(np.abs(column), initial=0.0)) for column in (norms, rows.offsets, u)
+    )
+    return _Extent(
+        row,
+        offset,
+        weight_row,
+        tree_sum(grams),
+        rows.factor is not None,
+        tree_sum(sizes) if squared else None,
+        tree_sum(pulls) if squared else None,
+    )
 
 
 def _moments(

@@ -18,6 +18,7 @@ from dp2erm_cvx.checks import chosen_columns, declared_choice, public_number, se
 from dp2erm_cvx.curves.curves import SQUARE, Curve
 from dp2erm_cvx.curves.loss_constants import LossConstants, RowBox
 from dp2erm_cvx.curves.suprema import Saturation
+from dp2erm_cvx.data.blocks import Beside
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space, clip_norm
@@ -499,7 +500,7 @@ class SecondStage(DeclaredProgram):
         return sizes.radius()
 
     def instance(
-        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+        self, records: Records, weights: Beside, *, gamma: float, noise: Array | None = None
     ) -> Instance:
         """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
         space = records.space
@@ -507,8 +508,9 @@ class SecondStage(DeclaredProgram):
         program = self if self.place == place else self.read_at(*place)
         return program._bound(records, weights, gamma, noise)
 
-    def _bound(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
+    def _bound(self, records: Records, weights: Beside, gamma: float, noise: Array | None) -> Instance:
         n, net = records.n_samples, self.regularizer
+        weights = records.blocks.placed(weights)
         exact = None if noise is None else np.asarray(noise, dtype=np.float64)
         penalty = self._penalty(records.space)
         kinked = penalty is not None and bool(penalty.kinks)

@@ -41,10 +41,10 @@ _POLISH_ITERATIONS = 100
 class Solution:
     """A point with its certificate; values are private and do not appear in the repr.
 
-    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model. ``certified`` counts,
-    ``status`` is what the solver claimed. ``within`` is an absolute bound in place of ``tolerance``. ``raw``
-    judges the solver's own point before polishing. ``failures`` say in words what became of the solvers that
-    were tried without a point.
+    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the model, which is the value as
+    well where no weights were asked for. ``certified`` counts, ``status`` is what the solver claimed.
+    ``within`` is an absolute bound in place of ``tolerance``. ``raw`` judges the solver's own point before
+    polishing. ``failures`` say in words what became of the solvers that were tried without a point.
     """
 
     value: Array = field(repr=False)
@@ -109,6 +109,7 @@ def solve(
     polish: bool = True,
     throw: bool = True,
     seconds: float | None = None,
+    outputs: bool = True,
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
@@ -117,6 +118,8 @@ def solve(
     of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
     half of the digits are lost). Of a list of solvers the first certified solution counts, or else the one
     with the least proved error.
+
+    Without ``outputs`` no weights are computed where the variable of the model alone is wanted.
 
     ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is ended
     after them; by default there is no clock. A private fit has none: what it releases may depend on public
@@ -134,7 +137,7 @@ def solve(
         within = public_number("within", within, above=0)
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
-    asked = _Asked(tolerance, within, polish, seconds)
+    asked = _Asked(tolerance, within, polish, seconds, outputs)
     best, failures = _tried(instance, settings, asked, refused=throw)
     if best is None and throw:
         what = "none of the listed solvers returned a point: " * isinstance(settings, FirstCertified)
@@ -157,6 +160,7 @@ class _Asked:
     within: float | None
     polish: bool
     seconds: float | None
+    outputs: bool
 
 
 def _tried(
@@ -214,7 +218,7 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
             nearer = after.proved <= certificate.proved
         if nearer:
             point, certificate = polished, after
-    value = point if model is None else model.output(point)
+    value = model.output(point) if model is not None and asked.outputs else point
     taken, name = time.perf_counter() - began, settings.name
     return Solution(value, point, status, certificate, tolerance, name, iterations, taken, raw, asked.within)
 

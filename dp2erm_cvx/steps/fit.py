@@ -22,6 +22,7 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.numbers import GridNoise
 from dp2erm_cvx.calibration.profiles import LossLaw, relieved
 from dp2erm_cvx.curves.loss_constants import LossConstants
+from dp2erm_cvx.data.blocks import Beside
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CalibrationError
@@ -229,7 +230,7 @@ class Fit(Step):
             numerics = (weights, f"arithmetic is counted: {counted}, which {hidden}")
         return (*self.bound.assumptions, *numerics)
 
-    def mapped(self, records: Records, released: Mapping[str, Array]) -> tuple[Records, Array | None]:
+    def mapped(self, records: Records, released: Mapping[str, Array]) -> tuple[Records, Beside | None]:
         """The records that the program is solved on, and the factors (n,) of a second stage on them."""
         if self.map is None:
             return records, None
@@ -237,13 +238,13 @@ class Fit(Step):
         mapped = where.records(records, released)
         if self.coefficient is not None:  # which knows by itself what records count
             return mapped, None
-        return mapped, records.each(partial(where.factors, released=released))
+        return mapped, records.column(partial(where.factors, released=released))
 
     def solved(self) -> SecondStage:
         """The second stage as it is solved: without its set where theta is projected afterwards."""
         return self.second if self.perturbed is Perturbed.OBJECTIVE else self.second.unconstrained()
 
-    def instance(self, records: Records, weights: Array | None, noise: Array | None = None) -> Instance:
+    def instance(self, records: Records, weights: Beside | None, noise: Array | None = None) -> Instance:
         """The program that is solved at weights (n,) and ``noise`` (p,), on mapped records."""
         gamma = self.calibration.gamma
         if self.coefficient is not None:
@@ -254,7 +255,7 @@ class Fit(Step):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the minimizer (p,): noise is a linear term of the objective, or added to the minimizer."""
-        weights: Array | None
+        weights: Beside | None
         if self.weighted:
             assert inputs.weights is not None
             records, weights = inputs.records, inputs.weights.value
@@ -274,7 +275,7 @@ class Fit(Step):
             out = replace(out, certified=certified, by_gap=out.by_gap or _by_gap(inputs.weights))
         return out
 
-    def _solved(self, records: Records, weights: Array | None, execution: Execution) -> StepResult:
+    def _solved(self, records: Records, weights: Beside | None, execution: Execution) -> StepResult:
         """Noise is added to the solution (Theorem 8), or a linear term of the objective (1, 2, 7 and 9)."""
         if self.perturbed is Perturbed.OUTPUT:
             solution = released_minimizer(self.instance(records, weights), execution, self.radius)
@@ -291,9 +292,10 @@ class Fit(Step):
             judged, needed = to_grid(solution), not self.weights.covers_all
             certified, by_gap = judged.certified or not needed, needed and _by_gap(judged)
             return StepResult(solution.point, certified, by_gap, solution, drawn.value)
-        # a coefficient is published itself, whatever V covers
-        solution = released_minimizer(instance, execution, self.radius)
-        theta = solution.value if self.coefficient is None else solution.point
+        # a coefficient is published itself, whatever V covers, and no weights are read here
+        is_theta = self.coefficient is None
+        solution = released_minimizer(instance, execution, self.radius, outputs=is_theta)
+        theta = solution.value if is_theta else solution.point
         certified = solution.certified
         if self.precision is not None:
             certified = self.precision.covers(solution, drawn, instance)

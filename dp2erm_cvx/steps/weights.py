@@ -211,18 +211,29 @@ def _quickest(solver: Solver) -> Solver:
 
 
 def released_minimizer(
-    instance: Instance, execution: Execution, within: float | None, tolerance: float | None = None
+    instance: Instance,
+    execution: Execution,
+    within: float | None,
+    tolerance: float | None = None,
+    outputs: bool = True,
 ) -> Solution:
     """The minimizer for a release, certified ``within`` a public radius, or to a relative ``tolerance``.
 
     Where neither is known the tolerance is that of the run, which an unlucky dataset may miss. Nothing that
     depends on the records stops it: what is not certified comes back as it is, and where no solver returns a
-    point, so does an uncertified start.
+    point, so does an uncertified start. Without ``outputs`` its ``point`` alone is computed, and no weights.
     """
     if within is None and tolerance is None:
         tolerance = attainable(instance, execution.tolerance)
     try:
-        return solve(instance, solver=execution.solver, tolerance=tolerance, within=within, throw=False)
+        return solve(
+            instance,
+            solver=execution.solver,
+            tolerance=tolerance,
+            within=within,
+            throw=False,
+            outputs=outputs,
+        )
     except (CertificateError, InfeasibleError):
         return uncertified_start(instance)
 

@@ -1,12 +1,17 @@
 """Records in blocks are those of the same table in memory, wherever the blocks are read."""
 
+import dataclasses
+import math
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx.data import blocks, pieces
-from dp2erm_cvx.data.blocked import BlockedDataset, _aligned
+from dp2erm_cvx.data import records as data_records
+from dp2erm_cvx.data.blocked import BlockedDataset, RecordBlocks, _aligned
 from dp2erm_cvx.data.cells import Treatment
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.dataset import Dataset
@@ -241,3 +246,71 @@ def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
     path = written(tmp_path, {"x": x, "arm": [0, 1] * 100, "y": [1.0] * 200})
     with pytest.raises(DataError, match="row 151, column 'x'"):
         opened(path).blocks.map(str)
+
+
+def on_blocks(path: Path) -> tuple[Records, RecordBlocks]:
+    """The same records in memory and in blocks."""
+    domain, table = book(), parquet.read_table(path).to_pandas()
+    whole = Dataset.coded(domain, table, table["arm"].to_numpy(), table["y"].to_numpy())
+    return Made(domain)(whole), opened(path).coded(domain).records(Made(domain), domain)
+
+
+def beside(block: Records, own: np.ndarray, numbers: range) -> tuple[np.ndarray, np.ndarray]:
+    return own, np.array(numbers)
+
+
+def test_columns_stay_beside_the_blocks_and_are_those_of_memory(tmp_path):
+    memory, blocked = on_blocks(written(tmp_path, raw()))
+    array = np.arange(500.0)
+    column = blocked.column(attrgetter("y"))
+    placed = blocked.blocks.placed(array)
+    for kept, known in ((column, memory.column(attrgetter("y"))), (placed, array)):
+        assert isinstance(kept, blocks.Column)
+        assert blocked.blocks.placed(kept) is kept
+        rows = blocked.blocks.then(beside, kept, range(500)).each()
+        assert len(rows) == 8
+        own, numbers = (np.concatenate(one) for one in zip(*rows, strict=True))
+        assert own.tobytes() == np.asarray(known).tobytes()
+        assert numbers.tolist() == list(range(500))
+    assert memory.blocks.placed(array) is array
+    with pytest.raises(TypeError, match="stays beside the blocks"):
+        memory.blocks.map(moved, column)
+
+
+@pytest.mark.parametrize("n", [2, 64, 65, 500])
+def test_totals_are_those_of_memory_to_the_bit(tmp_path, monkeypatch, n):
+    monkeypatch.setattr(blocks, "GROUP", 2)
+    monkeypatch.setattr(pieces, "GROUP", 2)
+    for module in (blocks, data_records):
+        monkeypatch.setattr(module, "VIEW", 16)
+    memory, blocked = on_blocks(written(tmp_path, raw(n)))
+    totals = [one.blocks.total(total_of, added) for one in (memory, blocked)]
+    assert totals[0] == totals[1]
+    assert memory.blocks.total(total_of, blocks.tree_sum) == blocks.tree_sum(memory.blocks.map(total_of))
+
+
+def total_of(block: Records) -> np.float64:
+    return np.sum(block.X)
+
+
+def added(parts: Sequence[float]) -> float:
+    """In an order of its own, so that other groups give another sum."""
+    return math.fsum(part * (1.0 + 1e-3 * place) for place, part in enumerate(parts))
+
+
+def test_records_that_a_step_makes_are_kept_within_the_same_room(tmp_path, monkeypatch):
+    path, times = written(tmp_path, raw()), []
+
+    def doubled(block: Records) -> Records:
+        times.append(len(block.a))
+        return dataclasses.replace(block, X=0.5 * block.X)
+
+    for keep, left in ((10**9, 0), (0, 500)):
+        monkeypatch.setattr(pieces, "KEEP", keep)
+        memory, blocked = on_blocks(path)
+        made = blocked.mapped(doubled, attrgetter("y"), blocked.space, blocked.n_columns)
+        again = made.mapped(doubled, attrgetter("y"), blocked.space, blocked.n_columns)
+        known = 0.25 * memory.X
+        times.clear()
+        assert np.concatenate(again.blocks.map(attrgetter("X"))).tobytes() == known.tobytes()
+        assert sum(times) == 2 * left

@@ -91,7 +91,12 @@ def seen_of(
     def part(table: Table, block: Dataset, rows: range) -> Seen:
         return seen_in(block, public, _as_declared(table, names) if names else None, rows.start)
 
-    return reduce(add, data.map_with_tables(part, range(sum(data.pieces.rows))))
+    return data.total_with_tables(part, _added, range(sum(data.pieces.rows)))
+
+
+def _added(parts: Sequence[Seen]) -> Seen:
+    """What is read of several parts."""
+    return reduce(add, parts)
 
 
 def _as_declared(table: Table, names: Mapping[str, str]) -> Table:
