@@ -9,10 +9,11 @@ the arm masses are, which a ridge in the first stage may leave unequal. ``plug_i
 each arm has weight n/2.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import second_stage
 
 

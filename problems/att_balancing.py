@@ -7,12 +7,13 @@ with m = (sum over treated of g(x_i) - sum over controls of w_i g(x_i)) / n, g b
 these weights times n / (2 n_1), n_1 the number of treated, so that their sum is n and each arm weighs half.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import public_size
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Balance, Moments, scheme, setting
 
 

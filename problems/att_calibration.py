@@ -8,11 +8,12 @@ and w_i proportional to 1 at the treated, and to F'(<x_i, v>) at controls, a log
 controls = sum of x over the treated".
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import scheme, setting
 
 

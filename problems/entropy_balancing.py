@@ -22,14 +22,16 @@ exists for hard constraints that depend on the data. Its certificate is a backwa
 records are refused by a proof.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.checks import declared_choice, public_size
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Balance, Moments, capped_by_arm, caps_of_arms, scheme, setting
 
 

@@ -7,10 +7,11 @@ with g = (constant, balance(x)) and v = (v_0, v_1), and w_i proportional to 1 + 
 stationarity condition reads "sum of f g over either arm = sum of g over all records", f = 1 + exp(-s).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import private, scheme
 
 

@@ -9,11 +9,12 @@ v, each weight depends on its own record and the normalization only, so the seco
 bound on the largest weight. It needs no ridge for stability, and a finite radius or trim.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import private, scheme, setting
 
 

@@ -18,10 +18,11 @@ is a score, not an effect: its sign is the recommendation. The gradient is bound
 may be fitted to what a released center leaves of the outcome.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import bounded_influence, second_stage
 
 

@@ -8,11 +8,12 @@ transfer of a regression to a population with other covariates (covariate shift)
 second stage.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import public_size
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Gaussian, scheme, setting
 from dp2erm_cvx.program.kernels import Kernel, PublicSample, declared_sample
 

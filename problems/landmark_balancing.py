@@ -9,10 +9,11 @@ less half of the sum of all g(x_i), g_j(x) = (k(x, l_j) - 1/2) / sqrt(J) for J p
 alone. In units of the functions a mean of a kernel is compared up to an error of its order 1/sqrt(J).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import (
     ARM_SETTINGS,
     Balance,

@@ -14,10 +14,11 @@ gradient where two imbalances are the largest; as of Athey, Imbens and Wager, bu
 for one arm at a time.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import ARM_SETTINGS, Balance, capped_by_arm, imbalance_of_arms, scheme, setting
 
 

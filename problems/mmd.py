@@ -16,12 +16,13 @@ alpha) E(p_0, p_1) + 4 (ridge / n) ||w||^2``. ``alpha = 1/2`` weighs the three d
 those of an unsigned one.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import declared_choice, public_size
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Gaussian, scheme, setting
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
 

@@ -9,16 +9,18 @@ is ``(q - e_A) x``, of norm at most sqrt(2) M, and its Hessian has the trace ``(
 vanishes where the gradient is largest.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.curves.loss_constants import LossConstants
 from dp2erm_cvx.model.composite import MultinomialModel, multinomial_sizes
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Array, Declaration, Instance, MappedUniverse, Params, Program, Records, setting
 
 

@@ -6,11 +6,12 @@ subject to  ||v|| <= radius
 and w_i proportional to 1 at the treated, and to min(exp(<x_i, v>), trim) at controls.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import scheme, setting
 
 

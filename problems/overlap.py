@@ -6,10 +6,11 @@ subject to  ||v|| <= radius
 and w_i proportional to sigma(-s_i)
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import private, scheme
 
 

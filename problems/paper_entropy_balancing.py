@@ -14,11 +14,12 @@ smaller arm, which no bound covers. It is equation entropy_dual of the paper wit
 the 2-norm ball of its stability theorem.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import CLOSED_FORM, UNIT, dot_error
@@ -29,6 +30,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import sum_error
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.paper import entropy_balancing_paper_scaling
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import Array, Declaration, Params, Records, setting

@@ -12,10 +12,11 @@ out. No record pulls with more than S, and one that does adds no curvature: unde
 buys noise (Theorem 15), and neither Theta nor the bound on the outcome enters it.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import bounded_influence, second_stage
 
 

@@ -17,11 +17,12 @@ exists for them, and whether they have a solution depends on the data as well. I
 error, and infeasible records are refused by a proof.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import public_size
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import Balance, BalanceFunctions, Moments, scheme, setting
 
 

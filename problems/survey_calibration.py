@@ -17,11 +17,13 @@ place of the records' own: m_a = sum over arm a of w_i g(x_i), g functions less 
 calibration with exact constraints as the ridge goes to 0.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program import (
     ARM_SETTINGS,
     Balance,

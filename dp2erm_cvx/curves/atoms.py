@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
-from cvxpy.atoms.elementwise.elementwise import Elementwise
-from cvxpy.constraints.exponential import ExpCone
-from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 from scipy.special import entr, erfcx, log_ndtr
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_size
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import ModuleOnDemand
+from dp2erm_cvx.on_demand import cvxpy as cp
 
+#: The same functions as atoms of CVXPY, which imports it.
+_cvxpy_atoms = ModuleOnDemand("dp2erm_cvx.curves.cvxpy_atoms")
 _Map = Callable[[Array], Array]
 
 
@@ -122,7 +122,13 @@ def _line(k: float) -> Atom:
 def _square(k: float) -> Atom:
     ends = -math.inf, math.inf
     return Atom(
-        "square", k, lambda u: u * u, lambda u: 2.0 * u, lambda u: np.full_like(u, 2.0), cp.square, ends
+        "square",
+        k,
+        lambda u: u * u,
+        lambda u: 2.0 * u,
+        lambda u: np.full_like(u, 2.0),
+        lambda u: cp.square(u),
+        ends,
     )
 
 
@@ -133,7 +139,7 @@ def _exponential(k: float) -> Atom:
         return values
 
     return Atom(
-        *("exp", k, grown, grown, grown, cp.exp, (0.0, math.inf)),
+        *("exp", k, grown, grown, grown, lambda u: cp.exp(u), (0.0, math.inf)),
         bend=1.0,
         relative=4.0,
         cells=lambda low, high: (grown(low), grown(high)),
@@ -162,7 +168,7 @@ def _logistic(k: float) -> Atom:
 
     return Atom(
         *("logistic", k, lambda u: np.log1p(np.exp(-np.abs(u))) + np.maximum(u, 0.0), slope),
-        *(curvature, cp.logistic, (0.0, 1.0)),
+        *(curvature, lambda u: cp.logistic(u), (0.0, 1.0)),
         bend=1.0,
         absolute=2.0,  # through tanh the error of a slope is absolute
         flat=8.0,
@@ -246,7 +252,7 @@ def _probit(k: float) -> Atom:
 
 def _log(k: float) -> Atom:
     return Atom(
-        *("log", k, np.log, lambda u: 1.0 / u, lambda u: 1.0 / u**2, cp.log, (math.inf, 0.0)),
+        *("log", k, np.log, lambda u: 1.0 / u, lambda u: 1.0 / u**2, lambda u: cp.log(u), (math.inf, 0.0)),
         relative=2.0,
         cells=lambda low, high: (1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)),
     )
@@ -254,7 +260,15 @@ def _log(k: float) -> Atom:
 
 def _entropy(k: float) -> Atom:
     return Atom(
-        *("entr", k, entr, lambda u: -np.log(u) - 1.0, lambda u: 1.0 / u, cp.entr, (math.inf, -math.inf)),
+        *(
+            "entr",
+            k,
+            entr,
+            lambda u: -np.log(u) - 1.0,
+            lambda u: 1.0 / u,
+            lambda u: cp.entr(u),
+            (math.inf, -math.inf),
+        ),
         # of the logarithm, at most 8 (|log u| + 1), where the slope may be 0
         absolute=16.0,
         relative=8.0,
@@ -316,41 +330,7 @@ def probit(u: Any) -> Any:
     logistic one, and its exponential is one over the probability. No cone has this function, so that solvers
     of CVXPY refuse it, and those of this library take it; ``cp.log_normcdf`` is another function, near it.
     """
-    return Probit(u)
-
-
-class _OwnAtom(Elementwise):  # type: ignore[misc]
-    """A convex CVXPY atom of one of the atoms above."""
-
-    atom: Atom
-
-    def numeric(self, values: Any) -> Any:
-        return self.atom.value(np.asarray(values[0], dtype=np.float64))
-
-    def sign_from_args(self) -> tuple[bool, bool]:
-        return True, False
-
-    def is_atom_convex(self) -> bool:
-        return True
-
-    def is_atom_concave(self) -> bool:
-        return False
-
-    def _grad(self, values: Any) -> list[Any]:
-        slopes = self.atom.slope(np.asarray(values[0], dtype=np.float64))
-        return [Elementwise.elemwise_grad_to_diag(slopes, self.args[0].size, self.size)]
-
-
-class Probit(_OwnAtom):
-    """The CVXPY atom of ``probit``, for which no solver of CVXPY has a cone."""
-
-    atom = atom("probit")
-
-    def is_incr(self, index: int) -> bool:
-        return True
-
-    def is_decr(self, index: int) -> bool:
-        return False
+    return _cvxpy_atoms.Probit(u)
 
 
 def bounded_influence(u: Any, slope: float) -> Any:
@@ -358,37 +338,4 @@ def bounded_influence(u: Any, slope: float) -> Any:
 
     It is ``u^2 / 2`` near 0, and its derivative stays below ``slope`` in size (the atom ``saturating``).
     """
-    return BoundedInfluence(u, slope)
-
-
-class BoundedInfluence(_OwnAtom):
-    """The CVXPY atom of ``saturating``."""
-
-    def __init__(self, u: Any, slope: float) -> None:
-        self.atom = atom("saturating", slope)
-        super().__init__(u)
-
-    def get_data(self) -> list[float]:
-        return [self.atom.number]
-
-    def is_incr(self, index: int) -> bool:
-        return bool(self.args[index].is_nonneg())
-
-    def is_decr(self, index: int) -> bool:
-        return bool(self.args[index].is_nonpos())
-
-
-def _canonical(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
-    # S^2 min (v + exp(-v) - 1) over v >= |u| / S, where it increases with v
-    S, shape = e.atom.number, e.shape
-    v, falls = cp.Variable(shape), cp.Variable(shape)
-    cone = ExpCone(-v, cp.Constant(np.ones(shape)), falls)
-    return S**2 * (v + falls - 1), [cone, args[0] <= S * v, -args[0] <= S * v]
-
-
-def _no_cone(e: Any, args: Any, **context: Any) -> tuple[Any, list[Any]]:
-    raise cp.error.SolverError("no cone of CVXPY has log Phi, the loss of a probit: use the solver newton")
-
-
-CANON_METHODS[BoundedInfluence] = _canonical
-CANON_METHODS[Probit] = _no_cone
+    return _cvxpy_atoms.BoundedInfluence(u, slope)

@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.data.blocked import BlockedDataset, size_text
@@ -76,15 +75,31 @@ class Answered:
         return {name: replace(step, solution=None, noise=None) for name, step in steps}
 
 
-class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
-    """Settings by name, those of programs, domain and budget included, as scikit-learn has them."""
+class ConfiguredEstimator:
+    """Settings by name, those of programs, domain and budget included, as scikit-learn has them.
+
+    Pipelines, ``clone`` and searches of scikit-learn take it for one of theirs. It is derived from none of
+    their classes, because scikit-learn takes longer to import than a small study takes to be answered.
+    """
+
+    def __repr__(self) -> str:
+        defaults = self._defaults()
+        own = self.get_params(deep=False)
+        stated = [f"{name}={value!r}" for name, value in own.items() if value is not defaults[name]]
+        return f"{type(self).__name__}({', '.join(stated)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: it is no classifier, and is fitted before it predicts."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name; where ``deep``, those of programs, domain and budget as ``first_stage__ridge``.
 
         A program that is given by its name has its default settings.
         """
-        params: dict[str, Any] = super().get_params(deep=False)
+        params = {name: getattr(self, name) for name in sorted(self._defaults())}
         for outer in _NESTED if deep else ():
             inner = _settings(built(outer, params.get(outer)))
             params |= {f"{outer}__{name}": value for name, value in inner.items()}
@@ -117,7 +132,19 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
     def shared(self, study: type, *but: str) -> dict[str, Any]:
         """The settings that a ``study`` has as well, by name."""
         names = {field.name for field in dataclasses.fields(study)} - {*but, *_NESTED}
-        return {name: value for name, value in super().get_params(deep=False).items() if name in names}
+        return {name: value for name, value in self.get_params(deep=False).items() if name in names}
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        """Defaults of the settings by name."""
+        known: Any = cls
+        return {one.name: one.default for one in dataclasses.fields(known) if one.init}
+
+    def _refuse_unfitted(self) -> None:
+        """Raise scikit-learn's NotFittedError where nothing has been released yet."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
 
     def _saw(self, columns: tuple[str, ...]) -> None:
         """Remember the columns of a fit, as scikit-learn names them."""
@@ -132,7 +159,7 @@ class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
         """
         names: list[str] = []
         known: Any = sys.modules.get("sklearn.pipeline")
-        last: BaseEstimator = self
+        last: Any = self
         for frame in _callers() if known is not None else ():  # else nobody has made a pipeline
             pipeline = frame.f_locals.get("self")
             if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
@@ -540,7 +567,7 @@ class PrivateEstimator(ConfiguredEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
         left = ("private_workings_", "before_charge", "look")
-        return {name: value for name, value in super().__getstate__().items() if name not in left}
+        return {name: value for name, value in vars(self).items() if name not in left}
 
 
 def charge(ledger: Ledger, dataset: str, plans: Mapping[str, Plan[Any]], total: Budget, note: str) -> Receipt:

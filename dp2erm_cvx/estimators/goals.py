@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import chosen_columns
@@ -343,10 +342,10 @@ class PrivateRule(PrivateEstimator):
         Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
         DataError on a missing column or a wrong shape.
         """
-        check_is_fitted(self)
+        self._refuse_unfitted()
         return effects(self.release_, X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
-        check_is_fitted(self)
+        self._refuse_unfitted()
         return recommend(self.release_, X)

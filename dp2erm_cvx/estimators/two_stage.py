@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
@@ -84,15 +83,20 @@ class TwoStageBase(ConfiguredEstimator):
         DataError on a missing column, a wrong shape, nan, inf or text.
         """
         table = self._table(X)
-        return self.resolved_second_stage().effect(self.theta_, self.domain.space, table)
+        return self.resolved_second_stage().effect(self._theta(), self.domain.space, table)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
         second = self.resolved_second_stage()
-        return second.choices(self.theta_, self.domain.space, self._table(X))
+        return second.choices(self._theta(), self.domain.space, self._table(X))
+
+    def _theta(self) -> Array:
+        """The fitted parameter."""
+        fitted: Any = self
+        return np.asarray(fitted.theta_)
 
     def _table(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
+        self._refuse_unfitted()
         return rows_to_predict(self.domain, X, list(self.feature_names_in_))
 
     def resolved_first_stage(self) -> FirstStage:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.on_demand import cvxpy as cp
+from dp2erm_cvx.on_demand import sparse as sp
 
 Index = NDArray[np.int64]
 

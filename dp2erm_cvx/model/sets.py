@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +14,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting
 from dp2erm_cvx.display import Written
 from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.on_demand import cvxpy as cp
 
 
 class ConvexSet(Written, abc.ABC):

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.affine import UP, Affine, AffineWalk, Index, Sums, gamma, kind_of, merged
+from dp2erm_cvx.on_demand import cvxpy as cp
+from dp2erm_cvx.on_demand import sparse as sp
 
 #: What is read, in words.
 READ = "norms of order 1, 2 and inf, abs, max, maximum, pos, square, sum_squares and huber"

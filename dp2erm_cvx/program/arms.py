@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_size, setting
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import Balance, Moments
 
 #: Settings of a decorator ``@scheme(**ARM_SETTINGS)`` whose function balances both arms to all records:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import spatial
+import scipy
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
@@ -123,7 +123,7 @@ class Landmarks:
 
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, count), each row by itself."""
-        squares = spatial.distance.cdist(X, self.points(X.shape[1]), "sqeuclidean")
+        squares = scipy.spatial.distance.cdist(X, self.points(X.shape[1]), "sqeuclidean")
         kernels = np.exp(-squares / (2.0 * self.bandwidth**2))
         return np.asarray((kernels - 0.5) / math.sqrt(self.count))
 

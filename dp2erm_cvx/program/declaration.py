@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.on_demand import cvxpy as cp
 
 #: Largest :meth:`Compiled.cost` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
@@ -284,7 +284,7 @@ def _same_numbers(one: Any, other: Any, n: int, m: int) -> bool:
     if own is None or theirs is None:
         if np.shape(one) != np.shape(other):
             return False
-        if sparse.issparse(one) or sparse.issparse(other):
+        if scipy.sparse.issparse(one) or scipy.sparse.issparse(other):
             return bool(np.all(np.asarray(one != other) == 0))
         own = one
         theirs = other

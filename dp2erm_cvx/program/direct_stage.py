@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
@@ -23,6 +22,7 @@ from dp2erm_cvx.model.composite import Composite, SimplexModel
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.supports import SupportedFunction, refuse_other_values
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, BalanceFunctions
 from dp2erm_cvx.program.declaration import (

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import exact_sum
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, Moments
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, Declaration, Params, Value

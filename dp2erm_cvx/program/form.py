@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
@@ -21,6 +20,7 @@ from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_misread, refuse_no_problem
 from dp2erm_cvx.program.penalties import PublicPenalty
 from dp2erm_cvx.program.rows import Ball, Datum, Range, Vertices, same_data, shifted_rows

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.checks import whole_number
 from dp2erm_cvx.errors import DeclarationError, brief, known_names
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.direct_stage import WeightsProgram, bounds_of_all
 from dp2erm_cvx.program.form import states_sum
 from dp2erm_cvx.program.rows import DeclaredRecords
@@ -26,7 +26,7 @@ from dp2erm_cvx.program.scheme import STANDARD, Scheme
 from dp2erm_cvx.weighting.forms.form import SumKind
 
 #: Makes a problem of a number of records.
-Maker = Callable[[int], cp.Problem]
+Maker = Callable[[int], "cp.Problem"]
 #: What a parameter stands for: the name of data of records, or a function of them.
 Source = str | Callable[[DeclaredRecords], Any]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import spatial
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, public_size, setting, whole_number
@@ -98,7 +98,7 @@ class Gaussian(_BandwidthKernel):
     word = "gaussian"
 
     def cross(self, X: Array, Y: Array) -> Array:
-        return np.asarray(np.exp(-0.5 * np.square(spatial.distance.cdist(X, Y) / self.bandwidth)))
+        return np.asarray(np.exp(-0.5 * np.square(scipy.spatial.distance.cdist(X, Y) / self.bandwidth)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Laplace(_BandwidthKernel):
     word = "laplace"
 
     def cross(self, X: Array, Y: Array) -> Array:
-        return np.asarray(np.exp(-spatial.distance.cdist(X, Y) / self.bandwidth))
+        return np.asarray(np.exp(-scipy.spatial.distance.cdist(X, Y) / self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Energy(Kernel):
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
-        apart = spatial.distance.cdist(X, Y)
+        apart = scipy.spatial.distance.cdist(X, Y)
         left, right = np.linalg.norm(X, axis=1)[:, None], np.linalg.norm(Y, axis=1)[None, :]
         long, short = np.maximum(left, right), np.minimum(left, right)
         # ||long|| - ||long - short|| without the cancellation that would swamp a short one

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from dp2erm_cvx.model.composite import Sizes
 from dp2erm_cvx.model.quadratics import Quadratic
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import CACHED, sum_error
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import Declaration, Params
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.

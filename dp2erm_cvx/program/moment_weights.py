@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import public_size, setting
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.direct_stage import WeightsProgram
 from dp2erm_cvx.program.scheme import Function, Scheme, refuse_no_function, scheme_settings

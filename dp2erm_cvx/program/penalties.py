@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import UNIT, Array
@@ -14,6 +13,7 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.affine import gamma
 from dp2erm_cvx.model.quadratics import Quadratic
 from dp2erm_cvx.model.supports import READ, LoadedFunction, SupportedFunction, refuse_other_values
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 
 #: A matrix below this share of its norm under 0 is not positive semidefinite by more than its rounding.

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import cvxpy as cp
 import numpy as np
 import scipy
 from scipy import special
 
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.stability import Bound
 
 #: Functions and numbers of NumPy that neither read files nor hold a state. ``empty`` is none of them: it
@@ -94,12 +94,27 @@ def _callables(*tables: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(id(value) for value in values if callable(value))
 
 
-#: Functions and classes of CVXPY, which a function that is read may reach.
-_CVXPY = {name: value for name, value in vars(cp).items() if callable(value)}
 #: Functions and classes that may be reached under any name, by identity.
 _CALLABLES = _callables(*MODULES.values(), BUILTINS, {"Bound": Bound})
-#: The same of a function that is read.
-_DECLARING = _callables(_CVXPY)
+
+
+@functools.cache
+def _of_cvxpy() -> Mapping[str, Any]:
+    """Functions and classes of CVXPY by name, which a function that is read may reach.
+
+    CVXPY may have been imported long before this is asked for. What somebody put into it meanwhile is left
+    out, because it is written elsewhere.
+    """
+    named = vars(sys.modules["cvxpy"])
+    own = {name: value for name, value in named.items() if callable(value)}
+    return {name: value for name, value in own.items() if str(value.__module__).startswith("cvxpy.")}
+
+
+@functools.cache
+def _declaring() -> frozenset[int]:
+    """Identities of the functions and classes of CVXPY."""
+    return _callables(_of_cvxpy())
+
 
 #: Values that are stated as they are.
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...))
@@ -141,13 +156,16 @@ def _attributes(*kinds: type) -> frozenset[str]:
 
 #: Attributes that may be read of what a function is given or has made itself.
 ATTRIBUTES = _attributes(*_VALUES) | {"from_l2", "from_gradient", "outer", "reduce"}
-#: The same of a function that is read, of expressions and of records as a declaration sees them.
-DECLARED_ATTRIBUTES = (
-    ATTRIBUTES
-    | _attributes(cp.Variable, cp.Parameter) - {"value", "project", "save_value"}
-    | {"M", "n", "x", "y", "signed", "favored", "outcome_size", "response", "treatment", "arms", "ones"}
-    | {"outcome_bound", "by_arm", "rows", "cells", "numbers"}
-)
+
+
+@functools.cache
+def declared_attributes() -> frozenset[str]:
+    """The same of a function that is read, of expressions and of records as a declaration sees them."""
+    of_records = {"M", "n", "x", "y", "signed", "favored", "outcome_size", "response", "treatment", "arms"}
+    of_records |= {"ones", "outcome_bound", "by_arm", "rows", "cells", "numbers"}
+    of_expressions = _attributes(cp.Variable, cp.Parameter) - {"value", "project", "save_value"}
+    return ATTRIBUTES | of_expressions | of_records
+
 
 #: Instructions that only compute with what is at hand, by how their names begin (Python 3.11 to 3.13).
 _COMPUTING = (
@@ -319,7 +337,7 @@ class _Walk:
 
     def __init__(self, name: str, *, declares: bool = False) -> None:
         self.name, self.declares = name, declares
-        self.attributes = DECLARED_ATTRIBUTES if declares else ATTRIBUTES
+        self.attributes = declared_attributes() if declares else ATTRIBUTES
         self.values: dict[tuple[str, str], None] = {}
         self.literals: set[float] = set()
         self.functions: dict[int, types.FunctionType] = {}
@@ -457,8 +475,8 @@ class _Walk:
     def of_module(self, name: str, module: types.ModuleType, attribute: str) -> object:
         """An attribute of a module, where it is known to hold no data."""
         kept = MODULES.get(module, {})
-        if self.declares and module is cp:
-            kept = _CVXPY
+        if self.declares and module in (cp, sys.modules.get("cvxpy")):
+            kept = _of_cvxpy()
         elif module not in MODULES:
             remedy = (
                 f"write from {module.__name__} import {attribute}, where it is a plain function or a number"
@@ -476,7 +494,7 @@ class _Walk:
             return False
         home = str(value.__module__)
         found = getattr(sys.modules.get(home), value.__name__, None) is value
-        return id(value) in _DECLARING or (found and home.startswith("dp2erm_cvx."))
+        return id(value) in _declaring() or (found and home.startswith("dp2erm_cvx."))
 
 
 def _described(value: object) -> str:

@@ -13,7 +13,6 @@ from functools import partial
 from types import FunctionType
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from dp2erm_cvx.checks import check_settings, public_number, public_size, settin
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, brief, known_names
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import BALANCES, Balance, BalanceFunctions, one_by_one
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel, PublicSample
 from dp2erm_cvx.program.reach import Called
@@ -103,6 +103,28 @@ Within = Ball | Vertices | Range
 Datum = Any
 
 
+class StatedDatum:
+    """A datum of a form that is stated, and read of no problem, without CVXPY.
+
+    Parameters
+    ----------
+    shape
+        Of the rows or numbers.
+    name
+        Its name.
+
+    What it is read by is put on it as on a parameter.
+    """
+
+    def __init__(self, shape: tuple[int, ...], name: str) -> None:
+        self.shape = shape
+        self._name = name
+
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+
 #: Attributes of a datum that it is read by.
 _READ = ("within", "of", "source", "kernel", "functions", "arm_factors", "averaged")
 
@@ -155,8 +177,8 @@ class DeclaredRecords:
     unit vectors ``(1 - a, a)``, ``ones`` rows of one 1, and ``n`` their number. ``own`` are the names of data
     that the author's maps make; ``parameter`` stands for the data where a problem is made for solvers. Where
     these are the columns of data, and not those of an example, maps are ``tried`` at a record of zeros, which
-    is public. ``called`` are the author's maps by name, with what they reach. Raises DeclarationError for
-    another attribute.
+    is public. ``stated`` data are no parameters of CVXPY. ``called`` are the author's maps by name, with what
+    they reach. Raises DeclarationError for another attribute.
     """
 
     space: Space
@@ -167,6 +189,7 @@ class DeclaredRecords:
     own: tuple[str, ...] = ()
     parameter: Callable[..., Any] | None = None
     tried: bool = False
+    stated: bool = False
     called: dict[str, Called] = field(default_factory=dict)
     _data: dict[str, Datum] = field(default_factory=dict)
     _held: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -500,8 +523,11 @@ class DeclaredRecords:
             return self.parameter(name, nonneg=nonneg)
         if name not in self._data:
             shape = (self.n,) if k is None else (self.n, k)
-            datum = cp.Parameter(shape, name=name, nonneg=nonneg)
-            self._hold(datum, {"within": within, "of": make, "source": source, **parts})
+            if self.stated:
+                self._data[name] = StatedDatum(shape, name)
+            else:
+                self._data[name] = cp.Parameter(shape, name=name, nonneg=nonneg)
+            self._hold(self._data[name], {"within": within, "of": make, "source": source, **parts})
         return self._data[name]
 
     def _hold(self, datum: Datum, parts: dict[str, Any]) -> None:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-import cvxpy as cp
-
 from dp2erm_cvx.checks import declared_choice, public_number, public_size, setting
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.space import Space
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import BALANCES
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.kernels import CHOICES, Energy, Kernel
@@ -44,15 +43,16 @@ HELD = ("scheme", "own", "reading", "place")
 
 def refuse_no_function(function: object) -> None:
     """Raise DeclarationError for what a decorator cannot read: anything but a function with a name."""
+    if isinstance(function, types.FunctionType):
+        return
     if isinstance(function, cp.Problem):
         raise DeclarationError(
             f"{printed(function.objective.args[0])}: a single problem does not tell what depends on the "
             "number of records: put the decorator on a function of (w, records), or of (theta, records) for "
             "a second stage; or pass a function of n that makes a problem of weights to scheme.from_problem"
         )
-    if not isinstance(function, types.FunctionType):
-        kind = type(function).__name__
-        raise DeclarationError(f"an object of the class {kind}: put the decorator on a function, made by def")
+    kind = type(function).__name__
+    raise DeclarationError(f"an object of the class {kind}: put the decorator on a function, made by def")
 
 
 class Scheme:

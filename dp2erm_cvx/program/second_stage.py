@@ -9,7 +9,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,6 +27,7 @@ from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.quadratics import WithQuadratic
 from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import (
     SIZES,
     Declaration,
@@ -46,6 +46,7 @@ from dp2erm_cvx.program.rows import DeclaredRecords, Range
 from dp2erm_cvx.program.scheme import STANDARD
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance
 from dp2erm_cvx.program.stated import DeclaredExpressions
+from dp2erm_cvx.program.stated_losses import stated_loss
 
 #: Largest ratio of curvatures for which a solve is sure of its radius where Newton's method may stall: of a
 #: loss whose Hessian jumps, and beside public quadratic terms, which may be steep in some directions alone.
@@ -201,6 +202,10 @@ class SecondStage(DeclaredProgram):
             raise DeclarationError(
                 f"{self.name}: it is declared for {self.own_columns} columns of records.x, here are {columns}"
             )
+        stated = stated_loss(self.scheme)
+        if stated is not None:
+            form = stated.form(self._records(space, n, columns, stated=True), dict(self.own_settings()))
+            return LossReading(form, f"the loss of {self.name}")
         records, theta, problem = self.declared_problem(space, n, columns)
         form = replace(Form.of(problem, theta), own=records.own)
         return LossReading(form, _in_words(problem))
@@ -322,10 +327,15 @@ class SecondStage(DeclaredProgram):
 
     def declared_problem(self, space: Space, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records of p columns as the function sees them, the variable theta, and the problem it returns."""
-        design = (self.covariates, self.row_norm(space)) if self.coordinates is None else ()
-        records = DeclaredRecords(space, n, p, *design)
+        records = self._records(space, n, p)
         theta = cp.Variable(p if self.coordinates is None else len(self.coordinates), name="theta")
         return records, theta, records.used(self.called(theta, records))
+
+    def _records(self, space: Space, n: int, p: int, *, stated: bool = False) -> DeclaredRecords:
+        """Records of p columns as the function sees them, or with data that are ``stated``."""
+        if self.coordinates is not None:
+            return DeclaredRecords(space, n, p, stated=stated)
+        return DeclaredRecords(space, n, p, self.covariates, self.row_norm(space), stated=stated)
 
     def _columns(self, space: Space, p: int) -> int:
         """Columns of the design of records with p columns."""

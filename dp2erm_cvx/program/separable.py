@@ -10,7 +10,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
@@ -27,6 +26,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import noisy_sum, weighted_total
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Params, Value, printed
 from dp2erm_cvx.program.first_stage import BalancedStage, FirstStage

@@ -122,7 +122,7 @@ class Program(abc.ABC):
         known = self.public_numbers(space)
         numbers: dict[str, float] = {}
         for name in left:
-            numbers[name] = _evaluated(name, self.formulas[name], {**known, **numbers})
+            numbers[name] = evaluated(name, self.formulas[name], {**known, **numbers})
         return self.with_settings(**numbers)
 
     def read_at(self, space: Space, n: int, p: int) -> Self:
@@ -460,7 +460,7 @@ def _plain(value: Any) -> Any:
 _FORMULA = (ast.Expression, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Load)
 
 
-def _evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
+def evaluated(name: str, formula: Setting, known: Mapping[str, float]) -> float:
     """Number of a setting: itself, or its formula in ``known`` numbers. Raises DeclarationError."""
     if not isinstance(formula, str):
         return formula

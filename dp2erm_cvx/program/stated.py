@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.balance import BalanceFunctions
 from dp2erm_cvx.program.declaration import numbers_in, stated
 from dp2erm_cvx.program.reach import Called, Reach, loads, reached_by_declaration

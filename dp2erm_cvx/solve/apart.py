@@ -19,12 +19,11 @@ from itertools import count
 from threading import RLock
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
-from cvxpy.lin_ops import lin_utils
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import ProgramError, SolverError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.parallel import ending_with_this_process
 
 #: Solves the loaded ``cvxpy.Problem`` that it is handed, and leaves values in its variables.
@@ -271,7 +270,8 @@ def _keep(token: int, problem: Any) -> None:
     leaves = (*problem.variables(), *problem.parameters())
     used = [leaf.id for leaf in leaves] + [constraint.id for constraint in problem.constraints]
     used += [dual.id for constraint in problem.constraints for dual in constraint.dual_variables]
-    lin_utils.ID_COUNTER.count = max(lin_utils.ID_COUNTER.count, max(used, default=0) + 1)
+    counter = cp.lin_ops.lin_utils.ID_COUNTER
+    counter.count = max(counter.count, max(used, default=0) + 1)
     _PROBLEMS[token] = problem
     while len(_PROBLEMS) > _KEPT:
         _PROBLEMS.popitem(last=False)

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import clarabel
-import cvxpy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.model.kinked import KinkedProblem
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, Simplices
 from dp2erm_cvx.model.supports import LoadedFunction, LoadedTerm
+from dp2erm_cvx.on_demand import clarabel
+from dp2erm_cvx.on_demand import cvxpy as cp
+from dp2erm_cvx.on_demand import sparse as sp
 
 #: The solves that are used: any other status says that the point is no solution.
 USABLE = frozenset({"Solved", "AlmostSolved"})

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import check_settings, setting, whole_number
 from dp2erm_cvx.errors import ProgramError, SolverError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.apart import raised_text, run_apart, run_here

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.linalg import lstsq
+import scipy
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.checks import public_number
@@ -316,7 +316,7 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
             pass  # singular to working precision
     # least squares, because without a ridge the Hessian may be singular
     try:
-        solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
+        solution: Array = scipy.linalg.lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
     except (np.linalg.LinAlgError, ValueError):  # where it is no matrix of finite numbers: a plain step
         return move
     return solution

@@ -14,8 +14,8 @@ PICTURE = ROOT / "docs" / "_static" / "rooms.svg"
 
 #: The rooms, folders and modules beside them: a room imports only what stands before it.
 ORDER = (
-    *("checker", "hooks", "errors", "arrays", "checks", "display", "curves", "parallel", "privacy"),
-    *("calibration",),
+    *("checker", "hooks", "errors", "on_demand", "arrays", "checks", "display", "curves", "parallel"),
+    *("privacy", "calibration"),
     *("data", "stability", "noise", "datasets", "diagnostics", "weighting", "model", "program"),
     *("solve", "neighbors", "paper", "steps", "inference", "plan", "release", "ledger"),
     *("estimators", "audit", "study", "conformance", "design", "report", "cli"),
@@ -26,9 +26,9 @@ ONLY = {
     "parallel": {"errors", "checks"},
     "display": {"errors"},
     "data": {"errors", "arrays", "checks", "display", "parallel", "privacy"},
-    "model": {"errors", "arrays", "display", "checks", "data", "weighting"},
+    "model": {"errors", "on_demand", "arrays", "display", "checks", "data", "weighting"},
     "program": {
-        *("errors", "display", "checks", "arrays", "curves", "privacy", "data", "stability"),
+        *("errors", "on_demand", "display", "checks", "arrays", "curves", "privacy", "data", "stability"),
         *("weighting", "model"),
     },
     "paper": {"errors", "checks", "privacy", "data", "stability", "program", "calibration"},
@@ -39,14 +39,15 @@ ONLY = {
     "ledger": {"errors", "checks", "privacy", "calibration", "release", "display"},
     "diagnostics": {"errors", "arrays", "data", "display"},
     "problems": {
-        *("errors", "checks", "arrays", "curves", "privacy", "data", "stability"),
+        *("errors", "on_demand", "checks", "arrays", "curves", "privacy", "data", "stability"),
         *("paper", "model", "program"),
     },
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
-    "cvxpy": {"curves", "model", "program", "solve", "problems"},
+    "clarabel": {"on_demand", "solve"},
+    "cvxpy": {"on_demand", "curves", "model", "program", "solve", "problems"},
     "matplotlib": {"report"},
     "flint": {"noise", "checker"},
     "opendp": {"noise"},
@@ -76,7 +77,7 @@ def module_of(path: Path) -> str:
 
 
 def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
-    """Full names of everything imported, wherever the statement stands."""
+    """Full names of everything imported, wherever the statement stands, and of what is on demand."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -87,6 +88,10 @@ def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
                 yield from (f"{stem}.{alias.name}" for alias in node.names)
             else:
                 yield stem
+            if stem == "dp2erm_cvx.on_demand":
+                yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "ModuleOnDemand":
+            yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
 
 
 def complaints(path: Path, source: str | None = None) -> list[str]:
@@ -152,6 +157,16 @@ def test_imports_go_one_way(path: Path) -> None:
         ("problems/a.py", "from .b import B", "problems imports dp2erm_cvx.problems.b"),
         ("problems/a.py", "from dp2erm_cvx.solve import solve", "problems imports dp2erm_cvx.solve"),
         ("dp2erm_cvx/data/dataset.py", "import cvxpy as cp", "cvxpy is imported in data"),
+        (
+            "dp2erm_cvx/steps/a.py",
+            "from dp2erm_cvx.on_demand import cvxpy as cp",
+            "cvxpy is imported in steps",
+        ),
+        (
+            "dp2erm_cvx/curves/a.py",
+            "later = ModuleOnDemand('dp2erm_cvx.plan.plan')",
+            "curves imports dp2erm_cvx.plan.plan",
+        ),
         ("dp2erm_cvx/cli/release.py", "from matplotlib import pyplot", "matplotlib is imported in cli"),
         ("dp2erm_cvx/estimators/fitting.py", "import random", "random is imported in estimators"),
     ],

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting.sums import flat
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty, LogSumExpPenalty, Penalty

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from dp2erm_cvx.curves.dispersion import Dispersion
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import derivative, printed, refuse_no_problem
 from dp2erm_cvx.program.rows import DeclaredRecords, PublicPoints, mean_of_arm
 from dp2erm_cvx.program.scheme import STANDARD

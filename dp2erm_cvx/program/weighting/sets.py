@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.weighting.data import ONE
 from dp2erm_cvx.program.weighting.prices import (

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.on_demand import cvxpy as cp
 from dp2erm_cvx.program.declaration import printed
 from dp2erm_cvx.program.rows import Datum
 from dp2erm_cvx.program.weighting.data import ONE, ByFeature, FeatureTable, at_features, is_mean, n_entries

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, solve_triangular
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.dispersion import Dispersion
@@ -61,8 +61,8 @@ def _response(Q: Array, rates: Array, inside: Array) -> _Response:
     root = np.sqrt(rates[free])
     matrix = root[:, None] * Q[np.ix_(free, free)] * root
     matrix[np.diag_indices(len(free))] += 1.0
-    factor, _ = cho_factor(matrix, lower=True, check_finite=False)
-    half = solve_triangular(factor, root[:, None] * Q[free], lower=True, check_finite=False)
+    factor, _ = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+    half = scipy.linalg.solve_triangular(factor, root[:, None] * Q[free], lower=True, check_finite=False)
     arguments = Q - half.T @ half
     lines = inside - arguments @ (rates[:, None] * inside)
     # A block whose weights all stand at the ends of their boxes has no answer to its sum.

@@ -10,7 +10,7 @@ import math
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.forms.form import Arms
@@ -229,10 +229,10 @@ class PairsProblem:
             return change
         matrix = share * self.Q[np.ix_(free, free)]
         matrix[np.diag_indices(len(free))] += 1.0 / rates[free]
-        factor = cho_factor(matrix, check_finite=False)
+        factor = scipy.linalg.cho_factor(matrix, check_finite=False)
         across = inside[free]
-        pulled = cho_solve(factor, share * (self.Q @ rest)[free], check_finite=False)
-        spread = cho_solve(factor, across, check_finite=False)
+        pulled = scipy.linalg.cho_solve(factor, share * (self.Q @ rest)[free], check_finite=False)
+        spread = scipy.linalg.cho_solve(factor, across, check_finite=False)
         level = np.linalg.lstsq(across.T @ spread, across.T @ pulled, rcond=None)[0]
         change[free] = pulled - spread @ level
         return change

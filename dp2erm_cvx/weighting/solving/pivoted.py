@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy
 
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.weighting.forms.features import KernelOfRecords
@@ -203,7 +203,7 @@ def _parts(
     error of an entry of the kernel in a sum of products over the pivots.
     """
     units = _product_units(len(among)) * UNIT
-    coefficients = solve_triangular(triangle, factor, lower=True, trans="T")
+    coefficients = scipy.linalg.solve_triangular(triangle, factor, lower=True, trans="T")
     sums = np.sum(np.abs(coefficients), axis=0) * (1.0 + 2.0 * len(among) * UNIT)
     across = np.max(np.abs(columns - _products(among, coefficients)), axis=0) + (1.0 + sums) * off
     # |psi_i|^2 = <phi_i, psi_i> - sum_k c_ik <phi_k, psi_i>.

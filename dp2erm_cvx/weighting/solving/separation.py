@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from dp2erm_cvx.arrays import UNIT, Array
 from dp2erm_cvx.data.records import Records
@@ -138,7 +138,7 @@ def least_tolerance(data: WeightingData) -> LeastTolerance | None:
     ends: list[tuple[float, float | None]] = list(
         zip(data.curve.low.tolist(), _caps(data).tolist(), strict=True)
     )
-    solved = optimize.linprog(
+    solved = scipy.optimize.linprog(
         np.append(np.zeros(data.form.n), 1.0),
         A_ub=np.vstack([above, below]),
         b_ub=np.concatenate([targets + beside, (beside - targets)[both]]),
