@@ -848,6 +848,90 @@ SCORES = {"ate": Rational(2), "att": Rational(16, 7), "overlap": Rational(5, 2)}
 PROMISED = ("private", "conditional on certification", "conditional on what a Pipeline learned before")
 
 
+class BallOfMargins:
+    """Theorem 19 for the logistic loss, where margins of rows of the largest norm are at most rho.
+
+    Two records at one coefficient have margins rho m and rho m' in the direction of full slopes, with shares
+    ``u = sigmoid(rho m)`` of it, and parts ``c = sqrt(1 - m^2)`` across it, opposite at worst. In units of
+    the largest gradient they are ``sqrt((u m - u' m')^2 + (u c + u' c')^2)`` apart, and the first one has the
+    share ``4 u (1 - u)`` of the largest curvature. Cells of m and m' are cut until every one is below a
+    total. Whole numbers in units of ``2^-_UNIT`` are rounded outward.
+    """
+
+    _UNIT, _FIRST, _MOST = 60, 5, 400_000
+
+    def __init__(self, rho: Any) -> None:
+        demand(rho > 0, "the radius of margins is not above 0")
+        self.rho = rho
+        self._known: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+
+    def _cell(self, place: int, depth: int) -> tuple[int, int, int, int, int, int]:
+        """Ends of m, u and c on a cell of m in [-1, 1] that is cut in half ``depth`` times."""
+        first, last = self._node(place, depth), self._node(place + 1, depth)
+        size = 1 << self._UNIT
+        m = [(n << self._UNIT + 1 >> depth) - size for n in (place, place + 1)]
+        widest = size if m[0] <= 0 <= m[1] else max(first[3], last[3])
+        return m[0], m[1], first[0], last[1], min(first[2], last[2]), widest
+
+    def _node(self, place: int, depth: int) -> tuple[int, int, int, int]:
+        """Ends of u and c at one m."""
+        while depth and not place % 2:
+            place, depth = place // 2, depth - 1
+        found = self._known.get((place, depth))
+        if found is None:
+            m = Rational(2 * place, 1 << depth) - 1
+            u, c = _sigmoid(self.rho * m), root(max(1 - m * m, Rational(0)))
+            size = 1 << self._UNIT
+            ends = [(x.low * size, x.high * size) for x in (u, c)]
+            (a, b), (d, e) = ends
+            found = (_floor(a), _floor(b) + 1, _floor(d), _floor(e) + 1)
+            self._known[place, depth] = found
+        return found
+
+    def largest_share(self) -> Any:
+        """The largest u."""
+        return _sigmoid(self.rho).high
+
+    def is_below(self, a: Any, k: Any, total: Any) -> bool:
+        """True if ``a`` times the distance and ``k`` times the share of curvature are at most a total."""
+        unit = 1 << self._UNIT
+        steep, bent = _floor(a * unit) + 1, _floor(k * unit) + 1
+        allowed = _floor(total * unit)
+        side = range(1 << self._FIRST)
+        cells = [(i, j, self._FIRST) for i in side for j in side]
+        count = 0
+        while cells:
+            i, j, depth = cells.pop()
+            count += 1
+            if count > self._MOST:
+                return False
+            if steep * self._apart(i, j, depth) + bent * self._curved(i, depth) > allowed << self._UNIT:
+                cells += [(2 * i + p, 2 * j + q, depth + 1) for p in (0, 1) for q in (0, 1)]
+        return True
+
+    def _apart(self, i: int, j: int, depth: int) -> int:
+        """Upper bound of the distance on a cell."""
+        m_low, m_high, u_low, u_high, _, c_high = self._cell(i, depth)
+        n_low, n_high, v_low, v_high, _, d_high = self._cell(j, depth)
+        first = [u * m for u in (u_low, u_high) for m in (m_low, m_high)]
+        second = [v * n for v in (v_low, v_high) for n in (n_low, n_high)]
+        along = max(max(first) - min(second), max(second) - min(first), 0)
+        across = u_high * c_high + v_high * d_high
+        return (math.isqrt(along * along + across * across) >> self._UNIT) + 2
+
+    def _curved(self, i: int, depth: int) -> int:
+        """Upper bound of ``4 u (1 - u)`` on a cell."""
+        _, _, low, high, _, _ = self._cell(i, depth)
+        half = 1 << self._UNIT - 1
+        u = min(max(half, low), high)
+        return (4 * u * (2 * half - u) >> self._UNIT) + 1
+
+
+def _floor(number: Any) -> int:
+    """The largest whole number that is at most a rational."""
+    return int(number.numerator) // int(number.denominator)
+
+
 def log_of_one_plus(number: Any) -> Any:
     """Upper bound of ``log(1 + x)``."""
     return log(1 + number).high
@@ -937,7 +1021,7 @@ class Step:
         share = SCORES.get(self.document["estimand"], Rational(1)) if plain else Rational(1)
         bound = exact(self.document["settings"]["score_bound"], "the bound of scores")
         demand(
-            sensitivity * self.n >= share * bound,
+            sensitivity * self.n >= share * bound * (1 - Rational(1, 10**12)),
             f"{self.name}: scores up to {float(bound):.6g} move their mean by more than what is stated",
         )
 
@@ -1001,6 +1085,10 @@ class Step:
             demand(whole, f"{self.name}: its sensitivity is less than V times the radius of its gradients")
             a = sensitivity / V / self.scale
             needed = V / 2 * (a + max(a, self._steepness() * trace / curvature))
+        elif self.theorem.startswith("Theorem 19 (in a ball"):
+            a, total = sensitivity / V / self.scale, 2 * (self.epsilon - hidden) / V
+            self._refuse_beyond_ball(a, trace / curvature, total)
+            needed = self.epsilon - hidden
         elif self.theorem == "Theorem 27 (multinomial)":
             needed = sensitivity / self.scale
             steep = 2 * sensitivity * sensitivity / V  # 4 M^2 V of rows of norm M
@@ -1022,6 +1110,31 @@ class Step:
         demand(name in LOSSES, f"{self.name}: the loss of {name} is not read")
         return STEEPNESS[LOSSES[name]]
 
+    def _refuse_beyond_ball(self, a: Any, k: Any, total: Any) -> None:
+        """Raise RefusedError where noise and ridge spend more than a total in a ball (Theorem 19)."""
+        demand(self._steepness() == STEEPNESS["logistic"], f"{self.name}: a loss in a ball that is not read")
+        ball = BallOfMargins(self._ball())
+        if self.stated["noise"] == "box":
+            top = ball.largest_share()
+            u = min((a + 4 * k) / (8 * k), top)
+            holds = a * top + a * u + 4 * k * u * (1 - u) <= total
+        else:
+            holds = ball.is_below(a, k, total)
+        spent = f"noise of scale {self.stated['scale']:.6g} and ridge {self.stated['gamma']:.6g}"
+        demand(holds, f"{self.name}: {spent} spend more than the epsilon stated, or it is not proved here")
+
+    def _ball(self) -> Any:
+        """Bound of the margins of rows of the largest norm, by the radius that is declared."""
+        declared = self.document["declared"]
+        if declared["goal"] != "weighted":
+            return exact(self.document["settings"]["radius"], "the radius")
+        bound = exact(self.document["domain"]["covariate_bound"], "the bound of covariates")
+        if self.name == "propensity":
+            return bound * exact(declared["first"]["settings"]["radius"], "the radius")
+        sets = declared["second"]["settings"]["theta_set"]
+        demand(set(sets) == {"L2Ball"}, f"{self.name}: the set of its coefficient is not read")
+        return bound * exact(sets["L2Ball"]["radius"], "the radius")
+
     def _hidden(self, grid: Any) -> Any:
         """Epsilon of the noise on the grid, on either side. Raises RefusedError where it covers less."""
         epsilon, scale, p = exact(grid["epsilon"]), exact(grid["scale"]), self.parameters
@@ -1038,11 +1151,14 @@ def least_stability(document: Any) -> Any:
     if name == "uniform":
         demand(theorem in FIXED, f"V of weights 1 is not by {theorem}")
         return Rational(2)
-    if name in ("ipw_private", "overlap_private") and settings.get("trim", "inf") == "inf":
-        # weights of one normalization, whose logarithms lie in an interval of length M R
+    if name in ("ipw_private", "overlap_private"):
+        # weights of one normalization, functions of margins from -M R to M R: V is twice the largest
         reach = exact(document["domain"]["covariate_bound"]) * exact(settings["radius"], "the radius")
-        n = exact(document["n_samples"])
-        return 2 * n / (1 + (n - 1) * exp(-reach).high)
+        n, least, largest = exact(document["n_samples"]), 1 + exp(-reach).low, 1 + exp(reach).high
+        if settings.get("trim", "inf") != "inf":
+            largest = min(largest, exact(settings["trim"], "the trim"))
+        # a double may be below the number that it stands for
+        return 2 * n / (1 + (n - 1) * least / largest) * (1 - Rational(1, 10**12))
     raise RefusedError(f"V of {name} by {theorem} is not read")
 
 
@@ -1075,6 +1191,7 @@ def check_release(document: Any) -> tuple[list[str], list[str]]:
     demand(whole <= budget * (1 + Rational(1, 10**9)), "the guarantee is above the budget that is declared")
     checked.append(text)
     beside = [
+        "that estimates, intervals and texts follow from the released numbers, as dp2erm verify checks",
         "that the constants of each step (gradients, curvature, sensitivity) are those of its loss",
         "that the noise was drawn, freshly and by the law stated, and that solvers kept their tolerances",
         "that the records are of the domain declared, and every record is one person's",

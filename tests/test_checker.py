@@ -30,10 +30,6 @@ RECORDS = DOMAIN.records(DATA.X, DATA.a, DATA.y)
 UNREAD = {
     "seeded": "not private: seeded noise",
     "scheme under Renyi": "delta",
-    **dict.fromkeys(
-        ("among the treated", "overlap", "private scheme", "rule", "rule of all", "scheme in a box"),
-        "Theorem 19",
-    ),
     "balancing": "Theorem A",
 }
 
