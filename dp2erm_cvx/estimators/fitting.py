@@ -495,9 +495,10 @@ class PrivateEstimator(ConfiguredEstimator):
             )
         execution = in_blocks(plan, data, self.execution())
         result = plan.run(data, execution, earlier)
-        self._warn_of_result(plan, result)
-        guarantee = guarantee_of(self._solved_here(plan), result.certified, result.by_gap)
-        return Answered(self._answer(plan, data, result, guarantee), plan, result)
+        ran = result.plan
+        self._warn_of_result(ran, result)
+        guarantee = guarantee_of(self._solved_here(ran), result.certified, result.by_gap)
+        return Answered(self._answer(ran, data, result, guarantee), ran, result)
 
     def _warn_of_result(self, plan: Plan[Any], result: PlanResult) -> None:
         """Warn the data holder of what a run met; mostly nothing."""
@@ -513,7 +514,7 @@ class PrivateEstimator(ConfiguredEstimator):
         with telling_charge(self.receipt_):
             answered = self.run_plan(plan, raw)
         if self.look is not None:
-            self.look(plan, answered.result)
+            self.look(answered.plan, answered.result)
         self._keep(answered)
         self.release_: Any = self._stated(answered.release)
         self._saw(raw.columns)

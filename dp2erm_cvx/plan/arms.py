@@ -29,12 +29,17 @@ REACHES = (2.0, 2.5, 3.0, 3.5)
 FEW = 1600.0
 
 
-def arms_rule(study: DeclaredEffect, epsilon: float) -> EffectSettings:
-    """The settings of several arms where nothing is declared, of the least predicted error of a contrast."""
+def arms_rule(
+    study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None
+) -> EffectSettings:
+    """The settings of several arms where nothing is declared, of the least predicted error of a contrast.
+
+    Shares, rows and the kind of propensity are those of ``planned`` settings, if any.
+    """
     book, universe, values = study.universe.domain.codebook, study.universe, study.two_values
     assert book is not None
     shares, n_arms = tuple(book.treatment.rates), len(book.treatment.labels)
-    rule = effect_rule(study, epsilon, study.residual_scale, 1.0 / n_arms, known=bool(shares))
+    rule = effect_rule(study, epsilon, 1.0 / n_arms, known=bool(shares), planned=planned)
     total = universe.mass * universe.n_samples * epsilon
     rate = max(0.02, min(0.1, 40.0 * n_arms / total))
     # lines of outcomes of two values are not unbent, so that they can be averaged: their loss hardly bends
@@ -51,26 +56,27 @@ def arms_rule(study: DeclaredEffect, epsilon: float) -> EffectSettings:
     multinomial: list[tuple[Any, float]] = [("multinomial", pair) for pair in (0.1, 0.15, 0.2, 0.3)]
     kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
     few = FEW * n_arms * universe.n_features
-    # without a guess of residuals nothing is cut off them: those of durations are long on one side
-    reaches = REACHES if values is None and study.residual_scale is not None else REACHES[:1]
+    reaches = REACHES if values is None else REACHES[:1]
     if study.declared.get("propensity") == "multinomial":
         kinds = multinomial
     elif not shares and "propensity" not in study.declared and total >= few:
         kinds += multinomial
-    tried = [
-        (
-            _clipped(
-                study,
-                replace(rule, rows=rows, center_share=center, propensity=kind, propensity_share=share),
-                epsilon,
-                reach,
-            ),
-            study.scale * math.exp(-1.0 - reach) if len(reaches) > 1 else 0.0,
-        )
+    shapes = [
+        replace(rule, rows=rows, center_share=center, propensity=kind, propensity_share=share)
         for rows in (Rows.COMMON, Rows.ARMS)
         for center in np.arange(0.1, 0.9, 0.05).tolist()
         for kind, share in kinds
         if center + (share if kind == "multinomial" else 0.0) < 0.9 * left
+    ]
+    if planned is not None:
+        names = ("rows", "center_share", "propensity", "propensity_share")
+        shapes = [replace(rule, **{name: getattr(planned, name) for name in names})]
+    tried = [
+        (
+            _clipped(study, shape, epsilon, reach),
+            study.scale * math.exp(-1.0 - reach) if len(reaches) > 1 else 0.0,
+        )
+        for shape in shapes
         for reach in reaches
     ]
     return min(tried, key=lambda pair: arms_error(study, pair[0], epsilon) + pair[1] ** 2)[0]
@@ -79,13 +85,10 @@ def arms_rule(study: DeclaredEffect, epsilon: float) -> EffectSettings:
 def _clipped(study: DeclaredEffect, settings: EffectSettings, total: float, reach: float) -> EffectSettings:
     """These settings with M_r and B that leave room for what noise and ridge do to intercepts.
 
-    M_r cuts off nothing where no standard deviation of residuals is declared.
     B is M_r at equal shares of the arms, twice that where probabilities vary.
     """
     values, bound = study.two_values, study.universe.domain.outcome_bound
-    if values is None and study.residual_scale is None:
-        settings = replace(settings, residual_bound=2.0 * bound)
-    elif values is None:
+    if values is None:
         deviation, shrunk = _room(study, *_planned_fit(study, settings, total))
         settings = replace(settings, residual_bound=min(reach * deviation + shrunk, 2.0 * bound))
     longest = settings.residual_bound if values is None else values.width

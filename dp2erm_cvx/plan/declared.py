@@ -53,12 +53,12 @@ class DeclaredEffect(DeclaredQuestion, Protocol):
         """Class of the score that estimates it."""
 
     @property
-    def residual_scale(self) -> float | None:
-        """Declared guess of the standard deviation of residuals, in units of the outcome; None for none."""
+    def rest(self) -> Budget:
+        """The budget that settings are shares of: without what the scale of the outcome takes."""
 
     @property
     def scale(self) -> float:
-        """The guess in force."""
+        """Standard deviation of residuals in units of the outcome: declared, released before, or a guess."""
 
     @property
     def confounding(self) -> float:

@@ -45,6 +45,11 @@ FEW = 800.0
 MARGIN = 2.0 * math.log(200.0)
 #: What the error of a logistic propensity is multiplied by: first order flatters it where arms lie far apart.
 OPTIMISM = 1.5
+#: n times the epsilon of the scale of the outcome: with so much its counts hold for one record in a few
+#: hundred of any law that was tried (measured).
+SCALE_TOTAL = 100.0
+#: Least and largest share of the budget for the scale of the outcome.
+SCALE_SHARES = (0.03, 0.1)
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 #: n epsilon per column from which a center pays, whatever is expected.
@@ -62,18 +67,23 @@ EXPECTATIONS = ("main effect", "confounding")
 
 
 def effect_rule(
-    study: DeclaredEffect, epsilon: float, residual_scale: float | None, smaller: float, *, known: bool
+    study: DeclaredEffect,
+    epsilon: float,
+    smaller: float,
+    *,
+    known: bool,
+    planned: EffectSettings | None = None,
 ) -> EffectSettings:
     """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
     For shares of ``epsilon``, at a rate ``smaller`` of the smaller arm. Where the propensity is ``known``
-    nothing is confounded, and no mean is worth its price. Without a ``residual_scale`` clips are such as no
-    residual reaches, and a loss and a score are of the order of the outcome bound.
+    nothing is confounded, and no mean is worth its price. Settings that were ``planned`` before the scale of
+    the outcome was released keep their shares and their propensity.
     """
     universe, kind, two_values = study.universe, study.kind, study.two_values
     domain, p = universe.domain, universe.n_features
     bound, total = domain.outcome_bound, universe.mass * universe.n_samples * epsilon
-    deviation = default_scale(bound, two_values) if residual_scale is None else residual_scale
+    deviation = study.scale
     # an outcome that cannot lie two deviations off its center has no tails; a bent loss would bend its lines
     slope = deviation if deviation <= 0.5 * bound else 2.0 * bound
     law, norm, centered = covariate_rule(universe, total, worth=not known)
@@ -82,17 +92,21 @@ def effect_rule(
     rate = max(0.02, min(0.1, (40.0 if groups == 1 else 120.0 * groups) / total))
     spread = spread_share(law, total)
     left = 1.0 - (0.0 if known else rate) - spread - (MEAN_SHARE if centered else 0.0)
-    residual = 2.0 * bound if residual_scale is None else min(kind.residuals * residual_scale, 2.0 * bound)
+    residual = min(kind.residuals * deviation, 2.0 * bound)
     if two_values is not None:
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
         slope = saturation(two_values.width, deviation, total)
         two_values = replace(two_values, slope=slope)
     declared, guesses = Confounding(0.0) if known else study.assumed, (deviation, slope, law, norm, residual)
     request = Request(kind, total / epsilon, p, epsilon, *guesses, declared, two_values, groups, smaller)
-    tried = (0.0,) if known else _propensities(study, total)
-    shares = itertools.product(np.arange(0.1, 0.95, 0.05).tolist(), tried)
-    allowed = (pair for pair in shares if sum(pair) < 0.95 * left)
-    center, propensity = min(allowed, key=lambda one: effect_error(request, left, *one))
+    if planned is None:
+        tried = (0.0,) if known else _propensities(study, total)
+        shares = itertools.product(np.arange(0.1, 0.95, 0.05).tolist(), tried)
+        allowed = (pair for pair in shares if sum(pair) < 0.95 * left)
+        center, propensity = min(allowed, key=lambda one: effect_error(request, left, *one))
+    else:
+        center = planned.center_share
+        propensity = planned.propensity_share if planned.propensity == "logistic" else 0.0
     regression = request.regression(center)
     return EffectSettings(
         rows=kind.rows,
@@ -188,6 +202,14 @@ def rule_of_use(
 def default_scale(bound: float, two_values: TwoValues | None) -> float:
     """The standard deviation of residuals where none is declared: the largest, or a third of the bound."""
     return bound / 3.0 if two_values is None else 0.5 * two_values.width
+
+
+def scale_share(total: float) -> float | None:
+    """Share of the budget for the scale of the outcome at this n epsilon; None where it would be noise."""
+    least, most = SCALE_SHARES
+    if most * total < SCALE_TOTAL:
+        return None
+    return max(SCALE_TOTAL / total, least)
 
 
 def prevalence(deviation: float) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.checks import one_of, public_fraction, public_number, public_size, setting
 from dp2erm_cvx.data.counts import refuse
@@ -26,6 +27,7 @@ from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
+from dp2erm_cvx.steps.outcome_scale import OutcomeScale
 from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, Rows, Term
 from dp2erm_cvx.steps.score import (
     ArmScores,
@@ -47,8 +49,26 @@ _EVENT_REACH = 0.03
 _LEVEL, _NORMAL = 0.95, 1.96
 #: What the ends of an outcome in [0, 1] may round to.
 _ROUNDED = 1e-12
+#: Keeps the parts of a budget from adding up to more than the whole by a rounding.
+_ROUND_DOWN = 1.0 - 1e-12
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
+
+
+@dataclass(frozen=True)
+class ReleasedScale:
+    """What the first step of an effect released.
+
+    Parameters
+    ----------
+    value
+        Standard deviation of the outcome, in its units.
+    planned
+        The settings before it was released, whose shares stay.
+    """
+
+    value: float
+    planned: EffectSettings
 
 
 @dataclass(frozen=True)
@@ -65,6 +85,8 @@ class EffectStudy(Pipeline):
     declared
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
+    released_scale
+        The scale of the outcome, once it is released; None before.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -82,6 +104,7 @@ class EffectStudy(Pipeline):
     effect_center: float | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     weights: str | FirstStage | None = None
+    released_scale: ReleasedScale | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +112,7 @@ class EffectStudy(Pipeline):
         law = self.noise
         put(self, "noise", chosen_noise(law, self.universe))
         self._check_estimand()
+        self._check_scale()
         if self.weights is not None:
             check_weights(self)
         if self.estimand == RiskScores.estimand:
@@ -108,11 +132,48 @@ class EffectStudy(Pipeline):
 
     @property
     def scale(self) -> float:
-        """The guess of the residual's standard deviation, which predictions of errors rest on."""
+        """The residual's standard deviation, which clips and predictions of errors rest on.
+
+        It is declared, or it is that of the outcome, which is released first; a guess before.
+        """
         values, bound = self.two_values, self.universe.domain.outcome_bound
+        if self.released_scale is not None:
+            return self.released_scale.value
         if self.residual_scale is None:
             return defaults.default_scale(bound, values)
         return self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
+
+    @cached_property
+    def scale_share(self) -> float | None:
+        """Share of the whole budget for the scale of the outcome; None where it is not released."""
+        if self.residual_scale is not None or self.two_values is not None:
+            return None
+        total = self.universe.mass * self.universe.n_samples * self.budget.epsilon
+        declared = self.declared.get("scale_share", defaults.scale_share(total))
+        return None if declared is None else public_fraction("scale_share", declared)
+
+    @cached_property
+    def opening(self) -> tuple[OutcomeScale, Budget] | None:
+        """The release of the scale of the outcome, with its budget, where it is not declared."""
+        if self.scale_share is None:
+            return None
+        return OutcomeScale(), Budget(self.scale_share * self.budget.epsilon)
+
+    @property
+    def rest(self) -> Budget:
+        """The budget of all other steps."""
+        if self.opening is None:
+            return self.budget
+        _, own = self.opening
+        left = (self.budget.epsilon - own.epsilon) * _ROUND_DOWN
+        return Budget(left, self.budget.delta)
+
+    def after(self, released: Array) -> EffectStudy:
+        """The study at the scale that was ``released``, by its counts."""
+        assert self.opening is not None
+        step, own = self.opening
+        scale = step.plan(self.start, own, {}).scale(released)
+        return replace(self, released_scale=ReleasedScale(scale, self.settings))
 
     @property
     def two_values(self) -> TwoValues | None:
@@ -146,10 +207,10 @@ class EffectStudy(Pipeline):
             return (self._expected_half_width(treated) / _NORMAL) ** 2
         universe, settings, values = self.universe, self.settings, self.two_values
         if self._several:
-            return arms_error(self, settings, self.budget.epsilon)
+            return arms_error(self, settings, self.rest.epsilon)
         spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
         spent += settings.rate_share if settings.known is None else 0.0
-        n, epsilon = universe.mass * universe.n_samples, self.budget.epsilon
+        n, epsilon = universe.mass * universe.n_samples, self.rest.epsilon
         guesses = self.scale, settings.slope, self.law, settings.norm_bound, settings.residual_bound
         apart = self.assumed if settings.known is None else Confounding(0.0)
         values = values and replace(values, slope=settings.slope)
@@ -191,22 +252,22 @@ class EffectStudy(Pipeline):
         for name, members in (("rows", Rows), ("arms", Arms)):
             if declared.get(name) is not None:
                 declared[name] = one_of(name, declared[name], members)
-        epsilon, ranges = self.budget.epsilon, self.universe.domain.released
-        # a released range of the outcome says what its scale is, a declared one may be as wide as it likes
-        scale = self.scale if ranges is not None and ranges.outcome else self.residual_scale
+        epsilon = self.rest.epsilon
+        planned = None if self.released_scale is None else self.released_scale.planned
+        declared["scale_share"] = self.scale_share
         if self.weights is not None:
             declared = {**weighting_settings(self), **declared}
         known = declared.get("propensity")
         kind = self.kind
         if kind is ArmScores:
-            return replace(arms_rule(self, epsilon), **declared)
+            return replace(arms_rule(self, epsilon, planned), **declared)
         # where it is public, it is that of everybody: nothing confounds, and no factor is beyond its inverse
         public = None if known is None or isinstance(known, str) else public_fraction("propensity", known)
         rate = defaults.smaller_arm(public)
-        rule = defaults.effect_rule(self, epsilon, scale, rate, known=public is not None)
+        rule = defaults.effect_rule(self, epsilon, rate, known=public is not None, planned=planned)
         cap = public_number("cap", declared.get("cap", max(defaults.CAP, 2.0 / rate)), at_least=2.0)
         total = math.sqrt(self.universe.mass * self.universe.n_samples) * epsilon
-        reach = _reach(kind, known, cap, rule, scale, total) * rule.residual_bound
+        reach = _reach(kind, known, cap, rule) * rule.residual_bound
         weighted = issubclass(kind, AverageScore | RiskScores) or (kind is TreatedScore and public is None)
         if self.two_values is not None and weighted:
             reach = self._event_reach(declared.get("propensity", rule.propensity), total)
@@ -276,7 +337,7 @@ class EffectStudy(Pipeline):
 
     def _whole(self, step: str) -> float:
         """Epsilon that the share of a step is of: that of the question that released it before, if any."""
-        return float(self.before[step]["budget"]) if step in self.before else self.budget.epsilon
+        return float(self.before[step]["budget"]) if step in self.before else self.rest.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
         return defaults.placing(self, self.settings.norm_bound, self._whole("spread"))
@@ -321,6 +382,16 @@ class EffectStudy(Pipeline):
         less = 0.5 if self.estimand == RiskScores.estimand else 0.0
         return self.two_values.width * (inverse - less)
 
+    def _check_scale(self) -> None:
+        """Raise DeclarationError for a share of a scale that is not released, and for what is no release."""
+        if not isinstance(self.released_scale, ReleasedScale | None):
+            raise DeclarationError("released_scale: is released, and cannot be declared")
+        share = self.declared.get("scale_share")
+        if share is not None and self.residual_scale is not None:
+            raise DeclarationError("scale_share: a residual_scale is declared as well: leave one of them out")
+        if share is not None and self.two_values is not None:
+            raise DeclarationError("scale_share: the outcome has two values, which say its scale: leave it out")
+
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""
         domain, declared = self.universe.domain, self.declared
@@ -345,18 +416,8 @@ class EffectStudy(Pipeline):
                 raise DeclarationError(f"estimand = {brief(self.estimand)}: {text}")
 
 
-#: sqrt(n) epsilon from which the noise of a score that cuts no residual of a trial is worth it, where no
-#: residual scale is declared: skewed ones of the smaller arm are many in a half that is cut (measured).
-_WHOLE = 190.0
-
-
-def _reach(
-    kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings, scale: float | None, total: float
-) -> float:
-    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none is.
-
-    ``total`` is sqrt(n) epsilon.
-    """
+def _reach(kind: type[EffectScore], known: Any, cap: float, rule: EffectSettings) -> float:
+    """B over M_r with the declared propensity ``known``, that of the settings ``rule`` where none is."""
     if known == "logistic":
         return kind.reach[1]
     if known is None or isinstance(known, str) or kind is OverlapScore:
@@ -364,10 +425,7 @@ def _reach(
     rate = public_number("propensity", known)
     if kind is TreatedScore:  # residuals of the untreated are weighted by its odds
         return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)
-    inverse = 1.0 / defaults.smaller_arm(rate)
-    # without a declared scale M_r is twice what symmetric residuals are expected to reach
-    part = 1.0 if scale is not None else min(max(total / _WHOLE, 0.5), 1.0)
-    return max(2.0 if scale is None else 0.0, part * inverse)
+    return 1.0 / defaults.smaller_arm(rate)
 
 
 def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:

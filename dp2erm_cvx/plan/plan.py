@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -107,7 +107,24 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def steps(self) -> Iterator[Step]:
-        """The steps in their order, as for exact arithmetic."""
+        """The steps in their order, as for exact arithmetic; without the first one that is paid apart."""
+
+    @property
+    def opening(self) -> tuple[Step, Budget] | None:
+        """A step before all others, which settings of theirs follow from, and its budget; mostly none.
+
+        Both budgets are fixed in advance, so that they add up whatever it releases (Theorem 31).
+        """
+        return None
+
+    @property
+    def rest(self) -> Budget:
+        """The budget of all steps but the first one that is paid apart."""
+        return self.budget
+
+    def after(self, released: Array) -> Self:
+        """The declarations once the first step has ``released``: mostly the same."""
+        return self
 
     def handed(self, steps: Iterable[Step]) -> MappedUniverse:
         """Universe of the records that these first ``steps`` hand on."""
@@ -151,10 +168,14 @@ LARGEST_COUNTED = 500.0
 
 @dataclass(frozen=True, repr=False)
 class PlanResult:
-    """Result of a run: what was ``released``, by step, and what must stay with the data holder."""
+    """Result of a run: what was ``released``, by step, and what must stay with the data holder.
+
+    ``plan`` is what was run: that at what the first step released, where others follow from it.
+    """
 
     inputs: Inputs
     steps: Mapping[str, StepResult]
+    plan: Plan[Any]
 
     @property
     def released(self) -> dict[str, Array]:
@@ -219,22 +240,40 @@ class Plan(Shown, Generic[S]):
     ) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
 
+        Where a step is paid apart, all others are planned once more at what it released.
+
         ``earlier`` are the results of the steps that were released before.
 
-        Raises DataError or DeclarationError where the dataset is not of the declared domain.
+        Raises DataError or DeclarationError where the dataset is not of the declared domain, and
+        CalibrationError where no plan follows from what the first step released, which is then spent.
         """
         domain = self.study.start.domain
         refuse_undeclared(domain, dataset)
         records = dataset.records(partial(_inside, domain=domain), domain)
         inputs, results, released = Inputs(dataset, records), dict[str, StepResult](), dict[str, Array]()
-        for step in self.steps:
+        plan, steps = self, self.steps
+        if self.study.opening is not None:
+            first, *_ = self.steps
+            results[first.name] = first.run(inputs, released, execution)
+            released[first.name] = results[first.name].released
+            plan = self.after(released[first.name])
+            steps = plan.steps[1:]
+        for step in steps:
             if step.weighted and inputs.weights is None:
                 inputs = replace(inputs, weights=step.weights.find(inputs, released, execution))
             known = step.name in self.study.before  # never again: nobody paid for a second time
             output = earlier[step.name] if known else step.run(inputs, released, execution)
             results[step.name], released = output, released | {step.name: output.released}
             inputs = step.hand_on(inputs, released)
-        return PlanResult(inputs, results)
+        return PlanResult(inputs, results, plan)
+
+    def after(self, released: Array) -> Plan[S]:
+        """The plan once its first step, which is paid apart, has ``released``.
+
+        Raises CalibrationError where none follows.
+        """
+        plan = make_plan(self.study.after(released))
+        return replace(plan, certifies=self.certifies, seeded=self.seeded)
 
     def step(self, name: str) -> Step | None:
         """The step of this name, None where there is none."""
@@ -314,7 +353,7 @@ class Plan(Shown, Generic[S]):
         probability below ``exp(-1500)`` in each step. The conversion of a ledger pays for it out of delta.
         """
         curved = next((step.curve for step in self.steps if step.curve is not None), None)
-        if curved is None:
+        if curved is None or self.study.opening is not None:  # by what law later steps draw is not known yet
             return None
         curves = []
         for step in self.steps:
@@ -414,7 +453,7 @@ def _planned(study: S, numerical_share: float | None) -> Plan[S]:
 
 
 def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
-    budgets = divided(study.budget, steps)
+    budgets = divided(study.rest, steps)
     for name, entry in study.before.items():
         known = name in budgets and study.main == "score"  # effects alone share steps
         if not known or set(entry) != {"of", "epsilon", "budget"}:
@@ -424,6 +463,9 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
         public_number(f"before.{name}.budget", entry["budget"], above=0.0)
     planned: dict[str, Step] = {}
     universe: MappedUniverse = study.start
+    if study.opening is not None:
+        first, own = study.opening
+        planned[first.name] = replace(first, numerical_share=_numerical(steps)).plan(universe, own, {})
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
             raise DeclarationError(f"before: {step.name} is of the outcome, which is each question's own")
@@ -434,19 +476,26 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
 
 def _composed(plan: Plan[S]) -> Plan[S]:
     """Less noise in Gaussian steps, where one delta covers the sum of their losses (Theorem 16)."""
-    laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
-    if len(laws) < max(2, len(plan.steps)):
+    apart = 0 if plan.study.opening is None else 1  # which is paid on its own
+    laws = [step.loss_law for step in plan.steps[apart:] if step.loss_law is not None]
+    if len(laws) < max(2, len(plan.steps) - apart):
         return plan
     # that of the exact mechanisms together: each pays for its grid once
     hidden = math.fsum(step.precision.grid.epsilon for step in plan.steps if step.precision is not None)
-    exact = (plan.study.budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
-    left = Budget(exact, plan.study.budget.delta * math.exp(-hidden) * _ROUND_DOWN)
+    whole = plan.study.rest
+    exact = (whole.epsilon - 2.0 * hidden) * _ROUND_DOWN
+    left = Budget(exact, whole.delta * math.exp(-hidden) * _ROUND_DOWN)
     relief = joint_relief(laws, left)
     if relief <= 1.0:
         return plan
     composed = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
     laws = [step.loss_law for step in composed.steps if step.loss_law is not None]
     return composed if joint_delta(laws, left.epsilon) <= left.delta else plan
+
+
+def _numerical(steps: Sequence[Step]) -> float | None:
+    """The share that covers the arithmetic in all of these steps."""
+    return steps[0].numerical_share
 
 
 def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:

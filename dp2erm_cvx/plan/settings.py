@@ -111,6 +111,10 @@ class EffectSettings(CausalSettings):
         of the rule's shares.
     rate_share
         Share of the budget for the rate of treatment, where it is not public.
+    scale_share
+        Share of the whole budget for the scale of the outcome, where no ``residual_scale`` is declared; the
+        other shares are of the rest. None where it is not released: a third of the outcome bound then stands
+        for it.
     """
 
     norm_bound: float = setting(check=public_size)
@@ -120,6 +124,7 @@ class EffectSettings(CausalSettings):
     arms: Arms = setting(check=one_of, kind=Arms)
     rate_share: float = setting(check=public_fraction)
     noise_ratio: float = setting(0.0, at_least=0.0)
+    scale_share: float | None = setting(None, public_fraction)
 
     rest: ClassVar[str] = "score"
 

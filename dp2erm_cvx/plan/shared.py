@@ -17,6 +17,7 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan.effect import EffectStudy
 from dp2erm_cvx.plan.plan import Plan, divided
 from dp2erm_cvx.steps.fit import Fit, enters_no_outcome
+from dp2erm_cvx.steps.outcome_scale import SCALE
 from dp2erm_cvx.steps.step import Step
 
 #: Settings that decide where covariates are put; a question takes over those of the one that it shares with.
@@ -57,9 +58,9 @@ def _sharing(alone: Effect, make: Make, of: str, earlier: Effect) -> Effect:
     apart = apart or study.universe.domain.columns != universe.domain.columns  # in their order
     if apart or not Noise(study.noise).pure:
         return alone
-    whole = study.budget.epsilon
+    whole = study.rest.epsilon
     placing = {name: getattr(study.settings, name) for name in _PLACING}
-    paid = divided(study.budget, earlier.steps)
+    paid = divided(study.rest, [step for step in earlier.steps if step.name != SCALE])
     try:
         own = make(placing, {})
         before = {

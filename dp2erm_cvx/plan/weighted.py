@@ -65,10 +65,8 @@ def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
     values = study.two_values
     if values is not None:
         residual = values.width  # which no residual of an event exceeds by more than noise
-    elif study.residual_scale is None:
-        residual = domain.outcome_bound
     else:
-        residual = min(RESIDUALS * study.residual_scale, 2.0 * domain.outcome_bound)
+        residual = min(RESIDUALS * study.scale, 2.0 * domain.outcome_bound)
     return {
         "propensity": "constant",
         "rows": Rows.COMMON,

@@ -42,6 +42,10 @@ _KINDS: tuple[type[Any], ...] = (ElasticNet, Landmarks, *written_members(ConvexS
 _PARTS = {kind.__name__: kind for kind in _KINDS}
 
 
+#: Fields of a study that a release states elsewhere.
+_NOT_DECLARED = ("universe", "released_scale")
+
+
 class NotAtHandError(DeclarationError):
     """A release names a program, or a part of one, that is not known here: nothing can be planned again."""
 
@@ -58,7 +62,7 @@ def declaration_of(plan: Plan[Any]) -> dict[str, Any]:
         value = getattr(study, one.name)
         if isinstance(value, Program):
             own[one.name] = _stated_program(value, study.universe)
-        elif one.name != "universe":
+        elif one.name not in _NOT_DECLARED:
             own[one.name] = _plain(value)
     if not study.before:  # which most releases do not state
         own.pop("before", None)

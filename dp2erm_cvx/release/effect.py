@@ -33,6 +33,7 @@ from dp2erm_cvx.release.parts import (
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
+from dp2erm_cvx.steps.outcome_scale import OutcomeScale, class_names
 from dp2erm_cvx.steps.record_map import Rows, treated_share
 from dp2erm_cvx.steps.score import ArmScores, EffectScore, GroupScore
 from dp2erm_cvx.steps.step import Step
@@ -81,6 +82,8 @@ def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], dom
         rows, names = "sum of squares over nine guessed ones", tuple(columns[k] for k in step.numbers)
     elif isinstance(step, MeanSquare):
         rows, names = "sum of squared norms over their bound", ("square",)
+    elif isinstance(step, OutcomeScale):
+        rows, names = "pairs of outcomes, by how far they lie apart", class_names(step.edges)
     elif isinstance(step, ResidualSquares):
         rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
     elif isinstance(step, ArmMeans):
@@ -303,7 +306,7 @@ def make_effect(
     if predicted:
         off = skewed(facts, released, result.standard_deviation, 0.125 * (result.high - result.low))
     clipped = 0.0
-    if study.residual_scale is not None:
+    if study.residual_scale is not None or study.released_scale is not None:
         clipped = too_large(clipped_residuals(facts, released), study.residuals, own.nuisances)
     return EffectRelease(
         estimand=score.estimand,
@@ -349,7 +352,7 @@ def _by_weights(
     facts = weighted_facts(plan)
     result, weighting = weighted_interval(facts, released, level)
     clipped = 0.0
-    if study.residual_scale is not None:
+    if study.residual_scale is not None or study.released_scale is not None:
         lines = score.at(score.universe, released).lines
         clipped = too_large(clipped_weighted(facts.squares, released), study.residuals, lines.nuisances)
     square = plan.step("spread")

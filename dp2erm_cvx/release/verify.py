@@ -34,6 +34,7 @@ from dp2erm_cvx.release.record import BaseRelease, Guarantee
 from dp2erm_cvx.release.rule import RuleRelease, make_rule
 from dp2erm_cvx.release.two_stage import Release, make_release
 from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.outcome_scale import CLASSES
 from dp2erm_cvx.steps.step import Step
 
 if TYPE_CHECKING:
@@ -44,8 +45,18 @@ R = TypeVar("R", bound=BaseRelease)
 
 
 def plan_of(release: BaseRelease) -> Plan[Any]:
-    """The plan of what a release declares. Raises DeclarationError or CalibrationError."""
-    return plan_as_declared(study_of(release))
+    """The plan of what a release declares, at the scale that it released first, if any.
+
+    Raises DeclarationError or CalibrationError.
+    """
+    study = study_of(release)
+    if isinstance(release, EffectRelease) and study.opening is not None:
+        step, _ = study.opening
+        counts = [part.coefficient for part in release.nuisances if part.step == step.name]
+        if len(counts) != 1 or len(counts[0]) != CLASSES:
+            raise DeclarationError(f"nuisances: the counts of the step {step.name} are not stated")
+        study = study.after(np.array(counts[0]))
+    return plan_as_declared(study)
 
 
 def released_numbers(release: BaseRelease, plan: Plan[Any]) -> dict[str, Array]:

@@ -105,6 +105,7 @@ def sample(calibration: Calibration, precision: Precision | None, seed: int | st
 #: What each step releases, by its name.
 RELEASED = {
     "ranges": "ranges of the columns",
+    "scale": "scale of the outcome",
     "rate": "treated share",
     "average": "mean of the covariates that the regressions see",
     "mean": "mean of the scaled covariates",
