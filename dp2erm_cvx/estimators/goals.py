@@ -58,8 +58,9 @@ class PrivateEffect(PrivateEstimator):
         effect, over the share of its records. For ``estimand="ate"``.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
-        Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
-        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten.
+        Without one that of the outcome itself is released first, for 3 to 10 % of epsilon (Theorem 31), and
+        clips follow it; below n epsilon = 1,000 half of the outcome bound stands for it. Of an event of
+        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten, and without one the largest, .5.
     curved
         At most three of the covariates whose squares and products are adjusted for as well. By name, or their
         numbers among those adjusted for. Where a square drives treatment and outcome no line is enough.

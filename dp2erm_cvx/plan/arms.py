@@ -11,7 +11,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.declared import DeclaredEffect
-from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, effect_rule, planned_fit
+from dp2erm_cvx.plan.defaults import CAP, MARGIN, OPTIMISM, UNKNOWN, effect_rule, planned_fit
 from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.steps.covariates import CovariateLaw
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit
@@ -29,9 +29,7 @@ REACHES = (2.0, 2.5, 3.0, 3.5)
 FEW = 1600.0
 
 
-def arms_rule(
-    study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None
-) -> EffectSettings:
+def arms_rule(study: DeclaredEffect, epsilon: float, planned: EffectSettings | None = None) -> EffectSettings:
     """The settings of several arms where nothing is declared, of the least predicted error of a contrast.
 
     Shares, rows and the kind of propensity are those of ``planned`` settings, if any.
@@ -57,6 +55,8 @@ def arms_rule(
     kinds: list[tuple[Any, float]] = [(rule.propensity, rule.propensity_share)]
     few = FEW * n_arms * universe.n_features
     reaches = REACHES if values is None else REACHES[:1]
+    if values is None and not study.declares_scale:
+        reaches = (UNKNOWN,)
     if study.declared.get("propensity") == "multinomial":
         kinds = multinomial
     elif not shares and "propensity" not in study.declared and total >= few:

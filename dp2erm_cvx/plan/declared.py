@@ -61,6 +61,10 @@ class DeclaredEffect(DeclaredQuestion, Protocol):
         """Standard deviation of residuals in units of the outcome: declared, released before, or a guess."""
 
     @property
+    def declares_scale(self) -> bool:
+        """True if the scale of residuals is declared."""
+
+    @property
     def confounding(self) -> float:
         """Largest distance of the arms, in standard deviations."""
 

@@ -50,6 +50,9 @@ OPTIMISM = 1.5
 SCALE_TOTAL = 100.0
 #: Least and largest share of the budget for the scale of the outcome.
 SCALE_SHARES = (0.03, 0.1)
+#: M_r in standard deviations of the outcome, where nobody says what law residuals have: costs and durations
+#: are long on one side, and what is cut there is missing in the effect (measured).
+UNKNOWN = 4.0
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 #: n epsilon per column from which a center pays, whatever is expected.
@@ -92,7 +95,8 @@ def effect_rule(
     rate = max(0.02, min(0.1, (40.0 if groups == 1 else 120.0 * groups) / total))
     spread = spread_share(law, total)
     left = 1.0 - (0.0 if known else rate) - spread - (MEAN_SHARE if centered else 0.0)
-    residual = min(kind.residuals * deviation, 2.0 * bound)
+    reach = kind.residuals if study.declares_scale else max(kind.residuals, UNKNOWN)
+    residual = min(reach * deviation, 2.0 * bound)
     if two_values is not None:
         deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
         slope = saturation(two_values.width, deviation, total)
@@ -200,8 +204,11 @@ def rule_of_use(
 
 
 def default_scale(bound: float, two_values: TwoValues | None) -> float:
-    """The standard deviation of residuals where none is declared: the largest, or a third of the bound."""
-    return bound / 3.0 if two_values is None else 0.5 * two_values.width
+    """The standard deviation of residuals where none is declared: the largest, or half of the bound.
+
+    It is also the largest that is released: clips of four such deviations cut nothing.
+    """
+    return 0.5 * bound if two_values is None else 0.5 * two_values.width
 
 
 def scale_share(total: float) -> float | None:

@@ -143,6 +143,11 @@ class EffectStudy(Pipeline):
             return defaults.default_scale(bound, values)
         return self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
 
+    @property
+    def declares_scale(self) -> bool:
+        """True if the scale of residuals is declared."""
+        return self.residual_scale is not None
+
     @cached_property
     def scale_share(self) -> float | None:
         """Share of the whole budget for the scale of the outcome; None where it is not released."""
@@ -390,7 +395,7 @@ class EffectStudy(Pipeline):
         if share is not None and self.residual_scale is not None:
             raise DeclarationError("scale_share: a residual_scale is declared as well: leave one of them out")
         if share is not None and self.two_values is not None:
-            raise DeclarationError("scale_share: the outcome has two values, which say its scale: leave it out")
+            raise DeclarationError("scale_share: two values of the outcome say its scale: leave it out")
 
     def _check_estimand(self) -> None:
         """Raise DeclarationError where what is declared is for another estimand."""

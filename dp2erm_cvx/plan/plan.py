@@ -335,7 +335,10 @@ class Plan(Shown, Generic[S]):
         if self.study.before:
             return _together(spent)
         budget = self.study.budget
-        return Budget(budget.epsilon, budget.delta if any(part.delta for part in spent) else 0.0)
+        delta = any(part.delta for part in spent)
+        if self.study.opening is not None:  # by which law later steps err less follows from what it releases
+            delta = delta or not Noise(self.study.noise).pure
+        return Budget(budget.epsilon, budget.delta if delta else 0.0)
 
     @property
     def own(self) -> Budget:

@@ -113,7 +113,7 @@ class EffectSettings(CausalSettings):
         Share of the budget for the rate of treatment, where it is not public.
     scale_share
         Share of the whole budget for the scale of the outcome, where no ``residual_scale`` is declared; the
-        other shares are of the rest. None where it is not released: a third of the outcome bound then stands
+        other shares are of the rest. None where it is not released: half of the outcome bound then stands
         for it.
     """
 

@@ -11,6 +11,7 @@ from dp2erm_cvx.data.counts import KINDS, refuse
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.errors import DeclarationError, brief
 from dp2erm_cvx.plan.declared import DeclaredEffect
+from dp2erm_cvx.plan.defaults import UNKNOWN
 from dp2erm_cvx.plan.settings import shares_in_turn
 from dp2erm_cvx.program import FirstStage, registry
 from dp2erm_cvx.program.trust import refuse_patched
@@ -66,7 +67,8 @@ def weighting_settings(study: DeclaredEffect) -> dict[str, Any]:
     if values is not None:
         residual = values.width  # which no residual of an event exceeds by more than noise
     else:
-        residual = min(RESIDUALS * study.scale, 2.0 * domain.outcome_bound)
+        reach = RESIDUALS if study.declares_scale else UNKNOWN
+        residual = min(reach * study.scale, 2.0 * domain.outcome_bound)
     return {
         "propensity": "constant",
         "rows": Rows.COMMON,

@@ -101,6 +101,10 @@ def _linear(release: Any) -> str:
     return f"outcomes that are linear in the covariates{_SYMMETRIC}"
 
 
+#: How clips of residuals are made wide.
+_CUTS_LESS = "a residual_bound of up to two outcome bounds, with a larger score_bound (settings), cuts less"
+
+
 def _skewed(release: Any) -> str:
     """Sentence on what clips of residuals ask of a trial, where they reach any."""
     if release.risks or not cuts_residuals(release):
@@ -108,7 +112,7 @@ def _skewed(release: Any) -> str:
     text = " Its residuals are clipped: they are to be about as long on either side."
     if "residual_bound" in release.declared["declared"]:
         return text
-    return f"{text} For counts, costs or durations leave residual_scale out: hardly any are cut then."
+    return f"{text} For counts, costs or durations {_CUTS_LESS}."
 
 
 def _assumed(release: Any) -> str:
@@ -164,12 +168,17 @@ def _no_overlap(release: Any) -> str:
 
 
 def _scale(release: Any) -> str:
-    """Sentence on a declared scale of residuals that the released sums refute."""
+    """Sentence on a scale of residuals, declared or released, that the released sums refute."""
     bound, unit = float(release.settings["residual_bound"]), unit_of(release)
+    which = "declared residual scale"
+    remedy = "larger residual_scale, or none"
+    if has_step(release, "scale"):
+        which = "scale of the outcome that was released first"
+        remedy = "declared residual_scale"
     return (
-        "The declared residual scale is too small: the released sums show that most residuals reach "
+        f"The {which} is too small: the released sums show that most residuals reach "
         f"±{bound:.3g} {unit}, where they are clipped. The estimate may be far off. A new release needs a "
-        "larger residual_scale, or none."
+        f"{remedy}."
     )
 
 
@@ -243,7 +252,7 @@ def _clipped_tail(release: Any) -> str:
     """Sentence on what is cut off residuals that are longer on one side."""
     text = "Residuals of counts, costs or durations are mostly skewed: what is cut on one side is missing in "
     if release.goal != "rule":
-        return f"{text}the effect and not counted. Without residual_scale hardly any are cut."
+        return f"{text}the effect and not counted. {_CUTS_LESS.capitalize()}."
     text += "what the rule gains and not counted."
     if not known_propensity(release):
         return text
@@ -389,8 +398,8 @@ NO_SAMPLING = "sampling is not counted"
 WITHDRAWN: dict[str, Callable[[Any], str]] = {
     "confounded": lambda r: "the correction of confounding hardly works",
     "scale": lambda r: (
-        f"most residuals lie beyond the declared scale of {float(r.settings['residual_scale']):.3g} "
-        f"{unit_of(r)}"
+        f"most residuals lie beyond the {'released' if has_step(r, 'scale') else 'declared'} scale of "
+        f"{float(r.settings['residual_scale']):.3g} {unit_of(r)}"
     ),
     "no-overlap": _beyond,
     "events-far-apart": lambda r: (
@@ -479,22 +488,23 @@ def tipping_point(release: EffectRelease) -> float | None:
 
 
 def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:
-    """E-values of the risk ratio; of a difference of means where the deviation of residuals was declared."""
+    """E-values of the risk ratio; of a difference of means where a standard deviation is known."""
     ratio = next((one for one in release.ratios if one.name == "risk ratio"), None)
     if ratio is not None and ratio.interval.low is not None and ratio.interval.high is not None:
         estimate, low, high, of = ratio.estimate, ratio.interval.low, ratio.interval.high, "risk ratio"
     else:
-        bound = float(release.domain["outcome_bound"])
         scale = float(release.settings["residual_scale"])
         low, high = (
             math.nan if end is None else end for end in (release.interval.low, release.interval.high)
         )
-        assumed = scale == bound / 3.0  # where none is declared
-        if release.risks or two_values or assumed or not math.isfinite(low + high):
+        released = has_step(release, "scale")
+        guessed = release.declared["residual_scale"] is None and not released
+        if release.risks or two_values or guessed or not math.isfinite(low + high):
             return
         ends = (_LOG_RATIO * one / scale for one in (release.estimate, low, high))
         estimate, low, high = (math.exp(min(max(one, -300.0), 300.0)) for one in ends)
-        of = "effect in standard deviations of residuals, as an approximate risk ratio"
+        whose = "the outcome" if released else "residuals"
+        of = f"effect in standard deviations of {whose}, as an approximate risk ratio"
     limit = e_value(low, max(high, 1e-300))
     yield (
         f"E-value of the {of}: {e_value(estimate):.3g}, of the nearer limit {limit:.3g}. A confounder that "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -120,7 +121,7 @@ class OutcomeScale(Step):
         return min(max(likely, self._of_far_pairs(counts)), 0.5 * bound)
 
     def _of_far_pairs(self, counts: Array) -> float:
-        """The least scale of normal outcomes of which a tenth of pairs lies as far apart as released; or 0."""
+        """The least scale of normal outcomes of which a tenth of pairs lies so far apart; 0 for none."""
         noise = math.sqrt(float(self.calibration.variance))
         many = _FAR_SHARE * (self.n_seats // 2)
         least = 0.0
@@ -134,7 +135,7 @@ class OutcomeScale(Step):
 def class_names(edges: Array) -> tuple[str, ...]:
     """Names of the classes of differences, by their ``edges`` (CLASSES - 1,)."""
     texts = [f"{edge:.4g}" for edge in edges.tolist()]
-    inner = [f"from {low} to {high}" for low, high in zip(texts[:-1], texts[1:], strict=True)]
+    inner = [f"from {low} to {high}" for low, high in pairwise(texts)]
     return (f"below {texts[0]}", *inner, f"from {texts[-1]}")
 
 
@@ -162,9 +163,7 @@ def _outcomes(records: Records, seats: NDArray[np.int64]) -> tuple[NDArray[np.bo
     return speaks, np.divide(sums[1], sums[0], where=speaks, out=np.zeros(len(seats)))
 
 
-def _of_rows(
-    block: Records, numbers: range, seats: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], Array]:
+def _of_rows(block: Records, numbers: range, seats: NDArray[np.int64]) -> tuple[NDArray[np.bool_], Array]:
     here = seats[np.searchsorted(seats, numbers.start) : np.searchsorted(seats, numbers.stop)]
     rows = here - numbers.start
     return block.counts[rows] > 0.0, block.y[rows]

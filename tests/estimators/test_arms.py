@@ -332,7 +332,7 @@ def test_few_records_of_no_level_may_confound():
     assert contrast.low < 0.5 < contrast.high
 
 
-def test_residuals_are_whole_where_nobody_guessed_how_long_they_are():
+def test_means_of_long_durations_are_right_where_nobody_guessed_how_long_residuals_are():
     """Durations of a trial, many at the end of follow-up: clips of residuals would raise every mean."""
     rng, n = np.random.default_rng(2), 60_000
     x, arm = rng.uniform(-1, 1, (n, 2)), rng.choice(3, n, p=[0.4, 0.3, 0.3])
@@ -340,7 +340,7 @@ def test_residuals_are_whole_where_nobody_guessed_how_long_they_are():
     y = np.minimum(rng.exponential(1.0, (n, 1)) / rates, 60.0)
     public = replace(domain(rates=(0.4, 0.3, 0.3)), outcome_bound=30.0, outcome_center=30.0)
     release = PrivateEffect(public, Budget(4.0), seed=1).fit(x, labels_of(arm), y[np.arange(n), arm]).release_
-    assert release.settings["residual_bound"] == 60.0
+    assert 40.0 < release.settings["residual_bound"] <= 60.0
     for one, mean in zip(release.arms.means, y.mean(axis=0), strict=True):
         assert abs(one.estimate - mean) < 0.3 < one.interval.half_width + 0.1
     assert "clipped" not in " ".join(sentences(release, "warns", "assumes"))
