@@ -178,6 +178,11 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
         plan = model.plan(one.n_samples, len(one.columns))
     _check_neighbors(one, other, plan.study.universe)
     domain, weighting = plan.study.start.domain, None
+    if plan.study.opening is not None:
+        raise DeclarationError(
+            "audit_density: later steps follow from the scale of the outcome, whose pairs are drawn in "
+            "secret: declare residual_scale"
+        )
     for step in plan.steps:
         if not isinstance(step, IntegerSums | Fit):
             raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")

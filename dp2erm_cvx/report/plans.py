@@ -63,12 +63,22 @@ def plan_blocks(plan: Plan[Any], name: str | None = None, unit: str = "the outco
         )
 
 
+def _at_scale(study: EffectStudy) -> str:
+    """Sentence on the scale of the outcome that widths are predicted at, where it is to be released."""
+    if study.opening is None or study.released_scale is not None:
+        return ""
+    return (
+        f" That is for outcomes of standard deviation {study.scale:.3g}, half of their bound: theirs is "
+        "released first, and widths are in proportion to it."
+    )
+
+
 def predicted_of(plan: Plan[Any], unit: str = "the outcome") -> dict[str, tuple[float, str]]:
     """Predictions of the release from public numbers, each with its sentence; widths in units of ``unit``."""
     if isinstance(plan.study, EffectStudy):
         half = 1.96 * math.sqrt(plan.study.predicted_error)
         text = f"Predicted 95 % half width: {{:.3g}}, in units of {unit}"
-        return {"half_width": (half, f"{text}{_where_treated(plan.study)}.")}
+        return {"half_width": (half, f"{text}{_where_treated(plan.study)}.{_at_scale(plan.study)}")}
     if not isinstance(plan.study, Study):
         return {}
     facts = {"V": (plan.bound.V, "The weights move by at most V = {:.4g} when one record is replaced.")}

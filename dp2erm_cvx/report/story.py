@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp2erm_cvx.display import digits_of, grid, heading, pairs
 from dp2erm_cvx.hooks import register
 from dp2erm_cvx.plan.predict import NoiseRange
-from dp2erm_cvx.release.caveats import known_propensity
+from dp2erm_cvx.release.caveats import has_step, known_propensity
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.ranges import RangesRelease
 from dp2erm_cvx.release.record import BaseRelease
@@ -232,6 +232,12 @@ def _effect(release: EffectRelease) -> Story:
     fixed = (
         "Fixed before the data were read." if release.public.released is None else "Fixed by released ranges."
     )
+    if has_step(release, "scale"):
+        deviation = float(release.settings["residual_scale"])
+        fixed += (
+            " Residuals and estimates follow the scale of the outcome, which was released first: "
+            f"{deviation:.3g}, its standard deviation or somewhat more."
+        )
     fixed += " What lies beyond is clipped: much of that moves the estimate."
     if any(step.step == "rate" for step in release.steps):
         fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
