@@ -202,6 +202,23 @@ def _net(release: BaseRelease) -> str:
     return f", net of the treatment cost of {cost:g}" if cost else ""
 
 
+def _fixed(release: EffectRelease) -> str:
+    """Sentences on what the bounds follow from that records are clipped to."""
+    text = "Fixed before the data were read."
+    if release.public.released is not None:
+        text = "Fixed by released ranges."
+    if has_step(release, "scale"):
+        deviation = float(release.settings["residual_scale"])
+        text += (
+            " Residuals and estimates follow the scale of the outcome, which was released first: "
+            f"{deviation:.3g}, its standard deviation or somewhat more."
+        )
+    text += " What lies beyond is clipped: much of that moves the estimate."
+    if has_step(release, "rate"):
+        text += " For arms alike in number: those of estimates and propensities follow the released rate."
+    return text
+
+
 def _effect(release: EffectRelease) -> Story:
     title, people, among = ESTIMANDS[release.estimand]
     interval = release.interval
@@ -229,18 +246,7 @@ def _effect(release: EffectRelease) -> Story:
     bias = "NOT counted"
     if release.target != "score":
         bias = f"counted: at most {_allowed(release)}"
-    fixed = (
-        "Fixed before the data were read." if release.public.released is None else "Fixed by released ranges."
-    )
-    if has_step(release, "scale"):
-        deviation = float(release.settings["residual_scale"])
-        fixed += (
-            " Residuals and estimates follow the scale of the outcome, which was released first: "
-            f"{deviation:.3g}, its standard deviation or somewhat more."
-        )
-    fixed += " What lies beyond is clipped: much of that moves the estimate."
-    if any(step.step == "rate" for step in release.steps):
-        fixed += " For arms alike in number: those of estimates and propensities follow the released rate."
+    fixed = _fixed(release)
     subject, about, caption = (
         _subject(release, among),
         "",
