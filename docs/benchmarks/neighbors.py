@@ -16,7 +16,7 @@ from dp2erm_cvx import Domain, Universe
 from dp2erm_cvx.audit import SearchPlan, audit_stability
 from dp2erm_cvx.audit.movement import Movement
 from dp2erm_cvx.data.dataset import Dataset
-from dp2erm_cvx.neighbors import Neighborhood
+from dp2erm_cvx.neighbors import Neighborhood, Replacements
 from dp2erm_cvx.program import Bound, FirstStage, registry, scheme
 from dp2erm_cvx.solve import solve
 
@@ -88,6 +88,45 @@ def audits(quick: bool) -> list[dict[str, Any]]:
                 "disagreement": audit.check.disagreement,
             }
         )
+    return rows
+
+
+def audit_rates(quick: bool) -> list[dict[str, Any]]:
+    """Neighbors per CPU second of audits of given data, beside those of the batch that solves them.
+
+    ``second`` counts the datasets that a second solver saw, in a process of its own, whose time is not
+    counted.
+    """
+    sizes = {100: 1000, 2000: 200} if quick else {100: 40_000, 2000: 10_000}
+    covariates = 10
+    domain, rows = Domain(1.0, 1.0), list[dict[str, Any]]()
+    for n, neighbors in sizes.items():
+        rng = np.random.default_rng(0)
+        points = rng.normal(size=(n + neighbors, covariates))
+        points *= rng.random((n + neighbors, 1)) ** (1 / covariates)
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        arms = rng.integers(2, size=n + neighbors)
+        records = domain.records(points[:n], arms[:n], np.zeros(n))
+        program = registry.build(registry.first_stages(), "ipw_logistic").resolve(records.space)
+        replaced = Replacements(records, rng.integers(n, size=neighbors), points[n:], arms[n:])
+        solution = solve(program.instance(records))
+        reading = Movement(solution.value, solution.certificate.output_radius, 1e-9 * n)
+        neighborhood = Neighborhood(program, records)
+        list(neighborhood.solve(replaced.take(0, 2), reading))
+        began = time.process_time()
+        list(neighborhood.solve(replaced, reading))
+        solved = time.process_time()
+        audit = audit_stability(
+            program,
+            records,
+            domain,
+            strategies=("random", "extreme", "flips", "each"),
+            search=SearchPlan(evaluations=neighbors),
+        )
+        audited = time.process_time()
+        batch, whole = neighbors / (solved - began), neighbors / (audited - solved)
+        facts = {"program": "ipw_logistic", "n": n, "neighbors": neighbors, "batch": batch, "audit": whole}
+        rows.append(facts | {"second": audit.check.datasets})
     return rows
 
 

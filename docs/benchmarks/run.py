@@ -18,7 +18,7 @@ import click
 import pandas as pd
 from machine import described, startup
 from measure import Row, measure
-from neighbors import audits, declared_audits, readings
+from neighbors import audit_rates, audits, declared_audits, readings
 from whole_fits import LIMITS, PEAK_LIMIT, SLOPE_LIMIT, ScaleRow, draw_growth, measure_scale, slopes
 from work import works
 
@@ -42,13 +42,14 @@ def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str 
             rows += measure(work)
     read = readings(quick) if only in "readings" else []
     audited = audits(quick) if only in "audits" else []
+    rates = audit_rates(quick) if only in "audits" else []
     declared = declared_audits(quick) if only in "declared" else []
     fits: list[ScaleRow] = []
     if only in SCALE:
         click.echo(SCALE, err=True)
         fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
     starts = startup(3 if quick else 11)
-    text = tables(rows, fits, [*neighbor_tables(read, audited, declared)], starts)
+    text = tables(rows, fits, [*neighbor_tables(read, audited, rates, declared)], starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +60,7 @@ def main(quick: bool, only: str, output_dir: str, page: str | None, figure: str 
         "scale": [row.to_dict() for row in fits],
         "readings": read,
         "audits": audited,
+        "audit rates": rates,
         "declared": declared,
         "startup": starts,
     }
@@ -96,9 +98,12 @@ def scale_table(rows: list[ScaleRow]) -> str:
 
 
 def neighbor_tables(
-    read: list[dict[str, Any]], audited: list[dict[str, Any]], declared: list[dict[str, Any]]
+    read: list[dict[str, Any]],
+    audited: list[dict[str, Any]],
+    rates: list[dict[str, Any]],
+    declared: list[dict[str, Any]],
 ) -> Iterator[str]:
-    """Neighbors of many records: movements of a batch, whole audits, and audits of programs of one's own."""
+    """Movements of a batch, whole audits, their rates beside the batch, and programs of one's own."""
     movements = [
         {
             "program": row["program"],
@@ -123,6 +128,18 @@ def neighbor_tables(
         }
         for row in audited
     ]
+    beside = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "neighbors": f"{row['neighbors']:,}",
+            "batch, per CPU second": f"{row['batch']:,.0f}",
+            "audit, per CPU second": f"{row['audit']:,.0f}",
+            "audit over batch": f"{row['audit'] / row['batch']:.2f}",
+            "datasets of the second solver": row["second"],
+        }
+        for row in rates
+    ]
     own = [
         {
             "program": row["program"],
@@ -137,6 +154,7 @@ def neighbor_tables(
     titled = {
         "Movements of neighbors, 128 at a time": movements,
         "Audits of neighbors": whole,
+        "Audits of given data beside the batch": beside,
         "Audits of programs of one's own": own,
     }
     for title, table in titled.items():

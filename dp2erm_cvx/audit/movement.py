@@ -154,6 +154,21 @@ class Interval:
         return abs((self.low + self.high) - (other.low + other.high)) / max(widths, 1e-300)
 
 
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """m intervals, each as an :class:`Interval` is, by their ends (m,)."""
+
+    low: Array
+    high: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", np.where(np.isnan(self.low), 0.0, self.low))
+        object.__setattr__(self, "high", np.where(np.isnan(self.high), math.inf, self.high))
+
+    def __getitem__(self, k: int) -> Interval:
+        return Interval(float(self.low[k]), float(self.high[k]))
+
+
 class Movement(Reading):
     """Reads the movement from the weights ``base`` (n,), off by ``radius`` in l1, to those of neighbors.
 
@@ -181,44 +196,48 @@ class Movement(Reading):
         both = (weights[:, few] * w[few], np.minimum(weights[:, few], w[few]))
         return sums, np.stack([*(np.max(pair, axis=1, initial=0.0) for pair in both), heaviest], axis=1)
 
-    def intervals(
-        self, sums: Array, largest: Array, ends: tuple[float, float], radius: float
-    ) -> dict[Quantity, Interval]:
-        """From what was read (3,), (3,), of weights off by ``radius``; ``ends`` belong to the changed record.
+    def intervals(self, sums: Array, largest: Array, ends: Array, radius: Array) -> dict[Quantity, Intervals]:
+        """From what was read (m, 3), (m, 3), of weights off by ``radius`` (m,).
 
-        The exact weights are within both radii of the computed ones in the 1-norm, hence in any other norm
-        and each weight by itself.
+        ``ends`` (m, 2) are the weights of the changed record before and after. The exact weights are within
+        both radii of the computed ones in the 1-norm, hence in any other norm and each weight by itself.
         """
-        n, error = self.n, _error(self.n, self.radius + radius)
-        each = float(np.maximum(self.radius, radius)) * (1 + 1e-9)
-        moved, norm, (product, both, heaviest) = float(sums[0]), float(np.sqrt(sums[1])), map(float, largest)
-        common = max(moved - abs(ends[0] - ends[1]), 0.0)
-        differ = int(sums[2]) if error <= self.least else 0
-        # of the largest product, when both weights move
-        slack = self.radius * heaviest + radius * self.heaviest
-        low_norm, low_product = max(norm - error, 0.0), max(product - slack, 0.0)
-        high_product = product + slack + self.radius * radius
-        return {
-            Quantity.V: _around(common + ends[0] + ends[1], error),
-            Quantity.L1: _around(moved, error),
-            Quantity.L2: _around(norm, error),
-            Quantity.L0: Interval(differ, n),
-            Quantity.W1: _around(moved + 2 * both, error + 2 * each),
-            Quantity.W2: Interval(
-                np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
-                np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
-            ),
-            Quantity.LARGEST: _around(float(np.maximum(self.heaviest, heaviest)), each),
-        }
+        n, own = self.n, self.radius
+        error = _error(n, own + radius)
+        each = np.maximum(own, radius) * (1 + 1e-9)
+        moved, squares, differ = sums.T
+        product, both, heaviest = largest.T
+        before, after = ends.T
+        with np.errstate(all="ignore"):  # of a neighbor that nothing was proved about
+            norm = np.sqrt(squares)
+            common = np.maximum(moved - np.abs(before - after), 0.0)
+            differ = np.where(error <= self.least, differ, 0.0)
+            # of the largest product, when both weights move
+            slack = own * heaviest + radius * self.heaviest
+            low_norm = np.maximum(norm - error, 0.0)
+            low_product = np.maximum(product - slack, 0.0)
+            high_product = product + slack + own * radius
+            return {
+                Quantity.V: _around(common + before + after, error),
+                Quantity.L1: _around(moved, error),
+                Quantity.L2: _around(norm, error),
+                Quantity.L0: Intervals(differ, np.full(len(differ), float(n))),
+                Quantity.W1: _around(moved + 2 * both, error + 2 * each),
+                Quantity.W2: Intervals(
+                    np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
+                    np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
+                ),
+                Quantity.LARGEST: _around(np.maximum(self.heaviest, heaviest), each),
+            }
 
 
-def _error(n: int, radius: float) -> float:
+def _error(n: int, radius: float | Array) -> Any:
     # weights have sum n, and what is added up of them has no more than 2 n terms
     return radius * (1 + 1e-9) + 16 * n * UNIT * 2 * n
 
 
-def _around(value: float, error: float) -> Interval:
-    return Interval(max(value - error, 0.0), value + error)
+def _around(value: Array, error: Array) -> Intervals:
+    return Intervals(np.maximum(value - error, 0.0), value + error)
 
 
 @dataclass(frozen=True)
@@ -240,14 +259,19 @@ class NeighborPair:
         """Sum of both certified errors of the weights, in the 1-norm."""
         return sum(radius for _, radius in self.solved)
 
+    @property
+    def datasets(self) -> list[tuple[Records, Weighed]]:
+        """Both datasets with their weights."""
+        return list(zip((self.first, self.second), self.solved, strict=True))
+
     def moved(self, *solved: tuple[Array, float]) -> NeighborPair:
         """A copy with both weights (n,), each within its radius of the exact ones in the 1-norm."""
         (w, w_radius), (v, v_radius) = solved
         reading = Movement(w, w_radius, v_radius)
-        (sums,), (largest,) = reading.of(v[None, :], w)
-        ends = float(w[self.changed]), float(v[self.changed])
-        moves = reading.intervals(sums, largest, ends, v_radius)
-        return dataclasses.replace(self, movements=moves, solved=solved)
+        ends = np.array([[w[self.changed], v[self.changed]]])
+        moves = reading.intervals(*reading.of(v[None, :], w), ends, np.array([v_radius]))
+        each = {quantity: intervals[0] for quantity, intervals in moves.items()}
+        return dataclasses.replace(self, movements=each, solved=solved)
 
 
 @dataclass(frozen=True)
@@ -357,25 +381,19 @@ def resolve(
 
 def check(
     weighing: Weighing,
-    pairs: list[NeighborPair],
+    datasets: Iterable[tuple[Records, Weighed]],
     solver: str,
     *,
-    base: bool = True,
     until: Deadline | None = None,
     seconds: float | None = None,
 ) -> SolverCheck:
-    """Weigh the datasets of every pair in another way: by the declared CVXPY problem, without any polishing.
+    """Weigh datasets in another way: by the declared CVXPY problem, without any polishing.
 
-    A dataset that pairs share is solved once; ``base=False`` leaves out the first of each pair. After the
-    deadline ``until`` no further dataset is solved, where one has been. The solver has ``seconds`` for each,
-    and no more than are left until then.
+    Each of the ``datasets``, with its weights, is solved once. After the deadline ``until`` no further one is
+    solved, where one has been. The solver has ``seconds`` for each, and no more than are left until then.
     """
     until = until or Deadline()
-    ends = {
-        id(records): (records, solved)
-        for pair in pairs
-        for records, solved in list(zip((pair.first, pair.second), pair.solved, strict=True))[1 - base :]
-    }
+    ends = {id(records): (records, solved) for records, solved in datasets}
     ratios, radii = [0.0], [0.0]
     tried = unsolved = 0
     for records, (weights, radius) in ends.values():

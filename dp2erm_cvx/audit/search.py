@@ -173,9 +173,11 @@ class State:
             self.largest[name] = float(np.maximum(self.largest.get(name, 0.0), size))
         for heights, pair in gain.pairs:
             for name, height in heights.items():
+                best = self.best.setdefault(name, [])
+                if len(best) == keep and not height > best[-1][0]:
+                    continue
                 if np.isnan(height).any():  # which nothing can be sorted by
                     continue
-                best = self.best.setdefault(name, [])
                 if not apart or not any(abs(height - known) < apart for known, _ in best):
                     best.append((height, pair))
                     best.sort(key=lambda item: item[0], reverse=True)

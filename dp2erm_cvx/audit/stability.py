@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.audit.changes import Strategy
 from dp2erm_cvx.audit.finding import REPLAYS, Finding
 from dp2erm_cvx.audit.movement import (
     Claim,
@@ -23,7 +24,7 @@ from dp2erm_cvx.audit.movement import (
     claims_of,
     resolve,
 )
-from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds, Strategy
+from dp2erm_cvx.audit.rounds import BASE, SEARCHING, STRATEGIES, Rounds
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.weighing import FUNCTION, FunctionWeights, ProgramWeights, Weighing, WeightFunction
 from dp2erm_cvx.data.dataset import Dataset
@@ -186,10 +187,11 @@ def audit_stability(
     held_out
         Records whose covariates replace those of a record; default: those of the data themselves.
     solver
-        The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
-        all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
-        would take minutes, it is the first certified one on one neighbor at a time. It runs in a process of
-        its own, which is ended after the ``solver_seconds`` of the search.
+        The conic solver of the declared CVXPY problem that every pair is compared with which a verdict rests
+        on, and neighbors that are drawn: one at least, and one in ``1000 sqrt(n)``, or one in 100 where they
+        are solved one by one. Above ``LARGEST_DECLARED`` records, where each of its solves would take
+        minutes, it is the first certified one on one neighbor at a time. It runs in a process of its own,
+        which is ended after the ``solver_seconds`` of the search.
     search
         Its evaluations are neighbors solved for; default: 60 seconds. Of its seconds the search takes three
         quarters, and the certified solves of what it found, with those of the checking solver, the rest.

@@ -34,6 +34,10 @@ _SUM_MISSED, _BELOW = 1e-6, 1e-9
 class Neighbors(Protocol):
     """The neighbors of one dataset."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether they have common steps, without which each is weighed by itself."""
+
     def solve(
         self, replacements: Replacements, reading: Reading | None = None, *, stopped: Callable[[], bool]
     ) -> Iterator[NeighborSolutions]:
@@ -233,6 +237,11 @@ class _FunctionNeighbors:
 
     def __init__(self, weighing: FunctionWeights) -> None:
         self.weighing = weighing
+
+    @property
+    def shares(self) -> bool:
+        """A function is called for each."""
+        return False
 
     def solve(
         self, replacements: Replacements, reading: Reading | None = None, *, stopped: Callable[[], bool]

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.movement import NeighborPair
+from dp2erm_cvx.audit.changes import Base
+from dp2erm_cvx.audit.movement import NeighborPair, resolve
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
-from dp2erm_cvx.audit.rounds import STRATEGIES, Base
-from dp2erm_cvx.audit.search import evolve
+from dp2erm_cvx.audit.rounds import STRATEGIES
+from dp2erm_cvx.audit.search import Gain, State, evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
@@ -151,16 +152,57 @@ def test_proposals_are_neighbors(name):
     records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
     program, keep = reference_program("paper_entropy_balancing", ridge=0.5), replace(space, relation=KEEP)
     base = base_of(program, records)
-    changes = base.propose(name, 1, 40, np.random.default_rng(0))
-    pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
-    assert len(pairs) > 10
-    assert all(near(pair.first, pair.second, pair.changed) for pair in pairs)
+    changes = base.propose("extreme" if name == "ascent" else name, 40, 40, np.random.default_rng(0))
+    kept = [changes.one(k, name, 0) for k in range(40)]
+    pairs = [base.pair(change) for change in kept]
+    inside = [k for k in range(40) if pairs[k] is not None]
+    assert len(inside) > 10
+    assert all(near(pairs[k].first, pairs[k].second, pairs[k].changed) for k in inside)
+    moves = base.moved(changes)
+    assert moves.number.tolist() == inside
+    solved = resolve(base.weighing, [pairs[k] for k in inside[:5]])
+    for k, pair in enumerate(solved):
+        assert pair.movements[Quantity.V].apart(moves.movements[Quantity.V][k]) <= 1.0
     if name == "each":
-        assert [change.index for change in changes] == [(40 + k) % 30 for k in range(40)]
+        assert changes.index.tolist() == [(40 + k) % 30 for k in range(40)]
     if name == "flips":
-        assert all(change.arm != base.records.a[change.index] for change in changes)
-        kept = base_of(program, replace(records, space=keep))
-        assert kept.moved(changes) == []
+        assert np.all(changes.arms != base.records.a[changes.index])
+        assert len(base_of(program, replace(records, space=keep)).moved(changes)) == 0
+
+
+def test_what_a_search_keeps_is_the_largest_by_every_quantity():
+    space = Domain(1.0, 1.0).space
+    rng = np.random.default_rng(0)
+    records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
+    base = base_of(reference_program("ipw_logistic", ridge=0.1), records)
+    moves = base.moved(base.propose("random", 0, 60, rng))
+    kept = moves.kept("random", 0, 4, 1e-9)
+    for quantity, intervals in moves.movements.items():
+        heights = sorted((one[quantity.value] for one, _ in kept if quantity.value in one), reverse=True)
+        assert heights == sorted(set(intervals.low.tolist()), reverse=True)[:4]
+    best = moves.highest(6)
+    assert len(set(moves.changes.index[best].tolist())) == 6
+    assert best[0] == np.argmax(moves.movements[Quantity.V].low)
+
+
+def test_a_full_list_takes_only_what_is_larger():
+    class Counted(float):
+        looked = 0
+
+        def __sub__(self, other):
+            Counted.looked += 1
+            return float(self) - float(other)
+
+    state = State()
+    for height in (3.0, 1.0, 2.0):
+        state.add(Gain(pairs=[({"V": Counted(height)}, height)]), 3, 1e-9)
+    before = Counted.looked
+    for height in (0.5, 1.0, math.nan):
+        state.add(Gain(pairs=[({"V": Counted(height)}, height)]), 3, 1e-9)
+    assert Counted.looked == before
+    assert state.pairs("V") == [3.0, 2.0, 1.0]
+    state.add(Gain(pairs=[({"V": 2.5}, 2.5)]), 3, 1e-9)
+    assert state.pairs("V") == [3.0, 2.5, 2.0]
 
 
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)

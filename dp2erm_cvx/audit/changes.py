@@ -1,0 +1,302 @@
+"""Neighbors of given data: which record gives way to which, and how far the weights move.
+
+Many are proposed, solved and read side by side, as columns; only what a search keeps becomes an object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.audit.movement import Intervals, Movement, NeighborPair, Quantity
+from dp2erm_cvx.audit.pairs import records_at
+from dp2erm_cvx.audit.search import Deadline, evolve
+from dp2erm_cvx.audit.weighing import Weighing
+from dp2erm_cvx.data.blocks import tree_sum
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
+from dp2erm_cvx.data.records import Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.neighbors import Replacements
+from dp2erm_cvx.neighbors.rows import Batch, Index
+from dp2erm_cvx.solve.solving import TOLERANCE
+
+#: A function of the auditor's own that chooses neighbors of a dataset.
+Strategy = Callable[[Records, np.random.Generator], Replacements]
+
+#: Share of the "extreme" ends that are corners of a cube, and of the others that are antipodes of a record.
+_CORNERS = _ANTIPODES = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """Record ``index`` of dataset ``base`` gets scaled ``covariates`` (d,), no intercept, and an ``arm``."""
+
+    index: int
+    covariates: Array
+    arm: int
+    origin: str
+    base: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Changes(Batch):
+    """m records ``index`` (m,), the scaled ``covariates`` (m, d) that each gets, and its ``arms`` (m,)."""
+
+    covariates: Array
+    arms: Index
+
+    def one(self, k: int, origin: str, base: int) -> Replacement:
+        """Change ``k`` as it is kept, of dataset number ``base``."""
+        return Replacement(int(self.index[k]), self.covariates[k], int(self.arms[k]), origin, base)
+
+    def and_those(self, others: Changes) -> Changes:
+        """These, then others."""
+        return Changes(
+            np.concatenate([self.index, others.index]),
+            np.concatenate([self.covariates, others.covariates]),
+            np.concatenate([self.arms, others.arms]),
+        )
+
+    @classmethod
+    def of(cls, kept: Sequence[Replacement]) -> Changes:
+        """Those that were kept, at least one."""
+        index = np.array([one.index for one in kept], dtype=np.int64)
+        arms = np.array([one.arm for one in kept], dtype=np.int64)
+        return cls(index, np.stack([one.covariates for one in kept]), arms)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Moves:
+    """Changes that were solved, their ``number`` (m,) among those asked for, and certified movements."""
+
+    changes: Changes
+    number: Index
+    movements: dict[Quantity, Intervals]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def highest(self, count: int) -> Index:
+        """The ``count`` that are largest in V, one of every record, largest first."""
+        order = np.argsort(-self.movements[Quantity.V].low, kind="stable")
+        _, first = np.unique(self.changes.index[order], return_index=True)
+        return order[np.sort(first)[:count]]
+
+    def kept(
+        self, origin: str, base: int, count: int, apart: float
+    ) -> list[tuple[dict[str, float], Replacement]]:
+        """The ``count`` largest by every quantity, no less than ``apart``, each with its heights by name."""
+        heights: dict[int, dict[str, float]] = {}
+        for quantity, intervals in self.movements.items():
+            for k in _tallest(intervals.low, count, apart):
+                heights.setdefault(k, {})[quantity.value] = float(intervals.low[k])
+        return [(heights[k], self.changes.one(k, origin, base)) for k in sorted(heights)]
+
+
+def _tallest(heights: Array, count: int, apart: float) -> list[int]:
+    """Numbers of the ``count`` largest heights (m,) that are no less than ``apart`` from each other."""
+    values, first = np.unique(heights, return_index=True)
+    chosen = list[int]()
+    last = math.inf
+    for value, k in zip(values[::-1].tolist(), first[::-1].tolist(), strict=True):
+        if last - value < apart:
+            continue
+        chosen.append(k)
+        last = value
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+class Base:
+    """One dataset, its weights, and the directions in which its fitted coefficient points."""
+
+    def __init__(
+        self, weighing: Weighing, universe: MappedUniverse, records: Records, pool: Any = None, index: int = 0
+    ) -> None:
+        self.weighing, self.universe, self.records = weighing, universe, records
+        self.pool, self.index = pool, index
+        #: Treatments (n,): of every record what is asked in any order, held like its weight.
+        self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
+        begun = weighing.begun(records)
+        self.neighbors = begun.neighbors
+        self.weights = begun.weights
+        self.radius = begun.radius
+        #: The records, lightest first.
+        self.by_weight = np.argsort(self.weights)
+        self.directions = self._directions(begun.point)
+
+    def _directions(self, point: Array) -> Array:
+        """Coefficients of the fitted ``point`` with one entry per covariate, and axes of the data: (k, d)."""
+        n, k, treated = self.records.n_samples, self.records.n_features, int(np.sum(self.arms))
+        some = self.records.at(np.arange(min(n, 100_000))).covariates  # to take the largest spread from
+        directions = []
+        if len(point) in (k, k + 1, 2 * (k + 1)):
+            # one coefficient or one per arm, behind that of a constant if there is one
+            parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
+            directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
+        if 0 < treated < n:
+            sums = tree_sum(self.records.blocks.map(_sums_by_arm))
+            directions.append(sums[1] / treated - sums[0] / (n - treated))
+        directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
+        return np.array([u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12])
+
+    def pair(self, change: Replacement) -> NeighborPair | None:
+        """The two datasets, or None where the neighbor leaves the universe."""
+        inside, replacements = self._replacements(Changes.of([change]))
+        if not len(inside):
+            return None
+        return NeighborPair(self.records, replacements.neighbor(0), change.index, change.origin)
+
+    def moved(self, changes: Changes, until: Deadline | None = None) -> Moves:
+        """Changes that stay in the universe with their certified movements, if any; no weights are held.
+
+        Those that are solved alone are left out after the deadline.
+        """
+        inside, replacements = self._replacements(changes)
+        reading = Movement(self.weights, self.radius, TOLERANCE * self.records.n_samples)
+        until = until or Deadline()
+        parts = list(self.neighbors.solve(replacements, reading, stopped=lambda: until.passed))
+        # of a function there are none that has no weights
+        place = _joined([part.first + np.arange(len(part.radius)) for part in parts], dtype=np.int64)
+        radius = _joined([part.radius for part in parts])
+        sums = _joined([part.values[0] for part in parts], (0, 3))
+        largest = _joined([part.values[1] for part in parts], (0, 3))
+        own = _joined([part.values[2] for part in parts])
+        proved = np.isfinite(radius)
+        number = inside[place[proved]]
+        solved = changes.take(number)
+        ends = np.column_stack([self.weights[solved.index], own[proved]])
+        return Moves(solved, number, reading.intervals(sums[proved], largest[proved], ends, radius[proved]))
+
+    def _replacements(self, changes: Changes) -> tuple[Index, Replacements]:
+        """Numbers of the changes that stay in the universe, and their neighbors."""
+        space = self.universe.space
+        new = records_at(space, space.inside(changes.covariates), changes.arms)
+        drawn = Replacements(self.records, changes.index, new.X, new.a)
+        inside = np.flatnonzero(drawn.admitted)
+        return inside, drawn[inside]
+
+    def proposed_by(self, strategy: Strategy, name: str, size: int, rng: np.random.Generator) -> Changes:
+        """At most ``size`` changes that a function of the auditor's own chooses.
+
+        Raises DeclarationError where it returns anything but replacements of these records.
+        """
+        chosen = strategy(self.records, rng)
+        if not isinstance(chosen, Replacements) or chosen.base is not self.records:
+            raise DeclarationError(
+                f"strategy {name!r}: must return Replacements of the records that it is given, such as "
+                "Replacements.by_records(records, index, new)"
+            )
+        some = chosen.take(0, size)
+        return Changes(some.index, some.records().covariates, some.a)
+
+    def propose(self, strategy: str, first: int, size: int, rng: np.random.Generator) -> Changes:
+        """``size`` changes of one strategy, of which ``first`` were proposed before."""
+        n, a = self.records.n_samples, self.arms
+        if strategy == "each":  # in turn, to the far end of a coefficient, with the other treatment
+            index = (first + np.arange(size)) % n
+            side = -1.0 if self.universe.flips else 1.0
+            ends = self._ends(size, rng)
+            far = side * np.sum(self._covariates(index) * ends, axis=1) < 0
+            arms = 1 - a[index] if self.universe.flips else a[index]
+            return Changes(index, np.where(far[:, None], ends, -ends), arms)
+        index = self._places(size, rng)
+        if strategy == "flips":
+            return Changes(index, self._covariates(index), 1 - a[index])
+        arms = rng.integers(0, 2, size) if self.universe.flips else a[index]
+        return Changes(index, self._points(strategy, index, rng), arms)
+
+    def carried(self, kept: Changes, size: int, rng: np.random.Generator) -> Changes:
+        """``size`` changes of other records to what was kept; a few of the other arm to the antipode.
+
+        What a record becomes moves the weights of all others much alike, whichever record it is.
+        """
+        source = rng.integers(len(kept), size=size)
+        index = self._places(size, rng)
+        points, arms = kept.covariates[source], kept.arms[source]
+        if self.universe.flips:
+            turned = rng.random(size) < _ANTIPODES
+            points = np.where(turned[:, None], -points, points)
+            return Changes(index, points, np.where(turned, 1 - arms, arms))
+        return Changes(index, points, self.arms[index])
+
+    def _places(self, size: int, rng: np.random.Generator) -> Index:
+        """Records to replace: among the heaviest, among the lightest, or any."""
+        n = self.records.n_samples
+        some = max(1, n // 20)
+        heavy = self.by_weight[n - 1 - rng.integers(some, size=size)]
+        light = self.by_weight[rng.integers(some, size=size)]
+        return np.choose(rng.integers(3, size=size), [heavy, light, rng.integers(n, size=size)])
+
+    def _points(self, strategy: str, index: Index, rng: np.random.Generator) -> Array:
+        """Scaled covariates (m, d) that the records ``index`` get."""
+        size, d, bound = len(index), self.universe.n_features, self.universe.space.features_bound
+        if strategy == "random":
+            normal = rng.normal(size=(size, d))
+            radius = bound * rng.random((size, 1)) ** (1 / d)
+            return np.asarray(normal * radius / np.linalg.norm(normal, axis=1, keepdims=True))
+        if strategy == "held-out":
+            if self.pool is None:
+                return self._covariates(rng.integers(self.records.n_samples, size=size))
+            return np.asarray(self.pool[rng.integers(len(self.pool), size=size)])
+        points = self._ends(size, rng)
+        rows = self._covariates(index)
+        lengths = np.linalg.norm(rows, axis=1)
+        antipodes = (rng.random(size) < _ANTIPODES) & (lengths > 0.0)
+        points[antipodes] = -bound * rows[antipodes] / lengths[antipodes, None]
+        corners = rng.random(size) < _CORNERS
+        points[corners] = rng.choice([-1.0, 1.0], (int(np.sum(corners)), d)) * bound / np.sqrt(d)
+        return points
+
+    def _ends(self, size: int, rng: np.random.Generator) -> Array:
+        """Ends of the ball along one of the directions, (m, d)."""
+        sign = self.universe.space.features_bound * rng.choice([-1.0, 1.0], size)
+        return np.asarray(sign[:, None] * self.directions[rng.integers(len(self.directions), size=size)])
+
+    def _covariates(self, index: Index) -> Array:
+        """Scaled covariates of the records ``index``, read in one pass."""
+        return self.records.at(index).covariates
+
+    def ascend(
+        self, starts: Changes, step: float, solves: int, rng: np.random.Generator, until: Deadline
+    ) -> tuple[Changes, int, int]:
+        """Where evolution strategies on the covariates of the records end, with ``solves`` each.
+
+        They climb in lockstep, so that their candidates are solved together. After the deadline nothing is
+        tried any more. Also the number of candidates, and that of those that were solved.
+        """
+        space = self.universe.space
+        solved = 0
+
+        def heights(tried: list[tuple[int, Array]]) -> list[Array]:
+            nonlocal solved
+            of = np.repeat([k for k, _ in tried], [len(points) for _, points in tried])
+            reached = np.full(len(of), np.nan)
+            if not until.passed:
+                points = space.features_bound * np.concatenate([points for _, points in tried])
+                moves = self.moved(Changes(starts.index[of], space.inside(points), starts.arms[of]), until)
+                reached[moves.number] = moves.movements[Quantity.V].low
+                solved += len(moves)
+            return [reached[of == k] for k, _ in tried]
+
+        climbs = [(point / space.features_bound, step, solves) for point in starts.covariates]
+        ended = evolve(heights, climbs, rng)
+        best = space.inside(space.features_bound * np.array([best for best, _, _ in ended]))
+        return Changes(starts.index, best, starts.arms), sum(spent for _, _, spent in ended), solved
+
+
+def _joined(parts: list[Any], shape: tuple[int, ...] = (0,), dtype: Any = np.float64) -> Any:
+    """Parts one after the other; an array of this ``shape`` where there is none."""
+    return np.concatenate([np.zeros(shape, dtype), *parts])
+
+
+def _sums_by_arm(records: Records) -> Array:
+    return np.array([records.covariates[records.a == arm].sum(axis=0) for arm in (0, 1)])
