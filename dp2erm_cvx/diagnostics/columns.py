@@ -268,8 +268,9 @@ class _Cells:
         if not self.book.reads_texts(name):
             if self.table.written is not None:
                 cells = as_column(self.table.cells(name, written=True), name)
-            texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
-            signs += signs_of_read({text: count for text, count in texts.items() if text not in odd})
+            if cells.dtype.kind not in "buif":  # numbers are no texts
+                texts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+                signs += signs_of_read({text: count for text, count in texts.items() if text not in odd})
         self.signs[name] = signs
 
 
