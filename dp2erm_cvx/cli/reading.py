@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib
 import importlib.util
 import logging
@@ -111,9 +110,10 @@ def read_records(
 
 def _in_blocks(path: str, choice: str, public: Public) -> bool:
     from dp2erm_cvx.data.files import is_text, parquet_parts
+    from dp2erm_cvx.data.listing import stands_for_many
 
     text = is_text(path)
-    large = not text and (os.path.isdir(path) or glob.has_magic(path))
+    large = stands_for_many(path)
     if not (text or large or path.lower().endswith((".parquet", ".pq"))):
         if choice == "always":
             raise DeclarationError("--blocks always: only Parquet and CSV files are read in blocks")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import glob
 import gzip
 import importlib
 import json
@@ -21,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.checks import check_settings, setting, true_or_false
-from dp2erm_cvx.data.opening import FileMark, opening
+from dp2erm_cvx.data.listing import has_pattern
+from dp2erm_cvx.data.opening import FileMark, opened, opening
 from dp2erm_cvx.data.tables import Table, arrow_cells, cell_of, is_nested, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError
 
@@ -90,8 +90,8 @@ _GUESSED, _GZIP = 2**24, b"\x1f\x8b"
 
 def is_text(path: str) -> bool:
     """True if a name is that of a CSV file which is not packed."""
-    pattern = glob.has_magic(path) and not os.path.exists(path)
-    return not (path.lower().endswith((*BINARY, ".gz")) or os.path.isdir(path) or pattern)
+    several = os.path.isdir(path) or has_pattern(path)
+    return not (path.lower().endswith((*BINARY, ".gz")) or several)
 
 
 #: The line that some spreadsheets write above the header, and read as what separates cells.
@@ -387,8 +387,8 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     is false for a row that is none.
     """
     source = str(path)
-    with opening(source):
-        raw = Path(path).read_bytes()
+    with opening(source), opened(source) as file:
+        raw = file.read()
     raw = _unpacked(source, raw)
     _refuse_foreign(source, raw)
     try:
@@ -458,15 +458,51 @@ def table_parts(path: str, layout: CsvLayout = PLAIN) -> list[Callable[[], Table
     return parts or [partial(read_table, path, layout, ragged=True)]
 
 
+@dataclass(frozen=True)
+class CsvSpans:
+    """A CSV file in parts of about ``PART`` bytes, each of the lines that begin there.
+
+    Parameters
+    ----------
+    mark
+        The file.
+    names
+        Of its columns.
+    ends
+        The first byte of every part, and that behind it.
+    layout
+        How the file is written.
+    """
+
+    mark: FileMark
+    names: tuple[str, ...]
+    ends: tuple[tuple[int, int], ...]
+    layout: CsvLayout
+
+    def counters(self) -> list[Callable[[], int]]:
+        """Of every part what counts its records."""
+        return [partial(_count, self.mark, *own) for own in self.ends]
+
+    def readers(self) -> list[Callable[[], Table]]:
+        """Of every part what reads it, as :func:`read_csv` reads ragged lines."""
+        return [partial(_part, self.mark, *own, self.layout, self.names) for own in self.ends]
+
+
 def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
-    """Parts of about ``PART`` bytes: the lines that begin there, as :func:`read_csv` reads ragged ones.
+    """The parts of :func:`csv_spans`, counted. Raises the same."""
+    spans = csv_spans(path, layout)
+    return spans.names, [count() for count in spans.counters()], spans.readers()
+
+
+def csv_spans(path: str | Path, layout: CsvLayout) -> CsvSpans:
+    """A CSV file in parts, of which the header alone is read.
 
     A line feed ends a record wherever it stands. Raises DeclarationError where that is not so: cells with
     line breaks, UTF-16, gzip.
     """
     source = str(path)
     mark = FileMark.of(source)
-    with opening(source), open(path, "rb") as file:
+    with opening(source), opened(source) as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
         plain = not packed and not layout.line_breaks and "\n".encode(layout.encoding) == b"\n"
@@ -485,9 +521,13 @@ def csv_parts(path: str | Path, layout: CsvLayout) -> Parts:
             "line breaks in cells, or read it into memory (--blocks never)"
         )
     names = _stripped(_records(source, layout.lines(head, ragged=True), layout, True)[0][1])
-    ends = [(first, min(first + PART, end)) for first in range(begin, end, PART)]
-    rows = [sum(bool(line.rstrip(b"\r")) for line in _lines(path, *own).split(b"\n")) for own in ends]
-    return names, rows, [partial(_part, mark, *own, layout, names) for own in ends]
+    ends = tuple((first, min(first + PART, end)) for first in range(begin, end, PART))
+    return CsvSpans(mark, names, ends, layout)
+
+
+def _count(mark: FileMark, begin: int, end: int) -> int:
+    mark.check()
+    return sum(bool(line.rstrip(b"\r")) for line in _lines(mark.source, begin, end).split(b"\n"))
 
 
 def _part(mark: FileMark, begin: int, end: int, layout: CsvLayout, names: tuple[str, ...]) -> Table:
@@ -497,9 +537,9 @@ def _part(mark: FileMark, begin: int, end: int, layout: CsvLayout, names: tuple[
     return _columns(mark.source, names, rows, lines, layout)
 
 
-def _lines(path: str | Path, begin: int, end: int) -> bytes:
+def _lines(source: str, begin: int, end: int) -> bytes:
     """The lines that begin at these bytes, of which none is the first."""
-    with opening(str(path)), open(path, "rb") as file:
+    with opening(source), opened(source) as file:
         file.seek(begin - 1)
         file.readline()  # to the end of the line before, which may be at once
         raw = file.read(max(end - file.tell(), 0))
@@ -521,7 +561,8 @@ def _parquet_facts(source: str) -> tuple[FileMark, tuple[str, ...], list[int]]:
         raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
     mark = FileMark.of(source)
     try:
-        known = parquet.read_metadata(source)
+        with opened(source) as file:
+            known = parquet.read_metadata(file)
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
     except pa.ArrowException:
@@ -547,7 +588,7 @@ def _row_groups(mark: FileMark, names: tuple[str, ...], groups: Sequence[int]) -
     def column(name: str) -> Any:
         mark.check()
         try:
-            with parquet.ParquetFile(source) as file:
+            with opened(source) as raw, parquet.ParquetFile(raw) as file:
                 if is_nested(file.schema_arrow.field(name).type):
                     rows = sum(file.metadata.row_group(group).num_rows for group in groups)
                     return np.full(rows, None, dtype=object)

@@ -5,10 +5,8 @@ A pass is computed by local threads, or by a cluster where a ``distributed.Clien
 
 from __future__ import annotations
 
-import glob
 import importlib
 import math
-import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +20,10 @@ from numpy.typing import NDArray
 from dp2erm_cvx.data import blocks
 from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, Column, beside_it, in_groups
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
-from dp2erm_cvx.data.files import CsvLayout, csv_parts, is_text, parquet_parts
-from dp2erm_cvx.data.tables import Table, as_cells, boxed, cells_digest, listed, read_frame
+from dp2erm_cvx.data.files import CsvLayout, csv_spans, is_text, parquet_parts
+from dp2erm_cvx.data.listing import files_of, stands_for_many
+from dp2erm_cvx.data.opening import FileMark
+from dp2erm_cvx.data.tables import Table, as_cells, boxed, cell_of, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
 from dp2erm_cvx.parallel import one_thread
 
@@ -274,35 +274,69 @@ def _cells_of(
 
 
 def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
-    """The lines of a CSV file, or the row groups of a Parquet file, or of all that the name stands for.
+    """The lines of CSV files, or the row groups of Parquet files, of all that the name stands for.
 
     These are the files in a folder and below it, or those that a pattern matches; they follow each other by
-    their names. No records are read. Raises DataError where a file cannot be read, or has other columns than
-    the first; for CSV as :func:`~dp2erm_cvx.data.files.csv_parts`.
+    their names. Lines are counted by a pass, and no records are read. Raises DataError where a file cannot be
+    read, or has other columns than the first; for CSV as :func:`~dp2erm_cvx.data.files.csv_spans`.
     """
-    if is_text(str(path)):
-        return Pieces(str(path), *csv_parts(path, layout))
-    paths = _parquet_files(path)
-    names, rows, readers = parquet_parts(paths[0])
-    for file in paths[1:]:
-        own, lengths, more = parquet_parts(file)
+    source = str(path)
+    files = files_of(source)
+    is_one = not stands_for_many(source)
+    names: tuple[str, ...] = ()
+    counters: list[Callable[[], int]] = []
+    rows: list[int] = []
+    readers: list[Callable[[], Table]] = []
+    cells: list[Mapping[str, str]] = []
+    for file in files:
+        if is_text(file.name) if is_one else file.is_text():
+            if len(files) > 1 and FileMark.of(file.name).size == 0:  # as some programs write no records
+                continue
+            spans = csv_spans(file.name, layout)
+            own, more = spans.names, spans.readers()
+            counters += spans.counters()
+        else:
+            own, lengths, more = parquet_parts(file.name)
+            rows += lengths
+        twice = sorted(set(own) & set(file.cells))
+        if twice:
+            raise DataError(f"{file.name}: its folder and the file have a column {brief(twice[0])}")
+        own += tuple(file.cells)
+        names = names or own
         if set(own) != set(names):
-            raise DataError(f"{file}: has other columns than {paths[0]}: {listed(own)}")
-        rows, readers = rows + lengths, readers + more
-    return Pieces(str(path), names, rows, readers)
+            raise DataError(f"{file.name}: has other columns than {files[0].name}: {listed(own)}")
+        readers += more
+        cells += [file.cells] * len(more)
+    if not names:
+        raise DataError(f"{source}: all files are empty: a header line is needed")
+    if counters:
+        rows = _counted_lines(counters)
+    for place, own_cells in enumerate(cells):
+        if own_cells:
+            readers[place] = partial(_with_cells, readers[place], own_cells, rows[place])
+    return Pieces(source, names, rows, readers)
 
 
-def _parquet_files(path: str | Path) -> list[str]:
-    """The Parquet files that a name stands for, sorted. Raises DataError where there are none."""
-    if os.path.isdir(path):  # which no name is too long for
-        files = sorted(str(f) for f in Path(path).rglob("*") if f.suffix.lower() in (".parquet", ".pq"))
-    elif glob.has_magic(str(path)) and not os.path.exists(path):
-        files = sorted(glob.glob(str(path), recursive=True))
-    else:
-        return [str(path)]
-    if not files:
-        raise DataError(f"{path}: holds no Parquet files")
-    return files
+def _counted_lines(counters: Sequence[Callable[[], int]]) -> list[int]:
+    """The records of parts of CSV files, counted by a pass."""
+    delayed = _dask().delayed
+    return results_of(_run("compute", [delayed(Task(Work(count)))() for count in counters]))
+
+
+def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) -> Table:
+    """A part of a table with columns of one cell each, read as the cells of a CSV file are."""
+    table = read()
+
+    def repeated(name: str, cell: Any) -> NDArray[Any]:
+        return np.full(rows, cell, dtype=np.float64 if type(cell) is float else object)
+
+    def column(name: str) -> Any:
+        return repeated(name, cell_of(cells[name], ".")) if name in cells else table.column(name)
+
+    def written(name: str) -> Any:
+        return repeated(name, cells[name]) if name in cells else table.cells(name, written=True)
+
+    return replace(table, names=(*table.names, *cells), column=column, written=written)
 
 
 def frame_pieces(frame: Any) -> Pieces:

@@ -10,7 +10,7 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(folder, monkeypat
     pd.read_csv("data.csv").to_parquet("data.parquet", row_group_size=33)
     asked = []
     words = [*EFFECT[:2], "data.parquet", "--force", "--yes"]
-    monkeypatch.setattr(reading, "_connect", asked.append)
+    monkeypatch.setattr(reading, "_connect", lambda *named: asked.append(named))
     done(*words)
     monkeypatch.setattr(reading, "LARGE", 1e-9 * 8 * 200)
     done(*words, *sets("unit.column=who", "unit.number=9"))  # whose rows are private
