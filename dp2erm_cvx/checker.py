@@ -20,12 +20,15 @@ slope at y is at most 0, and ``F(x) >= F(y) + m/2 T^2``. Add the first inequalit
 scale of the noise, and to the budget, for steps of pure differential privacy. What is not checked is printed.
 """
 
+import contextlib
 import hashlib
 import json
 import math
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 
@@ -825,6 +828,338 @@ def check_weights(document: Any) -> list[str]:
     return [f"the {problem.n} weights are {text}"]
 
 
+# --- Pairs of records, and V of declared constants ----------------------------------------------------------
+
+
+def _floor(number: Any) -> int:
+    """The largest whole number that is at most a rational."""
+    return int(number.numerator) // int(number.denominator)
+
+
+class PairsOfRecords:
+    """Two records at one coefficient: their margins ``rho m`` and ``rho m'``, and their gradients y and y'.
+
+    Rows have the norm 1, so that a gradient is ``y m`` along the coefficient and ``y c`` across it, with
+    ``c = sqrt(1 - m^2)``. Across they are opposite at worst, and
+    ``sqrt((y m - y' m')^2 + (|y| c + |y'| c')^2)`` apart. At given margins a shorter coefficient leaves them
+    nearer: rho is the largest length. The square
+    [-1, 1]^2 of m and m' is cut into cells until each of them is below a total. Whole numbers in units of
+    ``2^-_UNIT`` are rounded outward.
+
+    Parameters
+    ----------
+    rho
+        Largest length of the coefficient.
+    gradients
+        Encloses all y of an interval of margins.
+    """
+
+    #: Parts by which a diameter is lowered, and cells that each attempt may take.
+    PARTS, MOST = (20, 200, 1000), 4_000
+    _UNIT, _FIRST = 60, 5
+
+    def __init__(self, rho: Any, gradients: Callable[[Any, Any], Span]) -> None:
+        demand(rho > 0, "the radius of margins is not above 0")
+        self.rho, self.gradients = rho, gradients
+        self._known: dict[tuple[int, int], tuple[int, int, int, int, int]] = {}
+
+    def _cell(self, place: int, depth: int) -> tuple[int, int, int, int, int]:
+        """Ends of m and of y, and the largest c, on a cell of [-1, 1] that is cut in half ``depth`` times."""
+        found = self._known.get((place, depth))
+        if found is None:
+            ends = [Rational(2 * at, 1 << depth) - 1 for at in (place, place + 1)]
+            y = self.gradients(self.rho * ends[0], self.rho * ends[1])
+            nearest = Rational(0) if ends[0] <= 0 <= ends[1] else min(abs(end) for end in ends)
+            across = root(1 - nearest * nearest).high
+            unit = 1 << self._UNIT
+            m = [_floor(end * unit) for end in ends]
+            found = (
+                m[0],
+                m[1] + 1,
+                _floor(y.low * unit),
+                _floor(y.high * unit) + 1,
+                _floor(across * unit) + 1,
+            )
+            self._known[place, depth] = found
+        return found
+
+    def is_below(self, a: Any, k: Any, total: Any, most: int = 400_000) -> bool:
+        """True if ``a`` times the distance and ``4 k y (1 - y)`` are at most a total, for all pairs.
+
+        False where it is not, and where more than ``most`` cells would be looked at.
+        """
+        unit = 1 << self._UNIT
+        steep, bent, allowed = _floor(a * unit) + 1, _floor(k * unit) + bool(k), _floor(total * unit)
+        side = range(1 << self._FIRST)
+        cells = [(i, j, self._FIRST) for i in side for j in side]
+        count = 0
+        while cells:
+            i, j, depth = cells.pop()
+            count += 1
+            if count > most:
+                return False
+            bound = steep * self._apart(i, j, depth)
+            if bent:
+                bound += bent * self._curved(i, depth)
+            if bound > allowed << self._UNIT:
+                cells += [(2 * i + p, 2 * j + q, depth + 1) for p in (0, 1) for q in (0, 1)]
+        return True
+
+    def _apart(self, i: int, j: int, depth: int) -> int:
+        """Upper bound of the distance on a cell."""
+        m_low, m_high, y_low, y_high, c = self._cell(i, depth)
+        n_low, n_high, z_low, z_high, d = self._cell(j, depth)
+        first = (y_low * m_low, y_low * m_high, y_high * m_low, y_high * m_high)
+        second = (z_low * n_low, z_low * n_high, z_high * n_low, z_high * n_high)
+        along = max(max(first) - min(second), max(second) - min(first), 0)
+        across = max(-y_low, y_high) * c + max(-z_low, z_high) * d
+        return (math.isqrt(along * along + across * across) >> self._UNIT) + 2
+
+    def _curved(self, i: int, depth: int) -> int:
+        """Upper bound of ``4 y (1 - y)`` on a cell, of y in [0, 1]."""
+        _, _, low, high, _ = self._cell(i, depth)
+        half = 1 << self._UNIT - 1
+        y = min(max(half, low), high)
+        return (4 * y * (2 * half - y) >> self._UNIT) + 1
+
+    def diameter(self) -> Any:
+        """Upper bound of the distance of two gradients, near to it."""
+        side = range(1 << self._FIRST)
+        found = max(self._apart(i, j, self._FIRST) for i in side for j in side)
+        high = Rational(found, 1 << self._UNIT)
+        for parts in self.PARTS:
+            while found and self.is_below(Rational(1), Rational(0), high * (parts - 1) / parts, self.MOST):
+                high = high * (parts - 1) / parts
+        return high
+
+
+def _logistic_gradients(low: Any, high: Any) -> Span:
+    """Shares of the full slope of the logistic loss over an interval of margins."""
+    return Span(_sigmoid(low).low, _sigmoid(high).high)
+
+
+def log_weight_slope(tree: Any, s: Span) -> Span:
+    """Enclosure of the slopes of the logarithm of a weight over a span of margins, at a kink of both."""
+    operation = tree["operation"]
+    inner = [log_weight_slope(part, s) for part in tree["parts"]]
+    if operation == "margin":
+        return ONE
+    if operation == "constant":
+        return Span(Rational(0))
+    if operation == "sum":
+        return Span(sum((x.low for x in inner), Rational(0)), sum((x.high for x in inner), Rational(0)))
+    if operation == "multiple":
+        return inner[0].times(exact(tree["number"]))
+    values = [log_weight(part, s) for part in tree["parts"]]
+    if operation == "minimum":
+        least = min(x.high for x in values)  # what is above the least part everywhere is never the minimum
+        felt = [x for x, y in zip(inner, values, strict=True) if y.low <= least]
+        return Span(min(x.low for x in felt), max(x.high for x in felt))
+    if operation == "log":
+        return inner[0] / values[0]
+    demand(operation == "atom", f"the log weight {operation!r} is not read")
+    kind, k = tree["atom"], exact(tree["number"])
+    return values[0].monotone(lambda u: slope(kind, k, u)) * inner[0]
+
+
+def corners(points: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The points (x, y) at which some sum ``a x + b y`` with a and b of at least 0 is largest."""
+    hull: list[tuple[Any, Any]] = []
+    for x, y in sorted(set(points), reverse=True):
+        if hull and y <= hull[-1][1]:
+            continue
+        while len(hull) > 1:
+            (first, low), (second, high) = hull[-2:]
+            if (first - second) * (y - high) < (second - x) * (high - low):
+                break
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+class Cell:
+    """What a loss phi and a weight f are on an interval of margins x.
+
+    ``pull`` bounds ``-x phi'`` from above, ``least`` and ``largest`` are ends of f, ``steep`` bounds
+    ``|log f'|``, and ``curvature`` phi'' from below.
+    """
+
+    def __init__(self, loss: Loss, tree: Any, low: Any, high: Any) -> None:
+        self.low, self.high = low, high
+        ends = (loss.slope(low).low, loss.slope(high).high)
+        self.pull = above(max(-x * y for x in (low, high) for y in ends))
+        self.logs = log_weight(tree, Span(low, high)).rounded()
+        self.least, self.largest = exp(self.logs.low).low, exp(self.logs.high).high
+        self.steep = above(log_weight_slope(tree, Span(low, high)).largest_size)
+        half = (high - low) / 2
+        self.curvature = below(loss.least_curvature(low + half, half))
+
+    @property
+    def nearest(self) -> Any:
+        """The least size of a margin."""
+        return Rational(0) if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
+
+
+class StabilityOfScheme:
+    """V of weights ``w_i = n f(s_i) / sum f``, s read at the minimizer of a mean of losses with a ridge.
+
+    Rows are in a ball of the norm ``row_norm``, margins have no offset, and f and the loss are one function
+    for all records: Theorems 3, 22 and 23 of the page on derived constants, by cells of margins and of the
+    length of the minimizer. Everything is in units in which rows have the norm 1.
+    """
+
+    CELLS, LENGTHS, MASSES, MOVES = 192, 24, 32, 256
+
+    def __init__(self, stated: Any) -> None:
+        self.n = exact(stated["n"], "the number of records")
+        demand(self.n >= 2 and self.n == int(self.n), "the number of records is none")
+        norm_bound = exact(stated["row_norm"], "the norm of rows")
+        self.mu = exact(stated["ridge"], "the ridge") / norm_bound / norm_bound
+        demand(norm_bound > 0 and self.mu > 0, "the ridge or the norm of rows is not above 0")
+        self.loss, self.tree = Loss(stated["loss"]), stated["log_weight"]
+        self.reach = self._reach(stated["radius"], norm_bound)
+        self.cells = self._cells(self.reach)
+
+    def _cells(self, reach: Any) -> list[Cell]:
+        edges = [reach * (2 * k - self.CELLS) / self.CELLS for k in range(self.CELLS + 1)]
+        return [Cell(self.loss, self.tree, a, b) for a, b in pairwise(edges)]
+
+    def _reach(self, radius: Any, norm_bound: Any) -> Any:
+        """Bound of the length of a minimizer: ``mu |v|^2`` is at most the largest pull of its margins."""
+        reach = None if radius is None else exact(radius, "the radius") * norm_bound
+        demand(reach is None or reach > 0, "the radius is not above 0")
+        if all(kind != "line" for kind, *_ in self.loss.parts):
+            # atoms are at least 0, and the objective is no larger than at 0
+            at_zero = sum((c * value(kind, k, o).high for kind, c, k, _, o in self.loss.parts), Rational(0))
+            falls = root(2 * at_zero / self.mu).high
+            reach = falls if reach is None else min(reach, falls)
+        if reach is None:
+            raise RefusedError("a loss that falls without end needs a radius")
+        for _ in range(4):
+            edges = [self.loss.slope(reach * k / 32) for k in range(-32, 33)]
+            pulls = [
+                -reach * at / 32 * y
+                for k, (low, high) in enumerate(pairwise(edges), -32)
+                for at in (k, k + 1)
+                for y in (low.low, high.high)
+            ]
+            largest = max(pulls)
+            reach = above(min(reach, root(max(largest, Rational(0)) / self.mu).high))
+        demand(0 < reach <= 300, "margins are out of reach of the exponentials that are enclosed here")
+        return reach
+
+    def bound(self) -> tuple[Any, Any]:
+        """Upper bounds of V and of the largest weight."""
+        n, reach = self.n, self.reach
+        diameter = PairsOfRecords(reach, lambda a, b: Span(self.loss.slope(a).low, self.loss.slope(b).high))
+        D, D_h = diameter.diameter(), PairsOfRecords(reach, self._log_slopes).diameter()
+        H = max(cell.logs.high for cell in self.cells) - min(cell.logs.low for cell in self.cells)
+        crude = n / (1 + (n - 1) * exp(-H).low)
+        end = min(D / n / self.mu, 2 * reach)
+        by_range = self._tilt(min(D_h * end, 2 * H))
+        largest, least_mean = self._largest_and_mean()
+        largest = min(largest, crude)
+        law = min(by_range, self._law_change((D, D_h, H), end, least_mean))
+        V = min(2 * crude + (n - crude) * by_range, 2 * largest + (n - largest) * law, 2 * n)
+        return V, largest
+
+    def _log_slopes(self, low: Any, high: Any) -> Span:
+        """Slopes of log f over an interval, and 0."""
+        span = log_weight_slope(self.tree, Span(low, high))
+        return Span(min(span.low, Rational(0)), max(span.high, Rational(0)))
+
+    def _tilt(self, change: Any) -> Any:
+        """Upper bound of the change of a law whose logarithms move by numbers of this range (tilt lemma)."""
+        grown = exp(change / 2).high
+        return 2 * (grown - 1) / (grown + 1)
+
+    def _largest_and_mean(self) -> tuple[Any, Any]:
+        """Theorem 23: the largest weight, and the least mean of f over n - 1 records of a minimizer.
+
+        With a mean of pulls of at least kappa, the mean of f is at least
+        ``tau kappa + min (f - tau pull)`` for every tau >= 0 (weak duality).
+        """
+        n, largest, least_mean = self.n, Rational(0), None
+        edges = [self.reach * k / self.LENGTHS for k in range(self.LENGTHS + 1)]
+        steepest = max(cell.largest for cell in self.cells)
+        for p, q in pairwise(edges):
+            inside = [cell for cell in self.cells if cell.nearest <= q]
+            top = max(cell.pull for cell in inside)
+            prices = [Rational(0)]
+            if top > 0:
+                prices += [steepest / top * Rational(2) ** power for power in range(-14, 5)]
+            planes = [(t, below(min(cell.least - t * cell.pull for cell in inside))) for t in prices]
+            for cell in inside:
+                rho = max(p, cell.nearest)
+                kappa = (n * self.mu * rho * rho - cell.pull) / (n - 1)
+                if kappa > top:  # no n - 1 records have so large a mean pull
+                    continue
+                mean = max(t * kappa + floor for t, floor in planes)
+                demand(mean > 0, "the mean of weights may be 0")
+                least_mean = mean if least_mean is None else min(least_mean, mean)
+                largest = max(largest, n * cell.largest / (cell.largest + (n - 1) * mean))
+        if least_mean is None:
+            raise RefusedError("no length of a minimizer is possible")
+        return above(largest), below(least_mean)
+
+    def _law_change(self, facts: tuple[Any, Any, Any], end: Any, least_mean: Any) -> Any:
+        """Theorem 22: the largest change of the law of the others over all moves up to an end."""
+        D, D_h, H = facts
+        points = []
+        for cell in self.cells:
+            if cell.steep == 0:
+                g = Rational(0)
+            elif cell.curvature > 0:
+                g = above(cell.largest * cell.steep * cell.steep / cell.curvature)
+            else:
+                return self._tilt(min(D_h * end, 2 * H))
+            points.append((g, above(1 / cell.least)))
+        constant, growth = self._variance(points), max(g for g, _ in points)
+        steep = max(cell.steep for cell in self.cells)
+        worst = Rational(0)
+        for k in range(self.MOVES):
+            first, last = end * k / self.MOVES, end * (k + 1) / self.MOVES
+            x = max(steep * last / 2, Rational(1, 10**9))
+            from_mean = growth / least_mean * (exp(x).high - 1) / x
+            best = min(max(D / (2 * self.n * self.mu), first), last)
+            moved = max(D * best / self.n - self.mu * best * best, Rational(0))
+            curved = root(above(self.n / (self.n - 1) * min(constant, from_mean) * moved)).high
+            worst = max(worst, min(curved, self._tilt(min(D_h * last, 2 * H))))
+        return worst
+
+    def _variance(self, points: list[tuple[Any, Any]]) -> Any:
+        """``sup 4 E[c_A^2 g] E[1/f]`` over laws and events A of a mass Q, of which the smaller part counts.
+
+        For any t > 0 the product of X and Y is at most ``((t X + Y / t) / 2)^2``, and X and Y are linear in
+        the laws on A and off it, which each sit on one cell at worst.
+        """
+        worst, points = Rational(0), corners(points)
+        scale = max(y for _, y in points)
+        size = max(max(g for g, _ in points), Rational(1, 10**30))
+        for k in range(self.MASSES):
+            p, q = Rational(k, 2 * self.MASSES), Rational(k + 1, 2 * self.MASSES)
+            inside, outside = 4 * q * (1 - p) ** 2, 4 * (1 - p) * q * q
+            best = None
+            middle = root(scale / (size * (inside + outside))).low
+            for power in range(-8, 9):
+                t = below(middle * Rational(3, 2) ** power)
+                on = max(t * inside * g + q / t * y for g, y in points)
+                off = max(t * outside * g + (1 - p) / t * y for g, y in points)
+                found = ((on + off) / 2) ** 2
+                best = found if best is None else min(best, found)
+            worst = max(worst, best)
+        return above(min(worst, size * scale))
+
+
+def check_bound(document: Any) -> list[str]:
+    """Check a bound of V for declared constants; returns what was checked."""
+    claim = document["claim"]
+    V, _ = StabilityOfScheme(document["problem"]).bound()
+    text = f"V is at most {claim['V']:.6g} for the constants declared"
+    demand(V <= exact(claim["V"]), f"it does not follow that {text}: {float(V):.6g} is what follows here")
+    return [text]
+
+
 # --- Releases: from the constants of every step to V, to the scale of its noise, to the budget --------------
 
 #: A number q with ``h <= q (1 - u)``, u the share of the full slope of a loss and h that of its largest
@@ -846,90 +1181,6 @@ FIXED = ("uniform weights", "Theorem 13 (factors at most 1, not normalized)")
 SCORES = {"ate": Rational(2), "att": Rational(16, 7), "overlap": Rational(5, 2)}
 #: Standings that a release may have: the others say themselves that nothing is promised.
 PROMISED = ("private", "conditional on certification", "conditional on what a Pipeline learned before")
-
-
-class BallOfMargins:
-    """Theorem 19 for the logistic loss, where margins of rows of the largest norm are at most rho.
-
-    Two records at one coefficient have margins rho m and rho m' in the direction of full slopes, with shares
-    ``u = sigmoid(rho m)`` of it, and parts ``c = sqrt(1 - m^2)`` across it, opposite at worst. In units of
-    the largest gradient they are ``sqrt((u m - u' m')^2 + (u c + u' c')^2)`` apart, and the first one has the
-    share ``4 u (1 - u)`` of the largest curvature. Cells of m and m' are cut until every one is below a
-    total. Whole numbers in units of ``2^-_UNIT`` are rounded outward.
-    """
-
-    _UNIT, _FIRST, _MOST = 60, 5, 400_000
-
-    def __init__(self, rho: Any) -> None:
-        demand(rho > 0, "the radius of margins is not above 0")
-        self.rho = rho
-        self._known: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-
-    def _cell(self, place: int, depth: int) -> tuple[int, int, int, int, int, int]:
-        """Ends of m, u and c on a cell of m in [-1, 1] that is cut in half ``depth`` times."""
-        first, last = self._node(place, depth), self._node(place + 1, depth)
-        size = 1 << self._UNIT
-        m = [(n << self._UNIT + 1 >> depth) - size for n in (place, place + 1)]
-        widest = size if m[0] <= 0 <= m[1] else max(first[3], last[3])
-        return m[0], m[1], first[0], last[1], min(first[2], last[2]), widest
-
-    def _node(self, place: int, depth: int) -> tuple[int, int, int, int]:
-        """Ends of u and c at one m."""
-        while depth and not place % 2:
-            place, depth = place // 2, depth - 1
-        found = self._known.get((place, depth))
-        if found is None:
-            m = Rational(2 * place, 1 << depth) - 1
-            u, c = _sigmoid(self.rho * m), root(max(1 - m * m, Rational(0)))
-            size = 1 << self._UNIT
-            ends = [(x.low * size, x.high * size) for x in (u, c)]
-            (a, b), (d, e) = ends
-            found = (_floor(a), _floor(b) + 1, _floor(d), _floor(e) + 1)
-            self._known[place, depth] = found
-        return found
-
-    def largest_share(self) -> Any:
-        """The largest u."""
-        return _sigmoid(self.rho).high
-
-    def is_below(self, a: Any, k: Any, total: Any) -> bool:
-        """True if ``a`` times the distance and ``k`` times the share of curvature are at most a total."""
-        unit = 1 << self._UNIT
-        steep, bent = _floor(a * unit) + 1, _floor(k * unit) + 1
-        allowed = _floor(total * unit)
-        side = range(1 << self._FIRST)
-        cells = [(i, j, self._FIRST) for i in side for j in side]
-        count = 0
-        while cells:
-            i, j, depth = cells.pop()
-            count += 1
-            if count > self._MOST:
-                return False
-            if steep * self._apart(i, j, depth) + bent * self._curved(i, depth) > allowed << self._UNIT:
-                cells += [(2 * i + p, 2 * j + q, depth + 1) for p in (0, 1) for q in (0, 1)]
-        return True
-
-    def _apart(self, i: int, j: int, depth: int) -> int:
-        """Upper bound of the distance on a cell."""
-        m_low, m_high, u_low, u_high, _, c_high = self._cell(i, depth)
-        n_low, n_high, v_low, v_high, _, d_high = self._cell(j, depth)
-        first = [u * m for u in (u_low, u_high) for m in (m_low, m_high)]
-        second = [v * n for v in (v_low, v_high) for n in (n_low, n_high)]
-        along = max(max(first) - min(second), max(second) - min(first), 0)
-        across = u_high * c_high + v_high * d_high
-        return (math.isqrt(along * along + across * across) >> self._UNIT) + 2
-
-    def _curved(self, i: int, depth: int) -> int:
-        """Upper bound of ``4 u (1 - u)`` on a cell."""
-        _, _, low, high, _, _ = self._cell(i, depth)
-        half = 1 << self._UNIT - 1
-        u = min(max(half, low), high)
-        return (4 * u * (2 * half - u) >> self._UNIT) + 1
-
-
-def _floor(number: Any) -> int:
-    """The largest whole number that is at most a rational."""
-    return int(number.numerator) // int(number.denominator)
 
 
 def log_of_one_plus(number: Any) -> Any:
@@ -1113,13 +1364,13 @@ class Step:
     def _refuse_beyond_ball(self, a: Any, k: Any, total: Any) -> None:
         """Raise RefusedError where noise and ridge spend more than a total in a ball (Theorem 19)."""
         demand(self._steepness() == STEEPNESS["logistic"], f"{self.name}: a loss in a ball that is not read")
-        ball = BallOfMargins(self._ball())
+        rho = self._ball()
         if self.stated["noise"] == "box":
-            top = ball.largest_share()
+            top = _sigmoid(rho).high
             u = min((a + 4 * k) / (8 * k), top)
             holds = a * top + a * u + 4 * k * u * (1 - u) <= total
         else:
-            holds = ball.is_below(a, k, total)
+            holds = PairsOfRecords(rho, _logistic_gradients).is_below(a, k, total)
         spent = f"noise of scale {self.stated['scale']:.6g} and ridge {self.stated['gamma']:.6g}"
         demand(holds, f"{self.name}: {spent} spend more than the epsilon stated, or it is not proved here")
 
@@ -1217,6 +1468,7 @@ BESIDE = (
 FORMS: dict[str, Callable[[Any], list[str]]] = {
     "sum over records": check_margins,
     "weights as the variable": check_weights,
+    "bound of a scheme": check_bound,
 }
 
 
@@ -1264,10 +1516,28 @@ def check(document: Any) -> tuple[list[str], list[str]]:
     return checked, list(BESIDE)
 
 
+def check_charge(document: Any, path: str) -> str:
+    """What a ledger charged for a release. Raises RefusedError where no charge of it is as large."""
+    guarantee = document["guarantee"]
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as ledger:
+            charges = ledger.execute("SELECT epsilon, delta, unit FROM charges").fetchall()
+    except sqlite3.Error:
+        raise RefusedError(f"{path} is no ledger that can be read") from None
+    unit, spent = guarantee["unit"] or "records", exact(guarantee["epsilon"])
+    own = [exact(float(epsilon)) for epsilon, delta, who in charges if who == unit and float(delta) == 0]
+    text = f"no charge of {path} is the epsilon = {float(spent):.10g} of the release, for {unit}"
+    demand(spent in own, text)
+    return f"{path} charged epsilon = {float(spent):.10g} for {unit}"
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Check the file that is named; prints what was checked and what was not, and returns 0 or 1."""
-    if len(arguments) != 1:
-        print("usage: python checker.py FILE")
+    """Check the file that is named; prints what was checked and what was not, and returns 0 or 1.
+
+    A second name is that of a ledger, in which a charge of the release is looked for.
+    """
+    if len(arguments) not in (1, 2):
+        print("usage: python checker.py FILE [LEDGER]")
         return 1
     try:
         with open(arguments[0], encoding="utf-8") as file:
@@ -1277,6 +1547,9 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     try:
         checked, beside = check(document)
+        if len(arguments) == 2:
+            demand("guarantee" in document, "a ledger is for a release alone")
+            checked.append(check_charge(document, arguments[1]))
     except RefusedError as error:
         print(f"REFUSED: {error}")
         return 1

@@ -12,16 +12,17 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import checker
+from dp2erm_cvx import Budget, Domain, Universe, checker
 from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.program import registry
 from dp2erm_cvx.report.tables import simulated
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.exported import document_of, exported
+from dp2erm_cvx.solve.exported import document_of, exported, exported_bound
 from tests.command_line import done, run, write_files
 from tests.every_program import SETTINGS
 from tests.every_release import RELEASES, release_of
-from tests.forgeries import forged_certificates, forged_releases
+from tests.forgeries import forged_certificates, forged_releases, sealed
 
 SOURCE = Path(checker.__file__)
 DATA, DOMAIN = simulated(24)
@@ -136,6 +137,58 @@ def test_private_records_are_not_exported_as_public_ones(tmp_path: Path, monkeyp
     assert not Path("public.json").exists()
     done(*words, "--private-file", "private.json")
     assert not refusal(json.loads(Path("private.json").read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def coarse(monkeypatch: Any) -> None:
+    """Few cells, which prove a larger V in less time."""
+    for name, count in (("CELLS", 16), ("LENGTHS", 4), ("MASSES", 6), ("MOVES", 16)):
+        monkeypatch.setattr(checker.StabilityOfScheme, name, count)
+    monkeypatch.setattr(checker.PairsOfRecords, "PARTS", ())
+
+
+def bound_of(name: str, **settings: Any) -> tuple[Any, float]:
+    """A bound of V that the checker proves, and the one in force."""
+    program = registry.build(registry.first_stages(), name, **settings)
+    universe = Universe(Domain(1.0, 1.0), 400, 2)
+    return exported_bound(program, universe), program.at(universe).bound(universe).V
+
+
+def test_a_bound_of_declared_constants_is_proved_and_that_of_others_refused(coarse: Any) -> None:
+    one, in_force = bound_of("overlap", ridge=0.1)
+    assert in_force < one["claim"]["V"] < 1.6 * in_force
+    assert not refusal(document_of([one]))
+    one["problem"]["ridge"] = 0.05
+    assert "does not follow" in refusal(document_of([sealed(one)]))
+
+
+def test_a_charge_of_a_release_is_found_in_its_ledger(tmp_path: Path) -> None:
+    ledger, file = Ledger(tmp_path / "budget.db"), tmp_path / "release.json"
+    one = release("trial")
+    file.write_text(json.dumps(one), encoding="utf-8")
+    ledger.declare("trial", Budget(3.0))
+    ledger.charge("trial", Budget(0.5))
+    assert checker.main([str(file), str(ledger.path)]) == 1
+    ledger.charge("trial", Budget(one["guarantee"]["epsilon"]))
+    assert checker.main([str(file), str(ledger.path)]) == 0
+    assert checker.main([str(file), str(file)]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ipw_logistic", {"ridge": 0.1}),
+        ("ipw_logistic", {"ridge": 0.003, "radius": 1.0}),
+        ("ipw_logistic", {"ridge": 0.1, "trim": 4.0}),
+        ("overlap", {"ridge": 0.1}),
+        ("overlap", {"ridge": 1.0}),
+    ],
+)
+def test_bounds_are_proved_within_a_twentieth(name: str, settings: Any) -> None:
+    one, in_force = bound_of(name, **settings)
+    assert in_force < one["claim"]["V"] < 1.05 * in_force
+    assert not refusal(document_of([one]))
 
 
 def every_certificate() -> Iterator[Any]:

@@ -278,6 +278,7 @@ def _replayed(data: str | None, program: str | None, options: dict[str, Any]) ->
 @opt.field_option("privacy:Budget.epsilon", type=opt.Number(), default=1.0)
 @opt.delta_option
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
+@click.option("--export", metavar="FILE", help="Write a bound of V that checker.py proves by itself.")
 @opt.json_option
 def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
@@ -321,6 +322,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
             if ridged := against_ridge(first, universe):
                 panels.append((f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
             bound_plot(panels, plot)
+        _write_bound(options["export"], first, universe)
     if as_json:
         screen.print_json([_facts(row) for row in rows])
         return
@@ -342,6 +344,17 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     screen.show([*([table] if theorems else []), *theorems, *refusals])
     if plot:
         console.print(f"V against n and against the ridge: {plot}")
+
+
+def _write_bound(path: str | None, first: FirstStage, universe: library.Universe) -> None:
+    """Write a bound of V that the checker proves, where a file is asked for, and say so on stderr."""
+    if path is None:
+        return
+    from dp2erm_cvx.solve.exported import document_of, exported_bound
+
+    bound = exported_bound(first, universe)
+    screen.write_text(path, json.dumps(document_of([bound])))
+    click.echo(f"{path}: V is at most {bound['claim']['V']:.6g}; check it: python checker.py", err=True)
 
 
 def _universe_of_loss(

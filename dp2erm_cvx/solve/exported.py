@@ -13,13 +13,16 @@ from dp2erm_cvx import checker
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.curves.curves import Curve, CurvesByArm, Loss
 from dp2erm_cvx.curves.log_weights import LogOfWeight, LogWeight, LogWeightsByArm
+from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball
 from dp2erm_cvx.model.weights import WeightsModel
 from dp2erm_cvx.program.entropy import ExponentialModel
+from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.separable import BalancedProgram, PrivateFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.solving import Solution
 from dp2erm_cvx.weighting.forms.form import ImbalancePenalty
@@ -79,6 +82,58 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
         "settings": instance.program.settings(),
         "solver": solution.solver,
         **parts,
+    }
+    return body | {"digest": checker.digest(body)}
+
+
+def exported_bound(program: FirstStage, universe: MappedUniverse) -> dict[str, Any]:
+    """A bound of V for the declared constants of a scheme by margins, which the checker proves by itself.
+
+    Parameters
+    ----------
+    program
+        The first stage.
+    universe
+        Public sizes and bounds of the records.
+
+    Returns
+    -------
+    dict
+        Plain JSON types. V is what the checker proves, above the bound in force by a few percent.
+
+    Raises
+    ------
+    CertificateError
+        Where the scheme is none that the checker bounds: by arm, with offsets or bases, or not by margins.
+    """
+    resolved = program.at(universe)
+    plain = isinstance(resolved, SeparableFirstStage) and resolved.is_plain and len(resolved.curves) == 1
+    if not plain or isinstance(resolved, PrivateFirstStage | BalancedProgram):
+        raise CertificateError(f"{program.name}: V of its form is none that the checker bounds")
+    assert isinstance(resolved, SeparableFirstStage)
+    ball = resolved.ball(universe.space)
+    (curves,) = resolved.curves
+    assert isinstance(curves.loss, Curve)
+    assert isinstance(curves.weight, LogWeight)
+    problem = {
+        "n": universe.n_samples,
+        "ridge": resolved.mu,
+        "row_norm": resolved.row_bound(universe.space),
+        "radius": ball if math.isfinite(ball) else None,
+        "loss": _loss(curves.loss),
+        "log_weight": _tree(curves.weight),
+    }
+    if resolved.mu == 0.0 or resolved.target is not None:
+        raise CertificateError(f"{program.name}: the checker bounds V of schemes with a ridge and no target")
+    proved, _ = checker.StabilityOfScheme(problem).bound()
+    body = {
+        "form": "bound of a scheme",
+        "program": program.name,
+        "formula": resolved.formula,
+        "settings": resolved.settings(),
+        "solver": "by theorems 3, 22 and 23",
+        "problem": problem,
+        "claim": {"V": float(proved) * _ROUND_UP},
     }
     return body | {"digest": checker.digest(body)}
 
