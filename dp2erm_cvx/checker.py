@@ -427,6 +427,8 @@ class MarginProblem:
             demand(len(self.arms) == n and set(self.arms) <= {0, 1}, "an arm of a record is neither 0 nor 1")
         self.summed = stated["sum"]
         demand(self.summed in ("plain", "log of exponentials"), f"the sum {self.summed!r} is not read")
+        counted = self.summed == "plain" or stated["multipliers"] is None
+        demand(counted, "a sum of exponentials with multipliers is not read")
         self.losses = [Loss(parts) for parts in stated["losses"]]
         self.ridge = exact(stated["ridge"], "the ridge")
         demand(self.ridge >= 0, "the ridge is below 0")
@@ -640,6 +642,7 @@ class Dispersion:
             numbers = [exact(part[name], name) for name in ("scale", "number", "factor", "offset")]
             convex = part["atom"] == "line" or numbers[0] > 0
             demand(convex, "a part of a dispersion with a scale below 0 is not convex")
+            demand(part["atom"] != "huber" or numbers[1] > 0, "the knee of a dispersion is not above 0")
             self.parts.append((part["atom"], *numbers))
 
     def slope(self, w: Any) -> Span:
@@ -743,6 +746,9 @@ class WeightProblem:
         self.blocks = [(one["members"], exact(one["total"], "a sum")) for one in stated["blocks"]]
         members = [i for block, _ in self.blocks for i in block]
         demand(len(set(members)) == len(members), "a record is in two blocks")
+        demand(set(members) <= set(range(n)), "a block holds a record that is none")
+        ordered = all(low <= cap for low, cap in zip(self.low, self.cap, strict=True))
+        demand(ordered, "a box of a weight is empty")
         rest = set(range(n)) - set(members)
         demand(all(self.low[i] == self.cap[i] for i in rest), "a weight in no block is free")
 
@@ -1298,8 +1304,7 @@ class Step:
     def _stability(self) -> Any:
         """V, which has to be at least what its theorem gives."""
         stability = self.number("stability")
-        weighted = self.name == "theta" and self.document["declared"]["goal"] == "weighted"
-        least = least_stability(self.document) if weighted else Rational(2)
+        least = least_stability(self.document) if self.name == "theta" else Rational(2)
         demand(
             stability >= least,
             f"{self.name}: V = {float(stability):.6g} is below {float(least):.6g}, that of its weights",
@@ -1424,6 +1429,11 @@ def check_release(document: Any) -> tuple[list[str], list[str]]:
         exact(guarantee["delta"]) == 0,
         "the guarantee has a delta: other accountants than pure sums are not read",
     )
+    theorem = guarantee["stability_theorem"]
+    demand(declared["goal"] == "weighted" or theorem in FIXED, f"V of weights by {theorem} is not read")
+    names = [stated["step"] for stated in document["steps"]]
+    of_weights = declared["goal"] == "weighted"
+    demand(("theta" in names) is of_weights, "the steps are not those of what was declared")
     before, checked, total = declared.get("before", {}), [], Rational(0)
     demand(bool(document["steps"]), "the release states no step")
     for stated in document["steps"]:

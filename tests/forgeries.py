@@ -190,7 +190,13 @@ def _no_noise(one: Document, draw: random.Random) -> None:
     draw.choice(one["steps"])["scale"] = 0.0
 
 
+def _other_goal(one: Document, draw: random.Random) -> None:
+    one["declared"]["goal"] = "effect" if one["declared"]["goal"] == "weighted" else "weighted"
+    one["guarantee"]["stability_theorem"] = "Theorem A (one sum)"
+
+
 RELEASES = (
+    _other_goal,
     _smaller_scale,
     _smaller_charge,
     _smaller_guarantee,

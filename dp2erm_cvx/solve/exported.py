@@ -70,7 +70,7 @@ def exported(instance: Instance, solution: Solution, records: Records) -> dict[s
         Where the form of the program is not one that the checker reads, or nothing is proved about the point.
     """
     model, name = instance.model, instance.program.name
-    if isinstance(model, MarginModel):
+    if isinstance(model, MarginModel) and model.whole.weight_rows is None:
         parts = {"form": "sum over records", **_of_margins(model, solution, records)}
     elif isinstance(model, WeightsModel):
         parts = {"form": "weights as the variable", **_of_weights(name, model, solution)}
