@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -31,6 +32,8 @@ except ImportError:  # no POSIX: two processes that write one file at once are t
 NOT_PRIVATE = "NOT PRIVATE"
 #: What stands between the time that a command took and what it will take.
 _LEFT = "so far; left:"
+#: Seconds between lines that tell of progress where there is no terminal.
+_BETWEEN_LINES = 10.0
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -74,17 +77,25 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
         yield bar
 
 
-def stages(bar: Progress) -> Callable[[str, int, int], None]:
-    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
+def stages(bar: Progress, *, in_lines: bool = False) -> Callable[[str, int, int], None]:
+    """A bar for whatever is counted; it starts anew with the next, whose steps take another time.
+
+    ``in_lines`` it is told in lines as well where there is no terminal: one in ten seconds, on stderr.
+    """
     (task,) = bar.task_ids
     at = ""
+    told = monotonic()
 
     def update(what: str, done: int, total: int) -> None:
-        nonlocal at
+        nonlocal at, told
         if what != at:
             bar.reset(task)
         at = what
-        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}", left=_LEFT)
+        text = f"{done:,} of {total:,} {what}"
+        bar.update(task, completed=done, total=total, description=text, left=_LEFT)
+        if in_lines and bar.disable and monotonic() - told >= _BETWEEN_LINES:
+            click.echo(text, err=True)
+            told = monotonic()
 
     return update
 

@@ -426,7 +426,7 @@ def design_command(study: str, output: str | None, as_json: bool, **options: Any
     name, question = _question(study, options)
     workers = whole_workers(options["workers"])
     with screen.progress("simulating") as bar:
-        result = design(question, workers=workers, progress=screen.stages(bar))
+        result = design(question, workers=workers, progress=screen.stages(bar, in_lines=True))
     best = result.best
     copy = study_with(study, name, best.kind, best.settings, question.budget)
     if output is not None:

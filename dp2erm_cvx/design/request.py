@@ -274,6 +274,13 @@ class DesignRequest:
         return Universe(self.domain, self.n_samples, self.n_features)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the covariates of the records that are simulated."""
+        if self.public is not None:
+            return self.public.dataset.columns
+        return column_names(self.domain, self.n_features)
+
+    @property
     def filled(self) -> DesignScenario:
         """The scenario with a number for everything.
 
@@ -302,6 +309,11 @@ class DesignRequest:
         """Declared heterogeneity of effects: at least the default, which the scenario may round."""
         ratio = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
         return ratio if ratio > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
+
+
+def column_names(domain: Domain, n_features: int) -> tuple[str, ...]:
+    """Names of covariates: those that the domain declares, else x1, x2 and so on."""
+    return domain.columns or tuple(f"x{k + 1}" for k in range(n_features))
 
 
 def driver_columns(scenario: DesignScenario, domain: Domain, n_features: int) -> list[int]:
@@ -428,7 +440,7 @@ class Population:
         """Independent records; decisions are judged by the true effects of others."""
         n, weights, census = request.n_samples, self.domain.sampling, self.census[:_JUDGED]
         raw, a, y = self.draw(n, rng)
-        names = self.domain.columns or tuple(f"x{k + 1}" for k in range(self.n_features))
+        names = column_names(self.domain, self.n_features)
         # equal ones, as large as the public guess: they cost noise, and no sampling error
         sampling = None if weights is None else np.full(n, weights.mean)
         effects, nothing = self.effects(census), np.zeros(len(census))

@@ -67,7 +67,7 @@ class DesignResult(Shown):
             return False
         if self.request.goal == "effect":
             return best.holds and best.width < (abs(self.request.net_effect) or math.inf)
-        gains = np.array(self.beside.scores) - np.array(best.scores)
+        gains = np.array(self.beside.scores)[: len(best.scores)] - np.array(best.scores)
         return float(np.mean(gains)) > max(MARGIN if self.request.public is None else 0.0, half_width(gains))
 
     @property
@@ -101,12 +101,13 @@ class DesignResult(Shown):
             yield _guessed(self)
             yield (
                 f"{off} Covariates fill their declared ranges, all matter alike, and how is drawn anew in "
-                f"each of the {wanted.replicates} datasets (seed {wanted.seed})."
+                f"each of up to {wanted.replicates} datasets (seed {wanted.seed})."
             )
         else:
             yield (
-                f"{wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} records "
-                f"that were declared public: {public.source}. No private data were read, nothing was spent."
+                f"Up to {wanted.replicates} samples (seed {wanted.seed}) of {public.dataset.n_samples:,} "
+                f"records that were declared public: {public.source}. No private data were read, nothing was "
+                "spent."
             )
             truth = "a doubly robust estimate from all of them, without privacy, counts as the effect"
             yield f"{off} Without knowing more, {truth}." if wanted.goal == "effect" else off
@@ -126,6 +127,9 @@ class DesignResult(Shown):
         if (tied := sum(row.tied for row in self.rows) - 1) >= 0:
             text += f"=: within simulation error of the best ({tied} beside the first); of these the "
             text += "simplest stands first. "
+        runs = [len(row.scores) for row in self.rows if not row.reason]
+        if runs and min(runs) < max(runs):
+            text += f"Rows that are clearly behind rest on fewer datasets, on {min(runs)} at least. "
         yield text + legend
         yield from (f"{row.name}: {row.reason}" for row in self.rows if row.reason)
         yield ""
@@ -220,8 +224,7 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
 
     while (records := upward(n)) <= _SIMULATED:
         larger = replace(request, n_samples=records, replicates=_FEW)
-        default, *more = design_candidates(larger)
-        compared = [default, *(one for one in more if one.name in names)]
+        compared = design_candidates(larger, names=names)
         rows, constant, off = simulated_table(larger, compared, workers, progress, f"runs at n = {records:,}")
         beside = constant if request.goal == "rule" else result.beside
         if DesignResult(larger, rows, beside, off).answers:
@@ -235,7 +238,8 @@ def required_records(result: DesignResult, workers: int, progress: Progress) -> 
 def _expected(result: DesignResult, n: int) -> bool:
     """True if public predictions expect an answer from so many records."""
     request = result.request
-    plan = design_candidates(replace(request, n_samples=n), 1)[0].model.plan(n, request.n_features)
+    plan = design_candidates(replace(request, n_samples=n), 1)[0].plan
+    assert plan is not None
     if isinstance(plan.study, RuleStudy):
         spread, noise = request.filled.effect_spread, rule_noise(plan, np.zeros(request.n_features + 1))[1]
         # of two normals, the effect and the same with noise, so often the signs differ

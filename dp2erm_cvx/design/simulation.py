@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Dp2
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import Progress, run_tasks
-from dp2erm_cvx.plan import Study
+from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.plan.weighted import RULED
 from dp2erm_cvx.steps.nuisances import Confounding
@@ -57,6 +57,10 @@ _WEIGHTS = ("entropy_balancing", "ipw_private")
 COVERS = 0.9
 #: Standard errors of a half width.
 _Z = 1.96
+#: Datasets that every candidate is run on, and how many half widths a candidate is behind the best that is
+#: run on no more of them. At these, and four looks, one that is as good as the best goes once in 100 times.
+_FIRST = 8
+_CLEAR = 2.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class DesignRow:
         one's own, and the arguments of the estimator beside domain and budget.
     model
         The unfitted estimator; None for what is no candidate.
+    plan
+        Its plan for the records of the request, which every dataset is fitted by; None where it has none yet.
     bias, deviation, error
         Mean, standard deviation and root mean square of estimate less truth, in units of the outcome.
     noise
@@ -92,13 +98,15 @@ class DesignRow:
     reason
         Why there is nothing, empty otherwise.
     scores
-        What is ranked, by replicate: squared errors, shares of wrong decisions, values times -1.
+        What is ranked, by replicate: squared errors, shares of wrong decisions, values times -1. Where it is
+        clearly behind the best, only those of the first replicates.
     """
 
     name: str
     kind: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: Any = field(default=None, repr=False, compare=False)
+    plan: Plan[Any] | None = field(default=None, repr=False, compare=False)
     bias: float = math.nan
     bias_half: float = math.nan
     deviation: float = math.nan
@@ -158,30 +166,44 @@ class DesignRow:
         return self.covers >= COVERS
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but scores and model, as plain values."""
-        return {name: value for name, value in vars(self).items() if name not in ("scores", "model")}
+        """Everything but scores, model and plan, as plain values."""
+        return {name: value for name, value in vars(self).items() if name not in ("scores", "model", "plan")}
 
 
-def design_candidates(request: DesignRequest, most: int | None = None) -> list[DesignRow]:
-    """At most ``most`` (None: all) that have a plan, the public rule of use first; no settings twice.
+def design_candidates(
+    request: DesignRequest, most: int | None = None, names: Collection[str] | None = None
+) -> list[DesignRow]:
+    """Those that have a plan, the public rule of use first; no settings twice.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    most
+        Number of them at most; None for all.
+    names
+        Those beside the public rule of use that are planned; None for all.
 
     Raises DeclarationError or CalibrationError where not even the public rule has a plan.
     """
     known: list[Any] = []
     candidates: list[DesignRow] = []
     for one in _pipelines(request):
+        if candidates and names is not None and one.name not in names:
+            continue
         try:
-            study = one.model.plan(request.n_samples, request.n_features).study
+            plan = one.model.plan(request.n_samples, request.columns)
         except (CalibrationError, DeclarationError):
             if not candidates:
                 raise
             continue
+        study = plan.study
         parts = [getattr(study, name, None) for name in ("settings", "noise", "weights")]
         # a study of two stages is compared as a whole
         same = [study] if isinstance(study, Study) else [type(study), study.universe, *parts]
         if same not in known:
             known.append(same)
-            candidates.append(one)
+            candidates.append(replace(one, plan=plan))
         if len(candidates) == most:
             break
     return candidates
@@ -284,23 +306,40 @@ def _candidate(
     return DesignRow(named, request.goal, declared, model)
 
 
+#: What a candidate did on a dataset; why it could not; None where it was not asked.
+Trial = SimulatedRun | str | None
+
+
 def replicate(
-    request: DesignRequest, compared: Sequence[DesignRow], number: int
-) -> tuple[list[SimulatedRun | str], SimulatedRun, float]:
-    """Every candidate on the dataset of this number: what it did, or why it could not.
+    request: DesignRequest, compared: Sequence[DesignRow], number: int, asked: Collection[int] | None = None
+) -> tuple[list[Trial], SimulatedRun, float]:
+    """Candidates on the dataset of this number: what each did, or why it could not.
 
     With them the best constant decision, and how far the plain difference of means is off. All candidates
-    see the same records.
+    see the same records, and each has noise of its own, whoever else is asked.
+
+    Parameters
+    ----------
+    request, compared
+        What is asked, and the candidates.
+    number
+        The number of the dataset.
+    asked
+        Places of the candidates that are run; None for all.
     """
     rng = np.random.default_rng([request.seed, number, 1])
     seed = request.seed, number
     source = request.public or Population(request.domain, request.n_features, request.filled, seed)
     sample = source.sample(request, rng)
-    trials, rule = list[SimulatedRun | str](), request.goal == "rule"
-    for one in compared:
-        model = clone(one.model).set_params(ledger=None, dataset=None, seed=int(rng.integers(2**62)))
+    trials, rule = list[Trial](), request.goal == "rule"
+    for place, one in enumerate(compared):
+        own_seed = int(rng.integers(2**62))
+        if asked is not None and place not in asked:
+            trials.append(None)
+            continue
+        model = clone(one.model).set_params(ledger=None, dataset=None, seed=own_seed)
         try:
-            model.fit_announced(sample.data)  # nobody holds simulated records
+            model.fit_announced(sample.data, one.plan)  # nobody holds simulated records
             if rule:
                 run = sample.judge(model.predict(sample.judged_at) == 1)
                 noise = model.release_.noise_effect if isinstance(model, PrivateRule) else math.nan
@@ -339,24 +378,39 @@ def ranked(request: DesignRequest, rows: Sequence[DesignRow]) -> tuple[DesignRow
     Tied are those that paired differences do not tell from the best. Effects whose intervals cover too
     seldom, or that have none, come after all others, by their coverage.
     """
-
-    def mean(row: DesignRow) -> float:
-        return float(np.mean(row.scores))
-
-    pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
-    best = np.array(min(pool, key=mean).scores if pool else ())
+    first = best_of(request, rows)
+    best = np.array(() if first is None else first.scores)
     places: list[tuple[tuple[float, ...], DesignRow]] = []
     for row in rows:
         if row.reason:
             places.append(((3.0,), row))
         elif request.goal == "effect" and not row.holds:
             missed = 2.0 if math.isnan(row.covers) else 1.0 - row.covers
-            places.append(((2.0, missed, mean(row)), row))
+            places.append(((2.0, missed, float(np.mean(row.scores))), row))
         else:
-            behind = np.array(row.scores) - best
+            behind = behind_of(row, best)
             tied = float(np.mean(behind)) <= half_width(behind)
-            places.append(((0.0,) if tied else (1.0, mean(row)), replace(row, tied=tied)))
+            # of a row with fewer replicates than the best the mean is that of other datasets
+            placed = float(np.mean(best)) + float(np.mean(behind))
+            places.append(((0.0,) if tied else (1.0, placed), replace(row, tied=tied)))
     return tuple(row for _, row in sorted(places, key=lambda place: place[0]))
+
+
+def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | None:
+    """The row of the least mean score, of those with as many replicates as any; None where none may be first.
+
+    An effect may be first where its intervals cover often enough.
+    """
+    pool = [row for row in rows if not row.reason and (request.goal == "rule" or row.holds)]
+    most = max((len(row.scores) for row in pool), default=0)
+    whole = [row for row in pool if len(row.scores) == most]
+    return min(whole, key=lambda row: float(np.mean(row.scores)), default=None)
+
+
+def behind_of(row: DesignRow, best: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Paired differences of the scores of a row and of the best, over the replicates of the row."""
+    own = np.array(row.scores)
+    return own - np.array(best)[: len(own)]
 
 
 def half_width(values: np.ndarray) -> float:
@@ -373,27 +427,92 @@ def simulated_table(
 ) -> tuple[tuple[DesignRow, ...], DesignRow, float]:
     """Ranked rows, that of the best constant rule, and by how much the plain means are confounded.
 
-    ``progress`` counts the replicates, by the name ``what``.
+    Every candidate is run on the first datasets, and on twice as many again and again as long as it is not
+    clearly behind the best. Whoever is left out is compared again with every later best: it is clearly behind
+    the last one, or was run on all datasets.
+
+    Parameters
+    ----------
+    request, compared
+        What is asked, and the candidates.
+    workers
+        Processes.
+    progress
+        Counts the replicates, by the name ``what``.
+    what
+        The name of what is counted.
     """
-    progress(what, 0, request.replicates)
-    tasks = ((request, compared, number) for number in range(request.replicates))
-    runs = []
-    for one in run_tasks(replicate, tasks, workers=workers):
-        runs.append(one)
-        progress(what, len(runs), request.replicates)
-    trials, constant, off = zip(*runs, strict=True)
-    rows = [_row(request, one, of) for one, of in zip(compared, zip(*trials, strict=True), strict=True)]
-    return ranked(request, rows), DesignRow("best constant rule").of_rule(constant), float(np.mean(off))
+    compared = [_planned(request, one) for one in compared]
+    done: list[list[Trial]] = [[] for _ in compared]
+    constants: list[SimulatedRun] = []
+    confounded: list[float] = []
+    rows = list(compared)
+    close = set(range(len(compared)))
+    while close:
+        begin = min(len(done[place]) for place in close)
+        asked = {place for place in close if len(done[place]) == begin}
+        numbers = range(begin, min(max(_FIRST, 2 * begin), request.replicates))
+        tasks = ((request, compared, number, asked) for number in numbers)
+        progress(what, begin, request.replicates)
+        for number, run in zip(numbers, run_tasks(replicate, tasks, workers=workers), strict=True):
+            trials, constant, off = run
+            for place in asked:
+                done[place].append(trials[place])
+            if number == len(constants):
+                constants.append(constant)
+                confounded.append(off)
+            progress(what, number + 1, request.replicates)
+        rows = [_row(request, one, of) for one, of in zip(compared, done, strict=True)]
+        close = {place for place in close_ones(request, rows) if len(done[place]) < request.replicates}
+    beside = DesignRow("best constant rule").of_rule(constants)
+    return ranked(request, rows), beside, float(np.mean(confounded))
 
 
-def _row(request: DesignRequest, row: DesignRow, trials: Sequence[SimulatedRun | str]) -> DesignRow:
+def close_ones(request: DesignRequest, rows: Sequence[DesignRow]) -> set[int]:
+    """Places of the rows that more replicates may put first.
+
+    That is not so of a row that failed, of an effect that has no interval or whose intervals have missed too
+    often already for all the replicates, and of one that paired differences place clearly behind the best.
+    """
+    best = best_of(request, rows)
+    close = set[int]()
+    for place, row in enumerate(rows):
+        if row.reason or (request.goal == "effect" and _is_lost(row, request.replicates)):
+            continue
+        if best is not None:
+            behind = behind_of(row, best.scores)
+            if float(np.mean(behind)) > _CLEAR * half_width(behind):
+                continue
+        close.add(place)
+    return close
+
+
+def _is_lost(row: DesignRow, replicates: int) -> bool:
+    """True of an effect that does not hold after all replicates, whatever those to come are."""
+    if math.isnan(row.covers):
+        return True
+    missed = (1.0 - row.covers) * len(row.scores)
+    return missed > (1.0 - COVERS) * replicates + 0.5
+
+
+def _planned(request: DesignRequest, row: DesignRow) -> DesignRow:
+    """The row with its plan, which no dataset changes; where there is none, every fit says why."""
+    if row.plan is not None:
+        return row
+    with suppress(CalibrationError):
+        return replace(row, plan=row.model.plan(request.n_samples, request.columns))
+    return row
+
+
+def _row(request: DesignRequest, row: DesignRow, trials: Sequence[Trial]) -> DesignRow:
     failed = [trial for trial in trials if isinstance(trial, str)]
     if failed:
         return replace(row, reason=f"{len(failed)} of {len(trials)} runs failed: {failed[0]}")
-    done = [trial for trial in trials if not isinstance(trial, str)]
+    done = [trial for trial in trials if isinstance(trial, SimulatedRun)]
     if request.goal == "rule":
         return row.of_rule(done)
     if not isinstance(row.model, PrivateTwoStageERM):  # effects state their noise
         return row.of_effect(done)
-    noise = planned_range(row.model.plan(request.n_samples, request.n_features)).effect
+    plan = row.plan or row.model.plan(request.n_samples, request.columns)
+    noise = planned_range(plan).effect
     return row.of_effect(done, math.nan if noise is None else noise)

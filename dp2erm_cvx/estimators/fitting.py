@@ -413,10 +413,18 @@ class PrivateEstimator(ConfiguredEstimator):
         """What a look at records with these covariates has to know of what is asked."""
         return AskedAbout(self.public(), tuple(columns), advice=self.advice)
 
-    def fit_announced(self, data: Dataset | BlockedDataset) -> Self:
-        """As :meth:`fit`, where the data holder was told of the records, or nobody holds them."""
+    def fit_announced(self, data: Dataset | BlockedDataset, plan: Plan[Any] | None = None) -> Self:
+        """As :meth:`fit`, where the data holder was told of the records, or nobody holds them.
+
+        Parameters
+        ----------
+        data
+            The records.
+        plan
+            That of these settings for so many records with these columns, where it is known already.
+        """
         raw = self._data(data, None, None)
-        return self._fitted(raw, self.plan(raw.n_samples, raw.columns))
+        return self._fitted(raw, self.plan(raw.n_samples, raw.columns) if plan is None else plan)
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
