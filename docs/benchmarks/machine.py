@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import resources
 from pathlib import Path
 from statistics import median
 
@@ -29,40 +30,31 @@ def memory_rate() -> float:
     return 2.0 * source.nbytes / _least(lambda: np.copyto(target, source))
 
 
-#: Two stages at their defaults.
-_STUDY = """treatment = "a"
-outcome_column = "y"
-covariate_bound = 1.5
-outcome_bound = 2
-ranges = { x1 = [-1, 1], x2 = [-1, 1] }
-budget = { epsilon = 1 }
-[[two_stage]]
-"""
+#: What every process of this library imports at least, and what one imports that solves declared problems.
+LIGHT = "python -c 'import numpy, scipy.special, pydantic'"
+SOLVERS = "python -c 'import cvxpy'"
 
 
 def startup(rounds: int) -> dict[str, float]:
-    """CPU seconds of whole processes, medians, in turns: two imports, and commands on 200 records."""
+    """CPU seconds of whole processes, medians, in turns: imports, and commands on the study of NHEFS."""
     command = str(Path(sys.executable).with_name("dp2erm"))
-    with tempfile.TemporaryDirectory() as folder:
-        data, release, page = (str(Path(folder) / name) for name in ("data.csv", "release.json", "page.html"))
-        rng = np.random.default_rng(0)
-        rows = [f"{int(x > 0)},{x + z:.3f},{x:.3f},{z:.3f}" for x, z in rng.uniform(-1, 1, (200, 2))]
-        Path(data).write_text("\n".join(["a,y,x1,x2", *rows]) + "\n", encoding="utf-8")
-        study = Path(folder) / "study.toml"
-        study.write_text(_STUDY, encoding="utf-8")
-        run = [command, "run", str(study), data, "--output", release, "--force"]
-        words = {
-            "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
-            "python -c 'import cvxpy'": [sys.executable, "-c", "import cvxpy"],
-            "dp2erm --help": [command, "--help"],
-            "dp2erm run, 200 records": run,
-            "dp2erm show": [command, "show", release],
-            "dp2erm report": [command, "report", release, "--output", page, "--force"],
-        }
-        taken: dict[str, list[float]] = {name: [] for name in words}
-        for _ in range(rounds):
-            for name, line in words.items():
-                taken[name].append(_child_seconds(line))
+    with resources.as_file(resources.files("dp2erm_cvx.datasets")) as shipped:
+        study, data = (str(shipped / name) for name in ("study.toml", "nhefs.csv"))
+        with tempfile.TemporaryDirectory() as folder:
+            release, page = (str(Path(folder) / name) for name in ("release.json", "page.html"))
+            words = {
+                LIGHT: [sys.executable, "-c", "import numpy, scipy.special, pydantic"],
+                SOLVERS: [sys.executable, "-c", "import cvxpy"],
+                "dp2erm --help": [command, "--help"],
+                "dp2erm run, 1,566 records": [command, "run", study, data, "--output", release, "--force"],
+                "dp2erm show": [command, "show", release],
+                "dp2erm report": [command, "report", release, "--output", page, "--force"],
+                "dp2erm verify": [command, "verify", release],
+            }
+            taken: dict[str, list[float]] = {name: [] for name in words}
+            for _ in range(rounds):
+                for name, line in words.items():
+                    taken[name].append(_child_seconds(line))
     return {name: median(times) for name, times in taken.items()}
 
 
@@ -70,7 +62,7 @@ def _child_seconds(words: list[str]) -> float:
     # with bytecode, as whatever is installed has it
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = os.times()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 

@@ -199,7 +199,7 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert {row["contender"] for row in scale} == {LOGISTIC, *LIMITS}
     assert all(row["seconds"] > 0 and (row["gradient"] or 0.0) <= 1e-9 for row in scale)
     assert (tmp_path / "growth.svg").stat().st_size > 1000
-    assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm run, 200 records"} <= set(facts["startup"])
+    assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm run, 1,566 records"} <= set(facts["startup"])
     assert all(row["error"] <= 1e-9 and row["by_single"] == 0 for row in facts["readings"])
     assert len(facts["audits"]) == 4
     assert all(row["ratio"] <= 1 and row["disagreement"] <= 1 for row in facts["audits"])
