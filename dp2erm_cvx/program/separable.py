@@ -39,6 +39,7 @@ from dp2erm_cvx.program.rows import DeclaredRecords, Range, by_record
 from dp2erm_cvx.program.scheme import Function, Scheme, Setting, asked, scheme_settings
 from dp2erm_cvx.program.stage import DeclaredProgram, Instance, Kind, RowNeighbors
 from dp2erm_cvx.program.stated import DeclaredExpressions
+from dp2erm_cvx.program.stated_losses import StatedMargins, stated_margins
 from dp2erm_cvx.stability import (
     ArmCurves,
     MarginMovement,
@@ -305,6 +306,9 @@ class SeparableFirstStage(DeclaredProgram, FirstStage):
 
     def _asked(self, settings: Mapping[str, float], *, compared: bool) -> SchemeReading:
         """What the function returns, for all records or for each arm."""
+        stated = stated_margins(self.scheme)
+        if stated and not compared:
+            return SchemeReading(tuple(_reading_of(arm, settings) for arm in stated))
         ask = partial(margins_read, self.scheme.function, tuple(self.margins), settings, compared=compared)
         arms = tuple(ask(arm=arm) for arm in self.arms)
         if all(one.curve.is_line for one in arms):
@@ -737,6 +741,12 @@ class PrivateBalancedProgram(PrivateFirstStage, BalancedProgram):
 def _argument(arm: int | None) -> tuple[int, ...]:
     """The arm as an argument of a function; none where it is one for all records."""
     return () if arm is None else (arm,)
+
+
+def _reading_of(stated: StatedMargins, settings: Mapping[str, float]) -> MarginReading:
+    """What is stated of a function, as if it had been read at these settings."""
+    log_weight, weight_text = stated.weight(settings)
+    return MarginReading(stated.curve, stated.beside, log_weight, stated.loss_text, weight_text)
 
 
 def margins_read(

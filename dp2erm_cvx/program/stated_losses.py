@@ -1,14 +1,15 @@
-"""Losses of the library's second stages as data: what is read of their functions, which takes CVXPY to read.
+"""Losses of the library's programs as data: what is read of their functions, which takes CVXPY to read.
 
-The file ``stated_losses.json`` holds the form of every second stage of the library, with the digest of the
-file that its function is written in. A function whose file has another digest is read as any other one. A
-test reads all of them with CVXPY and compares.
+The file ``stated_losses.json`` holds the form of every second stage of the library, and losses and weights
+of its separable schemes but one, with the digest of the file that a function is written in. A function whose
+file has another digest is read as any other one. A test reads all of them with CVXPY and compares.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ from typing import Any
 
 from dp2erm_cvx.curves.atoms import atom
 from dp2erm_cvx.curves.curves import Curve, Part
+from dp2erm_cvx.curves.log_weights import LogWeight
 from dp2erm_cvx.model.sets import Box, ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.program.form import Form, MarginTerm
 from dp2erm_cvx.program.rows import Datum, DeclaredRecords
@@ -84,21 +86,89 @@ class StatedLoss:
         return multiple, getattr(records, name)
 
 
+@dataclass(frozen=True)
+class StatedMargins:
+    """A loss of a margin and a log weight, for all records or for an arm, as the file states them.
+
+    Parameters
+    ----------
+    loss
+        The atom phi and the scale of the margin in it.
+    beside
+        The coefficient of the other margin beside the loss.
+    log_weight
+        Log f as :class:`~dp2erm_cvx.curves.log_weights.LogWeight` has it, atoms by their kinds.
+    cap
+        The name of the setting that the weight is cut off at; None without one. It may be infinite.
+    loss_text, weight_text
+        Both in words; the latter without the cap.
+    """
+
+    loss: Mapping[str, Any]
+    beside: float
+    log_weight: Mapping[str, Any]
+    cap: str | None
+    loss_text: str
+    weight_text: str
+
+    @property
+    def curve(self) -> Curve:
+        """Phi."""
+        return Curve((Part(1.0, atom(self.loss["atom"]), self.loss["scale"]),))
+
+    def weight(self, settings: Mapping[str, float]) -> tuple[LogWeight, str]:
+        """Log f at these settings, and in words."""
+        weight = _log_weight(self.log_weight)
+        if self.cap is None or math.isinf(settings[self.cap]):
+            return weight, self.weight_text
+        most = math.log(settings[self.cap])
+        cut_off = LogWeight("minimum", (weight, LogWeight("constant", number=most)))
+        return cut_off, f"minimum({self.weight_text}, {most:g})"
+
+
+def _log_weight(stated: Mapping[str, Any]) -> LogWeight:
+    kind = stated.get("atom")
+    parts = tuple(_log_weight(part) for part in stated.get("parts", ()))
+    number = stated.get("number", 1.0)
+    return LogWeight(stated["operation"], parts, number, None if kind is None else atom(kind))
+
+
 def stated_loss(scheme: Scheme) -> StatedLoss | None:
-    """What the file states of a scheme; None of one that is not the library's, or whose file is another."""
-    entry = _entries().get(scheme.name)
+    """What the file states of a second stage.
+
+    None of one that is not the library's, and of one whose file is another.
+    """
+    entry = _stated(scheme, "second_stages")
+    return None if entry is None else StatedLoss(**entry)
+
+
+def stated_margins(scheme: Scheme) -> tuple[StatedMargins, ...]:
+    """What the file states of a separable scheme: of all records, or of controls and of treated.
+
+    Nothing of one that is not the library's, that is not in the file, and of one whose file is another.
+    """
+    entry = _stated(scheme, "margins")
+    if entry is None:
+        return ()
+    return tuple(StatedMargins(**arm) for arm in entry["arms"])
+
+
+def _stated(scheme: Scheme, table: str) -> dict[str, Any] | None:
+    """The entry of the function of a scheme, without its digest."""
+    entry = _entries()[table].get(getattr(scheme.function, "__name__", ""))
     if entry is None or not scheme.of_library:
         return None
-    source, loss = entry
-    return loss if source == _digest(scheme.function.__code__.co_filename) else None
+    if entry["source"] != _digest(scheme.function.__code__.co_filename):
+        return None
+    return {name: value for name, value in entry.items() if name != "source"}
 
 
 @cache
-def _entries() -> Mapping[str, tuple[str, StatedLoss]]:
-    """The digest of its source, and the loss, of every second stage by name."""
+def _entries() -> Mapping[str, Mapping[str, Any]]:
+    """Entries by the name of a function, of second stages and of margins."""
     path = Path(__file__).with_name("stated_losses.json")
-    stated = json.loads(path.read_text(encoding="utf-8"))
-    return {name: (entry.pop("source"), StatedLoss(**entry)) for name, entry in stated.items()}
+    stated: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return stated
 
 
 @cache

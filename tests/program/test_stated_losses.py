@@ -17,6 +17,11 @@ SETTINGS = {
 }
 
 
+def test_nothing_is_stated_that_is_not_there():
+    """A second stage is stated by its own function, as are all others of the library."""
+    assert set(STAGES) == set(stated_losses._entries()["second_stages"])
+
+
 def numbers(part, records):
     return None if part is None else (part[0], part[1].name(), part[1].within, part[1].of(records).tolist())
 
@@ -47,6 +52,31 @@ def test_what_is_stated_is_what_is_read(monkeypatch, name, space):
             read = made(**settings).read_at(space, 7, 4)
         assert told(stated.reading.form, records) == told(read.reading.form, records)
         assert stated.settings() == read.settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ipw_logistic", {}),
+        ("ipw_logistic", {"trim": 7}),
+        ("ipw_private", {"trim": 1.0000123}),
+        ("odds_weights", {}),
+        ("odds_weights", {"trim": 1.0}),
+        ("odds_weights", {"trim": 0.37}),
+        ("overlap", {}),
+        ("overlap_private", {}),
+        ("inverse_probability_tilting", {}),
+        ("tilting_private", {}),
+    ],
+)
+def test_stated_margins_are_those_that_are_read(monkeypatch, name, settings):
+    made = registry.first_stages()[name]
+    assert stated_losses.stated_margins(made)
+    stated = made(**settings)
+    monkeypatch.setattr(stated_losses, "_digest", lambda path: "another")
+    read = made(**settings)
+    assert not stated_losses.stated_margins(made)
+    assert stated.declared_margins == read.declared_margins  # losses, weights and both in words
 
 
 def test_a_function_whose_file_has_another_digest_is_read(monkeypatch):
