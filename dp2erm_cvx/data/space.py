@@ -169,10 +169,7 @@ class Space:
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
         """Mask (n,) of rows that the clipping rule surely leaves as they are; of others it has to tell."""
         ends = self.ends(rows.shape[1])
-        bound = self.features_bound
-        # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
-        with np.errstate(all="ignore"):
-            inside: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
+        inside = _surely_shorter(rows, self.features_bound)
         if ends is not None:
             inside &= np.all((ends[0] <= rows) & (rows <= ends[1]), axis=1)
         return inside
@@ -215,6 +212,26 @@ def refuse_intercept(intercept: float, covariate_bound: float) -> None:
 
 def clip_norm(X: Array, bound: float) -> Array:
     """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
+    if X.ndim != 2:
+        return _shrunk(X, bound)
+    # the rule takes ten times as long as to tell for which rows it is needed
+    rest = ~_surely_shorter(X, bound)
+    clipped = np.array(X)
+    if np.any(rest):
+        clipped[rest] = _shrunk(X[rest], bound)
+    return clipped
+
+
+def _surely_shorter(rows: Array, bound: float) -> NDArray[np.bool_]:
+    """Mask (n,) of rows whose norm is surely below ``bound``; of others the rule has to tell."""
+    # the rule shrinks from 1 - 5e-13 bounds on: sums of a million squares round by less than is left
+    with np.errstate(all="ignore"):
+        shorter: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
+    return shorter
+
+
+def _shrunk(X: Array, bound: float) -> Array:
+    """Rows (..., k), those that are longer than ``bound`` shrunk to just below it."""
     largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
     unit = X / safe

@@ -410,7 +410,8 @@ def best_of(request: DesignRequest, rows: Sequence[DesignRow]) -> DesignRow | No
 def behind_of(row: DesignRow, best: Sequence[float] | np.ndarray) -> np.ndarray:
     """Paired differences of the scores of a row and of the best, over the replicates of the row."""
     own = np.array(row.scores)
-    return own - np.array(best)[: len(own)]
+    behind: np.ndarray = own - np.array(best)[: len(own)]
+    return behind
 
 
 def half_width(values: np.ndarray) -> float:

@@ -549,7 +549,8 @@ def _remade(of: Callable[[Array], Array], space: Space, block: Records) -> Recor
     A few rows at a time, as several tables of them are made on the way.
     """
     first, covariates = (1 if space.intercept else 0), block.covariates
-    rows = np.full((len(covariates), first + covariates.shape[1]), space.intercept)
+    rows = np.empty((len(covariates), first + covariates.shape[1]))
+    rows[:, :first] = space.intercept
     for begin in range(0, len(rows), VIEW):
         own = slice(begin, begin + VIEW)
         rows[own, first:] = space.inside(of(covariates[own]))
