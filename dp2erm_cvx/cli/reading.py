@@ -156,20 +156,9 @@ def _connect(scheduler: str | None, wait: float | None) -> None:
 
 
 def _show_passes(bar: Progress) -> None:
-    """Show the passes of local threads on the bar until the command ends."""
-    try:
-        callbacks: Any = importlib.import_module("dask.callbacks")
-    except ImportError:
+    """Show the passes of local threads or of a cluster on the bar until the command ends."""
+    from dp2erm_cvx.data.pieces import passes_told
+
+    if importlib.util.find_spec("dask") is None:
         return  # whoever reads says what is missing
-    report, passes = stages(bar), list[int]()
-
-    def start(graph: Any, state: Any) -> None:
-        passes.append(len(graph))
-        report(f"blocks of records, pass {len(passes)}", 0, passes[-1])  # whose time is its own
-
-    def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        report(f"blocks of records, pass {len(passes)}", len(state["finished"]), passes[-1])
-
-    callback = callbacks.Callback(start_state=start, posttask=posttask)
-    callback.register()
-    click.get_current_context().call_on_close(callback.unregister)
+    click.get_current_context().with_resource(passes_told(stages(bar)))

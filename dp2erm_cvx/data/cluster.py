@@ -350,11 +350,25 @@ class Cluster:
             "run this again"
         )
 
-    def gathered(self, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Results of Dask tasks, for which workers may come and go. Raises WorkerError."""
+    def gathered(
+        self, tasks: Sequence[Any], seen: Sequence[Any], done: Callable[[int], None]
+    ) -> Sequence[Any]:
+        """Results of Dask tasks, for which workers may come and go.
+
+        Parameters
+        ----------
+        tasks
+            Whose results are wanted.
+        seen
+            These or tasks before them, which are counted.
+        done
+            Is told from time to time how many of these are done.
+
+        Raises WorkerError.
+        """
         with self.told():
-            futures = self.client.compute(list(tasks))
-            coroutine = self.client.gather(futures, asynchronous=True)
+            futures = self.client.compute([*tasks, *seen])
+            coroutine = self.client.gather(futures[: len(tasks)], asynchronous=True)
             pending = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
             wait = Wait(self)
             try:
@@ -364,6 +378,7 @@ class Cluster:
                     except TimeoutError:
                         if pending.done():  # it is an error of the pass
                             raise
+                    done(sum(future.done() for future in futures[len(tasks) :]))
                     wait.go_on(self.workers())
             finally:
                 pending.cancel()

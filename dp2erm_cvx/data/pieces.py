@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +28,7 @@ from dp2erm_cvx.data.listing import files_of, stands_for_many
 from dp2erm_cvx.data.opening import FileMark
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, cell_of, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
-from dp2erm_cvx.parallel import one_thread
+from dp2erm_cvx.parallel import Progress, one_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,7 +51,8 @@ class DaskBlocks(Blocks[T]):
 
     def then(self, function: Callable[..., R], *beside: Beside) -> DaskBlocks[R]:
         """Results of ``function`` on every block, and on its rows of arrays."""
-        delayed, tasks = _dask().delayed, []
+        tasks = []
+        title = title_of(function)
         kept = tuple(isinstance(own, Column) for own in beside)
         work = Work(partial(_in_order, function, kept) if any(kept) else function)
         for number, task in enumerate(self.tasks):
@@ -60,7 +64,7 @@ class DaskBlocks(Blocks[T]):
                     parts.append(own.parts[number])
                 else:
                     rows.append(own[begin : begin + self.length])
-            tasks.append(delayed(Task(work, rows))(task, *parts))
+            tasks.append(_delayed(title, work, task, *parts, beside=rows))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Column:
@@ -97,11 +101,12 @@ class DaskBlocks(Blocks[T]):
 
     def total(self, function: Callable[..., R], add: Callable[[Sequence[R]], R], *beside: Beside) -> R:
         """As of all blocks; results are added up where they are, and one of them comes back."""
-        delayed, tasks = _dask().delayed, self.then(function, *beside).tasks
+        parts = self.then(function, *beside).tasks
         work = Work(partial(_added, add))
+        tasks = parts
         while len(tasks) > 1:
-            tasks = [delayed(Task(work))(*group) for group in in_groups(tasks, GROUP)]
-        results: list[R] = results_of(_run("compute", tasks))
+            tasks = [_delayed("add", work, *group) for group in in_groups(tasks, GROUP)]
+        results: list[R] = results_of(_run("compute", tasks, parts))
         return results[0]
 
 
@@ -114,6 +119,21 @@ def _in_order(function: Callable[..., R], kept: Sequence[bool], block: Any, *bes
     parts = iter(beside[: sum(kept)])
     rows = iter(beside[sum(kept) :])
     return function(block, *(next(parts) if own else next(rows) for own in kept))
+
+
+def title_of(function: Any) -> str:
+    """The name of what a function does with a block, where others call it in its place: of letters alone."""
+    while isinstance(function, partial):
+        called = [one for one in function.args if callable(one)]
+        function = called[-1] if called else function.func
+    name = str(getattr(function, "__name__", type(function).__name__))
+    return "-".join(re.findall("[A-Za-z]+", name)) or "task"
+
+
+def _delayed(title: str, work: Work, *inputs: Any, beside: Sequence[Any] = ()) -> Any:
+    """A Dask task, whose key begins with a title that a dashboard shows, and holds nothing of the rows."""
+    key = f"{title}-{uuid.uuid4().hex}"
+    return _dask().delayed(Task(work, beside), name=f"task-{key}", traverse=False)(*inputs, dask_key_name=key)
 
 
 def _dask() -> Any:
@@ -132,12 +152,77 @@ def _scheduler() -> str | None:
 
 def cluster_in_force() -> Cluster | None:
     """The cluster of a ``distributed.Client`` that is in force; None where this process makes the passes."""
-    scheduler = _dask().base.get_scheduler(scheduler=_scheduler())
-    client = getattr(scheduler, "__self__", None)
-    return Cluster(client) if hasattr(client, "scheduler_info") else None
+    chosen = _dask().config.get("scheduler", None)
+    if "distributed" not in sys.modules:
+        return None
+    distributed: Any = importlib.import_module("distributed")
+    if isinstance(chosen, distributed.Client):
+        return Cluster(chosen)
+    if chosen not in (None, "dask.distributed", "distributed"):
+        return None
+    try:
+        return Cluster(distributed.get_client())
+    except ValueError:  # nobody has made one
+        return None
 
 
-def _run(how: str, tasks: Sequence[Any]) -> Sequence[Any]:
+@contextmanager
+def passes_told(report: Progress) -> Iterator[None]:
+    """Tell of every pass how many of its blocks are done, by local threads or by a cluster.
+
+    Parameters
+    ----------
+    report
+        Is told the number of the pass, of its tasks that are done, and of all of them.
+    """
+    callbacks: Any = importlib.import_module("dask.callbacks")
+    told = _Told(report)
+
+    def start(graph: Any, state: Any) -> None:
+        told.begin(len(graph))  # whose time is its own
+
+    def posttask(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        told.done(len(state["finished"]))
+
+    _TOLD.append(told)
+    try:
+        with callbacks.Callback(start_state=start, posttask=posttask):
+            yield
+    finally:
+        _TOLD.remove(told)
+
+
+class _Told:
+    """Somebody who is told of passes.
+
+    Parameters
+    ----------
+    report
+        As in :func:`passes_told`.
+    """
+
+    def __init__(self, report: Progress) -> None:
+        self.report = report
+        self.number = 0
+        self.total = 0
+
+    def begin(self, total: int) -> None:
+        """A pass of so many tasks begins."""
+        self.number += 1
+        self.total = total
+        self.done(0)
+
+    def done(self, number: int) -> None:
+        """So many of them are done."""
+        self.report(f"blocks of records, pass {self.number}", number, self.total)
+
+
+#: Those who are told of passes.
+_TOLD: list[_Told] = []
+
+
+def _run(how: str, tasks: Sequence[Any], parts: Sequence[Any] = ()) -> Sequence[Any]:
+    """Results of tasks, or these as they are kept; ``parts`` are tasks before them, whose number is told."""
     dask, cluster = _dask(), cluster_in_force()
     if cluster is None:
         with one_thread():
@@ -145,7 +230,17 @@ def _run(how: str, tasks: Sequence[Any]) -> Sequence[Any]:
         return results
     cluster.check()
     with one_thread():
-        return cluster.gathered(tasks) if how == "compute" else cluster.persisted(tasks)
+        if how == "persist":
+            return cluster.persisted(tasks)
+        seen = parts or tasks
+        for told in _TOLD:
+            told.begin(len(seen))
+
+        def done(number: int) -> None:
+            for told in _TOLD:
+                told.done(number)
+
+        return cluster.gathered(tasks, seen, done)
 
 
 @dataclass(frozen=True)
@@ -181,12 +276,12 @@ class Pieces:
         for name in wanted:
             head.cells(name)
         known = self._digests_of(wanted)
-        length, delayed = blocks.BLOCK, _dask().delayed
+        length = blocks.BLOCK
         pieces = []
         for k, (read, count) in enumerate(zip(self.readers, self.rows, strict=True)):
             digests = {name: every[k] for name, every in known.items()}
             work = Work(partial(_cells_of, self.source, read, count, wanted, frozenset(written), digests))
-            pieces.append(self._task(k, work))
+            pieces.append(self._task("read", k, work))
         ends = np.cumsum(self.rows, dtype=np.int64)
         n = int(ends[-1]) if len(ends) else 0
         made = []
@@ -197,11 +292,11 @@ class Pieces:
             starts = [int(ends[k]) - self.rows[k] for k in own]
             rows = [slice(max(begin - start, 0), end - start) for start in starts]
             work = Work(partial(_joined, self.source, self.names, rows, begin))
-            made.append(delayed(Task(work))(*(pieces[k] for k in own)))
+            made.append(_delayed("cut", work, *(pieces[k] for k in own)))
         if not n:  # two rows of nobody: no rows are a table of persons
             nobody = {name: np.full(2, None, dtype=object) for name in wanted}
             work = Work(partial(_joined, self.source, self.names, [slice(2)], 0))
-            n, made = 2, [delayed(Task(work))(nobody)]
+            n, made = 2, [_delayed("cut", work, nobody)]
         return DaskBlocks(n, length, made)
 
     def opener(self) -> Callable[[], None] | None:
@@ -211,8 +306,8 @@ class Pieces:
         first, last = self.readers[0], self.readers[-1]
         return partial(_open, tuple(dict.fromkeys((first, last))))
 
-    def _task(self, piece: int, work: Work) -> Any:
-        return _dask().delayed(Task(work))(*(own[piece] for own in self.tasks))
+    def _task(self, title: str, piece: int, work: Work) -> Any:
+        return _delayed(title, work, *(own[piece] for own in self.tasks))
 
     def _digests_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
         """Digests of the cells of every piece that tasks make, by column; of new columns in one pass."""
@@ -220,7 +315,8 @@ class Pieces:
             return {}
         new = [name for name in columns if name not in self.digests]
         if new:
-            tasks = [self._task(k, Work(partial(_digests, read, new))) for k, read in enumerate(self.readers)]
+            works = [Work(partial(_digests, read, new)) for read in self.readers]
+            tasks = [self._task("digest", k, work) for k, work in enumerate(works)]
             every = results_of(_run("compute", tasks))
             self.digests.update({name: [one[name] for one in every] for name in new})
         return {name: self.digests[name] for name in columns}
@@ -319,8 +415,7 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
 
 def _counted_lines(counters: Sequence[Callable[[], int]]) -> list[int]:
     """The records of parts of CSV files, counted by a pass."""
-    delayed = _dask().delayed
-    return results_of(_run("compute", [delayed(Task(Work(count)))() for count in counters]))
+    return results_of(_run("compute", [_delayed("count", Work(count)) for count in counters]))
 
 
 def _with_cells(read: Callable[[], Table], cells: Mapping[str, str], rows: int) -> Table:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dp2erm_cvx import (
@@ -257,3 +258,59 @@ data.tables.map(repr)
 assert dask.config.get("distributed.comm.timeouts.connect")
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def largest(result: Any) -> int:
+    """Entries of the largest array in a result."""
+    if isinstance(result, list | tuple):
+        return max(map(largest, result), default=0)
+    return int(np.size(result))
+
+
+def test_passes_of_an_effect_send_no_numbers_of_records_and_bring_sums_back(path, monkeypatch):
+    sent, brought = set(), []
+    then, called = pieces.DaskBlocks.then, pieces.DaskBlocks.map
+
+    def watched(self, function, *beside):
+        sent.update(type(one) for one in beside)
+        return then(self, function, *beside)
+
+    def weighed(self, function, *beside):
+        results = called(self, function, *beside)
+        brought.append(largest(results))
+        return results
+
+    monkeypatch.setattr(pieces.DaskBlocks, "then", watched)
+    monkeypatch.setattr(pieces.DaskBlocks, "map", weighed)
+    PrivateEffect(PLAIN, BUDGET, **SCALED).fit(opened(path))
+    assert sent == {blocks.Column, range}
+    assert max(brought) < VIEW
+
+
+def test_a_cluster_in_threads_tells_of_its_passes_and_names_what_it_does(path, caplog):
+    distributed = pytest.importorskip("distributed")
+    told, keys = [], set()
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        pieces.passes_told(lambda *words: told.append(words)),
+    ):
+        assert pieces.cluster_in_force().client is client
+        data = opened(path)
+        assert sum(data.tables.map(sizes)) == 601
+        (worker,) = cluster.workers.values()
+        keys = {event[0] for event in worker.state.log if event[1] == "compute-task"}
+        with dask.config.set(scheduler="sync"):
+            assert pieces.cluster_in_force() is None
+            data.tables.map(sizes)
+    assert pieces.cluster_in_force() is None
+    assert {dask.utils.key_split(key) for key in keys} == {"read", "cut", "sizes"}
+    assert told[0] == ("blocks of records, pass 1", 0, 5)
+    assert told[-1][0] == "blocks of records, pass 2"
+    assert told[-1][1] == told[-1][2]
+
+
+def sizes(table: Any) -> int:
+    return len(table.cells("bmi"))
