@@ -9,6 +9,7 @@ standard error. ``--quick`` takes seconds; ``--variant weights`` answers with th
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -95,8 +96,11 @@ def answered(design: common.Design, cell: common.Cell) -> list[common.Row]:
     model, plan = planned(world.name, declared, apart, cell["way"])
     records = Dataset.declared(world.domain(lines), *drawn(world, lines, cell["replicate"]))
     release = model.set_params(seed=cell["replicate"]).run_plan(plan, records).release
+    # where none is stated, as arms hardly overlap, it is unbounded
     ends = release.interval
-    return [{"estimate": release.estimate, "low": ends.low, "high": ends.high, "truth": truth}]
+    low = -math.inf if ends.low is None else ends.low
+    high = math.inf if ends.high is None else ends.high
+    return [{"estimate": release.estimate, "low": low, "high": high, "truth": truth}]
 
 
 def keys(design: common.Design) -> Iterator[common.Row]:

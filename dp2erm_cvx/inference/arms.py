@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration.base import sum_quantile
+from dp2erm_cvx.inference.distance import deviations_of, fourth_moment
 from dp2erm_cvx.inference.interval import ScoreInterval, linear_interval
 from dp2erm_cvx.inference.nuisances import (
     HEAVIER,
@@ -209,7 +210,7 @@ def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Arr
     if not isinstance(facts.mean, ArmMeans) or facts.assumed.distance == 0.0:
         return at_most
     differences, noise = facts.mean.apart(released)
-    deviations = _deviations(facts, released)
+    deviations = deviations_of(facts, released)
     distances = [
         _expected_distance(difference / deviations, of_noise / deviations**2, most)
         for difference, of_noise, most in zip(differences, noise, at_most, strict=True)
@@ -217,24 +218,11 @@ def arm_distances(facts: EffectFacts, released: Mapping[str, Array], shares: Arr
     return np.array(distances)
 
 
-def _deviations(facts: EffectFacts, released: Mapping[str, Array]) -> Array:
-    """Standard deviations (k,) of the covariates of which the means by arm were released."""
-    if facts.spread is None:
-        return np.array(facts.law.spreads)
-    return facts.spread.deviations(released)
-
-
 def _expected_distance(difference: Array, noise: Array, at_most: float) -> float:
-    """Distance of an arm from all, by a released ``difference`` (k,) with noise of these mean squares (k,).
-
-    The noise of a block of q numbers is ``R U`` with U uniform in the cube, so that the fourth moment of R is
-    ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
-    """
-    q = 1 + len(difference)
+    """Distance of an arm from all, by a released ``difference`` (k,) and its noise's mean squares (k,)."""
     total = float(np.sum(noise))
-    fourth = (q + 3) * (q + 4) / ((q + 1) * (q + 2)) * (total**2 + 0.8 * float(np.sum(noise**2)))
     true_squares = np.maximum(difference**2 - noise, 0.0)
-    variance = fourth - total**2 + 4.0 * float(np.sum(true_squares * noise))
+    variance = fourth_moment(np.diag(noise)) - total**2 + 4.0 * float(np.sum(true_squares * noise))
     squared = float(np.sum(difference**2)) - total
     guess_variance = (UNSURE * at_most**2) ** 2
     weight = guess_variance / (guess_variance + variance)

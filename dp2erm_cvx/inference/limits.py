@@ -4,3 +4,8 @@
 #: outcome regression err less than a logistic propensity, whose inverses are large there (measured:
 #: docs/experiments/far_arms.py).
 FAR = 1.2
+
+
+def surely_more(least: float, declared: float) -> bool:
+    """Whether even the lower end of a released distance of the arms is more than the declared one."""
+    return least > declared

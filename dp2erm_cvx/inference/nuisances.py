@@ -14,7 +14,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.calibration.base import bracketed
 from dp2erm_cvx.data.universe import Universe
-from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, LinearNuisances, TwoValues, rare
 from dp2erm_cvx.steps.record_map import Rows
 from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, Released, TreatedScore
@@ -99,10 +99,10 @@ class EffectFacts:
         The planned step that answers, which knows its nuisances once these are released.
     kind
         Class of the score of the estimand, whatever step answers.
-    rate, mean, spread, propensity, average
+    rate, mean, spread, along, propensity, average
         The planned steps that release the share of the treated, the mean and the mean square of the
-        covariates, the log odds of treatment, and the mean that regressions by arm are averaged at; None for
-        one that is not released.
+        covariates, their mean square along the difference of two arms, the log odds of treatment, and the
+        mean that regressions by arm are averaged at; None for one that is not released.
     law
         What is guessed of the covariates.
     assumed
@@ -122,6 +122,7 @@ class EffectFacts:
     rate: TreatmentRate | None
     mean: CovariateMean | None
     spread: MeanSquare | None
+    along: DifferenceSquare | None
     propensity: Step | None
     average: Step | None
     law: CovariateLaw
@@ -242,7 +243,7 @@ def _arm_errors(
     n = last.mass * facts.universe.n_samples
     within = assumed.within(rate)
     residual = max(residuals)
-    declared, left, noise = remaining(facts.spread, nuisances, released, residual)
+    declared, left, noise = remaining(facts.spread, nuisances, released, residual, within)
     by_arm = len(noise) == 2
     # rows of regressions by arm, or of the one in common; errors of an arm count by its weight in the effect
     arms, weights, steep = np.eye(2) if by_arm else np.ones((1, 2)), np.array([rate, 1.0 - rate]), np.ones(2)
@@ -277,7 +278,7 @@ def _arm_errors(
     if leak is not None:
         by_intercepts = 0.5 * leak
     elif distance > 0.0 and values is None:  # no leak was measured where steepness counts more
-        by_intercepts = 0.5 * intercept_bias(nuisances, released, residual) * off / distance
+        by_intercepts = 0.5 * intercept_bias(nuisances, released, residual, assumed) * off / distance
     noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * max(apart, reach)
     counts = np.array([1.0 - rate, rate]) * last.weights(rate)
     own = counts * last.weights(rate)
@@ -340,11 +341,13 @@ def doubt(spread: MeanSquare | None, released: Released) -> Array:
     return error / (1.0 - 0.7 * error)
 
 
-def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: float) -> Array:
+def intercept_bias(
+    nuisances: LinearNuisances, released: Released, deviation: float, assumed: Confounding
+) -> Array:
     """Bias of an effect by the ridge on the intercept of either arm (2,), by way of the slopes.
 
-    ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature in slopes of unit
-    size; p and 1 - p are squared where every arm has its own slopes.
+    ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, D the ``assumed`` distance of the arms
+    and H the curvature in slopes of unit size; p and 1 - p are squared where every arm has its own slopes.
     """
     rate, fit, term = nuisances.rate, nuisances.fit, nuisances.term
     if term.rows is Rows.POOLED:
@@ -352,13 +355,13 @@ def intercept_bias(nuisances: LinearNuisances, released: Released, deviation: fl
     shares = np.array([rate, rate - 1.0])
     places = term.rows.constants(len(nuisances.spreads))
     constants = np.asarray(released[str(term.source)])[places]
-    curvature = fit.curvature(deviation, rate) * nuisances.declared.within(rate)
+    curvature = fit.curvature(deviation, rate) * assumed.within(rate)
     if term.rows is Rows.ARMS:
         total = fit.gamma * shares * np.abs(shares) * constants / np.maximum(curvature, 1e-12)
     else:
         taking_part = fit.weights(rate) > 0.0
         total = fit.gamma * shares * taking_part * constants / float(np.sum(curvature))
-    return np.asarray(nuisances.declared.distance**2 * total)
+    return np.asarray(assumed.distance**2 * total)
 
 
 def rate_error(

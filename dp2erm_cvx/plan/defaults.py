@@ -16,7 +16,7 @@ from dp2erm_cvx.inference.limits import FAR
 from dp2erm_cvx.plan.declared import DeclaredEffect, DeclaredQuestion
 from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, CovariateMean, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.nuisances import LEFT, STRETCH, Confounding, RidgeFit, TwoValues
 from dp2erm_cvx.steps.record_map import Arms, Balance, Rows
 from dp2erm_cvx.steps.score import EffectScore
@@ -30,6 +30,8 @@ CAP = 10.0
 NORM = 3.0
 #: Shares of the budget: at most of the mean of covariates, and of their mean square.
 MEAN_SHARE, SPREAD_SHARE = 0.06, 0.03
+#: The part of the share of means by arm that the mean square along their difference takes.
+ALONG_SHARE = 0.25
 #: Least and largest share of mean squares that are released one by one, and the noise that it leaves each of
 #: them, over its guess; a little more where the share is the largest.
 EACH_SHARES, EACH_NOISE = (0.06, 0.12), 0.25
@@ -253,11 +255,14 @@ def covariate_rule(
     return law, min(norm, widest), centered
 
 
-def _mean_noise(universe: Universe, law: CovariateLaw, total: float) -> float:
-    """Standard deviation of the noise of the mean of a covariate, at this n epsilon of the step."""
+def _mean_noise(universe: Universe, law: CovariateLaw, total: float, *, by_arm: bool = False) -> float:
+    """Standard deviation of the noise of the mean of a covariate, at this n epsilon of the step.
+
+    Of sums ``by_arm``, as of more than two arms they always are.
+    """
     low, high = law.box(universe)
     n_arms = len(universe.domain.arms)
-    if n_arms == 2:
+    if n_arms == 2 and not by_arm:
         return math.sqrt(2.0) * float(np.sum(high - low)) / total
     block = 1 + universe.n_features
     of_one_sum = 2.0 / total * math.sqrt((block + 1) * (block + 2) / 3.0)
@@ -271,12 +276,17 @@ def spread_share(law: CovariateLaw, total: float) -> float:
     return min(max(least, each), most) if 0.0 < each <= 1.2 * most else SPREAD_SHARE
 
 
-def placing(study: DeclaredQuestion, norm: float, epsilon: float) -> tuple[Universe, list[Step]]:
+def placing(
+    study: DeclaredQuestion, norm: float, epsilon: float, *, by_arm: bool = False
+) -> tuple[Universe, list[Step]]:
     """Where the first step finds its records, and those that center and scale covariates, to this ``norm``.
 
-    Their shares are of this ``epsilon``. Covariates are first shrunk to up to three times the norm, so that
-    those which are larger than guessed lose nothing; where one mean square stands for all, its noise sets the
-    limit. That of every number is released where its noise is a third of a guess at most.
+    Their shares are of this ``epsilon``. Where means ``by_arm`` are of use, and their noise is no larger than
+    that of a mean that pays, sums of both arms are released in the place of those of all.
+
+    Covariates are first shrunk to up to three times the norm, so that those which are larger than guessed
+    lose nothing; where one mean square stands for all, its noise sets the limit. That of every number is
+    released where its noise is a third of a guess at most.
     """
     universe, law, steps, reach = study.universe, study.law, list[Step](), norm
     centered, spread = study.settings.mean_share, study.settings.spread_share
@@ -290,10 +300,28 @@ def placing(study: DeclaredQuestion, norm: float, epsilon: float) -> tuple[Unive
         steps.append(MeanSquare(share=spread, law=law, norm=norm, numbers=numbers))
     if centered is None:
         return universe.shrunk(reach), steps
-    # of more than two arms, how far each lies from all is what the interval needs
-    kind = ArmMeans if len(universe.domain.arms) > 2 else CovariateMean
+    # how far arms lie apart is what the interval needs
+    kind, total = CovariateMean, centered * epsilon * universe.mass * universe.n_samples
+    if by_arm and _mean_noise(universe, law, (1.0 - ALONG_SHARE) * total, by_arm=True) <= MEAN_NOISE:
+        kind = ArmMeans
+    if len(universe.domain.arms) > 2:
+        kind = ArmMeans
     mean = kind(share=centered, noise=study.noise, law=law, norm=reach)
     return universe, [mean, *steps]
+
+
+def with_difference(steps: list[Step]) -> list[Step]:
+    """Steps that place covariates, and the mean square along the difference of two arms after them.
+
+    It follows where means by arm are released of more than one covariate, and takes a part of their share.
+    """
+    found = next((step for step in steps if isinstance(step, ArmMeans)), None)
+    if found is None or len(found.law.spreads) == 1:
+        return steps
+    share = found.share or 0.0
+    less = replace(found, share=(1.0 - ALONG_SHARE) * share)
+    along = DifferenceSquare(share=ALONG_SHARE * share, noise=found.noise, law=found.law)
+    return [*(less if step is found else step for step in steps), along]
 
 
 def _each_noise(law: CovariateLaw) -> float:

@@ -24,7 +24,7 @@ from dp2erm_cvx.plan.settings import EffectSettings, chosen_noise, known_setting
 from dp2erm_cvx.plan.weighted import check_weights, weighted_steps, weighting_settings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, registry
-from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import CovariateMean, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.nuisances import ArmNuisances, Confounding, LinearNuisances, Nuisances, TwoValues
 from dp2erm_cvx.steps.outcome_scale import OutcomeScale
@@ -297,7 +297,8 @@ class EffectStudy(Pipeline):
         rows, n_arms = settings.rows, len(self.universe.domain.arms)
         rate: str | float = "rate" if settings.known is None else settings.known
         steps: list[Step] = [TreatmentRate(share=settings.rate_share)] if rate == "rate" else []
-        steps += self._placing()[1]
+        placed = self._placing()[1]
+        steps += placed if self._several else defaults.with_difference(placed)
         fitted, log_odds = list[Step](), None
         if settings.propensity == "logistic":
             fitted, log_odds = [self.logistic(self.handed(steps), settings)], Term(Rows.POOLED, "propensity")
@@ -345,7 +346,9 @@ class EffectStudy(Pipeline):
         return float(self.before[step]["budget"]) if step in self.before else self.rest.epsilon
 
     def _placing(self) -> tuple[Universe, list[Step]]:
-        return defaults.placing(self, self.settings.norm_bound, self._whole("spread"))
+        # a scheme's interval follows from a rehearsal at the declared distance, before anything is released
+        by_arm = self.weights is None
+        return defaults.placing(self, self.settings.norm_bound, self._whole("spread"), by_arm=by_arm)
 
     @property
     def _several(self) -> bool:
@@ -437,6 +440,7 @@ def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
     """What errors of the nuisances of a planned effect follow from, beside what is released."""
     study = plan.study
     rate, mean, spread = plan.step("rate"), plan.step("mean"), plan.step("spread")
+    along = plan.step("along")
     return EffectFacts(
         universe=study.universe,
         estimand=study.estimand,
@@ -445,6 +449,7 @@ def effect_facts(plan: Plan[EffectStudy]) -> EffectFacts:
         rate=rate if isinstance(rate, TreatmentRate) else None,
         mean=mean if isinstance(mean, CovariateMean) else None,
         spread=spread if isinstance(spread, MeanSquare) else None,
+        along=along if isinstance(along, DifferenceSquare) else None,
         propensity=plan.step("propensity"),
         average=plan.step(AVERAGE),
         law=study.law,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dp2erm_cvx.data.cells import Eligible
 from dp2erm_cvx.data.codebook import Codebook
 from dp2erm_cvx.data.counts import KINDS, declares
-from dp2erm_cvx.inference.limits import FAR
+from dp2erm_cvx.inference.limits import FAR, surely_more
 
 #: Largest epsilon of a release without a caveat.
 WEAK = 10.0
@@ -128,6 +128,19 @@ def _alike(release: Any) -> bool:
     return removes and one and len(release.columns) > 1
 
 
+def farther_apart(release: Any) -> bool:
+    """True if arms lie farther apart than is declared, by what was released of them."""
+    distance, declared = release.distance, float(release.settings["confounding"])
+    return by_regressions(release) and distance is not None and surely_more(distance.least, declared)
+
+
+def farthest(release: Any) -> float:
+    """How far apart the arms are taken to lie: as is declared, or as was released where that is more."""
+    if farther_apart(release):
+        return float(release.distance.estimate)
+    return float(release.settings["confounding"])
+
+
 def _far_apart(release: Any) -> bool:
     """True if arms are declared so far apart that another pipeline errs less than what answered."""
     settings, book = release.settings, release.public.codebook
@@ -136,10 +149,10 @@ def _far_apart(release: Any) -> bool:
 
 
 def _events_far_apart(release: Any) -> bool:
-    """True if arms are declared so far apart that intervals of two values hold less often than they say."""
+    """True if arms are declared, or found, so far apart that intervals of two values hold too rarely."""
     settings = release.settings
     two_values = bool(release.domain.get("binary_outcome"))
-    return misses_events(release.estimand, settings["propensity"], settings["confounding"], two_values)
+    return misses_events(release.estimand, settings["propensity"], farthest(release), two_values)
 
 
 def _perhaps_event(release: Any) -> bool:
@@ -211,7 +224,7 @@ def misses_events(estimand: str, propensity: object, distance: float, two_values
     propensity
         The kind of propensity in force, or a public number: then nothing confounds.
     distance
-        How far apart the arms are declared to lie, in standard deviations.
+        How far apart the arms are declared, or found, to lie, in standard deviations.
     two_values
         Whether the outcome is declared to have two values.
     """
@@ -232,9 +245,11 @@ CAVEATS = (
     Caveat("noise-dominates", "warns", _WEIGHTED, lambda r: getattr(r.moved, "dominates", False)),
     Caveat("confounded", "warns", _RULE, lambda r: (r.residual_bias or 0.0) > HARDLY, False),
     Caveat("unbalanced", "warns", _WEIGHTED, lambda r: (r.residual_imbalance or 0.0) > HARDLY),
+    Caveat("arms-apart", "warns", _EFFECT, lambda r: not r.overlaps, False),
     Caveat("scale", "warns", _EFFECT, lambda r: r.clipped_residuals, False),
     Caveat("no-overlap", "warns", _EFFECT, lambda r: r.capped > APART, False),
     Caveat("overlap", "warns", _EFFECT, lambda r: CAPPED < r.capped <= APART),
+    Caveat("widened", "warns", _EFFECT, lambda r: r.overlaps and farther_apart(r)),
     Caveat("far-apart", "warns", _EFFECT, _far_apart),
     Caveat("events-far-apart", "warns", _EFFECT, _events_far_apart, False),
     Caveat("narrow", "warns", _LEARNED, narrow_numbers, False),

@@ -14,6 +14,7 @@ from dp2erm_cvx.arrays import Array
 from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.checks import Stated
 from dp2erm_cvx.data.domain import Domain
+from dp2erm_cvx.inference.distance import Distance, at_released_distance, hardly_overlap, released_distance
 from dp2erm_cvx.inference.groups import GroupMean, group_average, group_means
 from dp2erm_cvx.inference.interval import ScoreInterval, score_interval
 from dp2erm_cvx.inference.nuisances import NO_ERROR, NuisanceError, nuisance_error, risk_errors, skewed
@@ -31,7 +32,7 @@ from dp2erm_cvx.release.parts import (
     state_groups,
 )
 from dp2erm_cvx.release.record import BaseRelease, Guarantee
-from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, MeanSquare
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.fit import ArmPropensity
 from dp2erm_cvx.steps.outcome_scale import OutcomeScale, class_names
 from dp2erm_cvx.steps.record_map import Rows, treated_share
@@ -86,6 +87,8 @@ def state_coefficient(step: Step, released: Array, columns: tuple[str, ...], dom
         rows, names = "pairs of outcomes, by how far they lie apart", class_names(step.edges)
     elif isinstance(step, ResidualSquares):
         rows, names = "sum of squared residuals, of arms alike, over their bound", ("squares",)
+    elif isinstance(step, DifferenceSquare):
+        rows, names = "sum of squares along the difference of the arms", ("square",)
     elif isinstance(step, ArmMeans):
         rows, names = "records and sums of scaled covariates by arm", step.names(columns, domain.arms)
     elif step.integers is not None:
@@ -197,6 +200,8 @@ class EffectRelease(BaseRelease):
     skewed: float = 0.0
     clipped_residuals: float = 0.0
     weighting: Weighting | None = None
+    distance: Distance | None = None
+    overlaps: bool = True
 
     @property
     def by(self) -> str | None:
@@ -220,6 +225,10 @@ class EffectRelease(BaseRelease):
             del plain["clipped_residuals"]
         if self.weighting is None:
             del plain["weighting"]
+        if self.distance is None:
+            del plain["distance"]
+        if self.overlaps:
+            del plain["overlaps"]
         return plain
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -278,6 +287,8 @@ def make_effect(
     own = score.at(score.universe, released)
     assert own.center is not None
     predicted = target == TARGETS[0] and study.predicts_bias
+    distance = released_distance(facts, released)
+    facts = at_released_distance(facts, distance)
     arms, groups, risks, ratios = None, list[GroupMean](), tuple[float, ...](), tuple[Ratio, ...]()
     if isinstance(own, ArmScores):
         arms, result = arm_effects(facts, released, level, predicted=predicted)
@@ -308,7 +319,7 @@ def make_effect(
     clipped = 0.0
     if study.residual_scale is not None or study.released_scale is not None:
         clipped = too_large(clipped_residuals(facts, released), study.residuals, own.nuisances)
-    return EffectRelease(
+    stated = EffectRelease(
         estimand=score.estimand,
         estimate=result.estimate,
         interval=EffectInterval.of(result),
@@ -337,7 +348,18 @@ def make_effect(
         narrow=narrow_columns(square, columns, released) if study.settings.known is None else (),
         skewed=off,
         clipped_residuals=clipped,
+        distance=distance,
     )
+    if predicted and hardly_overlap(study.confounding, distance, float(own.nuisances.rate)):
+        return _without_intervals(stated)
+    return stated
+
+
+def _without_intervals(release: EffectRelease) -> EffectRelease:
+    """A release of arms that hardly overlap: it states no interval, nor what an interval decides."""
+    groups = [one.without_intervals() for one in release.groups]
+    none = release.interval.withheld()
+    return replace(release, interval=none, ratios=(), groups=tuple(groups), skewed=0.0, overlaps=False)
 
 
 def _by_weights(

@@ -53,6 +53,10 @@ class EffectInterval(Stated):
             return None
         return self.half_width / float(ndtri(0.5 + 0.5 * self.level))
 
+    def withheld(self) -> EffectInterval:
+        """What is stated where none holds at this level."""
+        return EffectInterval(None, None, self.level)
+
     @classmethod
     def of(cls, score: ScoreInterval, unit: float = 1.0) -> EffectInterval:
         """Interval from ends that may be infinite, of which one is ``unit`` here."""

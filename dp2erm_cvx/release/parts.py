@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,15 @@ class GroupEffect(Stated):
     joint: EffectInterval
     standard_deviation: float
     contrast: GroupContrast | None = None
+
+    def without_intervals(self) -> GroupEffect:
+        """The same of arms that hardly overlap, of which no interval is stated."""
+        contrast = self.contrast
+        if contrast is not None:
+            own, all_together = contrast.interval.withheld(), contrast.joint.withheld()
+            contrast = replace(contrast, interval=own, joint=all_together)
+        own, all_together = self.interval.withheld(), self.joint.withheld()
+        return replace(self, contrast=contrast, interval=own, joint=all_together)
 
 
 def state_groups(groups: Sequence[GroupMean], level: float) -> Iterator[GroupEffect]:

@@ -18,6 +18,8 @@ from dp2erm_cvx.release.caveats import (
     Level,
     caveats_of,
     cuts_residuals,
+    farther_apart,
+    farthest,
     has_step,
     known_propensity,
     may_be_missing,
@@ -28,6 +30,7 @@ from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.report.words import (
     ESTIMANDS,
     EVENTS_FAR_APART,
+    EVENTS_FOUND_APART,
     FAR_APART,
     gaps,
     named_few,
@@ -167,6 +170,42 @@ def _no_overlap(release: Any) -> str:
     )
 
 
+def _arms_apart(release: Any) -> str:
+    """Sentence on arms so far apart that no interval is stated."""
+    return (
+        "The arms hardly overlap: the released means of the covariates lie about "
+        f"{release.distance.estimate:.2g} standard deviations apart, at least "
+        f"{release.distance.least:.2g}. The covariates nearly decide the "
+        "treatment, and no interval is stated. Leave out a column that the treatment decides. Else the "
+        "weights of a scheme (weights) may answer in a new release: dp2erm design compares them."
+    )
+
+
+def _widened(release: Any) -> str:
+    """Sentence on arms that lie farther apart than is declared."""
+    return (
+        f"The released means of the covariates lie at least {release.distance.least:.2g} standard deviations "
+        f"apart, more than the {float(release.settings['confounding']):g} that are declared (confounding): "
+        f"the interval allows for the {release.distance.estimate:.2g} that were released."
+    )
+
+
+def _events_apart(release: Any) -> str:
+    """Sentence on arms of an event that are declared, or found, far apart."""
+    if farther_apart(release):
+        return EVENTS_FOUND_APART.format(release.distance.least)
+    return EVENTS_FAR_APART.format(release.settings["confounding"])
+
+
+def _events_found(release: Any) -> str:
+    """Why the interval of an event is none, in a clause."""
+    if farther_apart(release):
+        return f"arms of an event lie at least {release.distance.least:.2g} standard deviations apart"
+    return (
+        f"arms of an event are declared to lie {release.settings['confounding']:g} standard deviations apart"
+    )
+
+
 def _scale(release: Any) -> str:
     """Sentence on a scale of residuals, declared or released, that the released sums refute."""
     bound, unit = float(release.settings["residual_bound"]), unit_of(release)
@@ -279,11 +318,13 @@ SENTENCES: dict[str, str | Callable[[Any], str]] = {
     "noise-dominates": _dominates,
     "confounded": ("The correction hardly works: expect confounding in what is released."),
     "unbalanced": ("The weights hardly balance: confounding stays in the estimate."),
+    "arms-apart": _arms_apart,
     "scale": _scale,
     "no-overlap": _no_overlap,
     "overlap": _overlap,
+    "widened": _widened,
     "far-apart": lambda r: FAR_APART.format(r.settings["confounding"]),
-    "events-far-apart": lambda r: EVENTS_FAR_APART.format(r.settings["confounding"]),
+    "events-far-apart": _events_apart,
     "narrow": _narrow,
     "rare-level": _rare,
     "skewed-residuals": lambda r: (
@@ -397,14 +438,16 @@ NO_SAMPLING = "sampling is not counted"
 #: Why an interval is no confidence interval, by the codes of caveats that say so: clauses of headlines.
 WITHDRAWN: dict[str, Callable[[Any], str]] = {
     "confounded": lambda r: "the correction of confounding hardly works",
+    "arms-apart": lambda r: (
+        f"the arms hardly overlap: their covariates lie at least {r.distance.least:.2g} standard deviations "
+        "apart"
+    ),
     "scale": lambda r: (
         f"most residuals lie beyond the {'released' if has_step(r, 'scale') else 'declared'} scale of "
         f"{float(r.settings['residual_scale']):.3g} {unit_of(r)}"
     ),
     "no-overlap": _beyond,
-    "events-far-apart": lambda r: (
-        f"arms of an event are declared to lie {r.settings['confounding']:g} standard deviations apart"
-    ),
+    "events-far-apart": _events_found,
     "narrow": lambda r: f"the declared range may be far too wide for {named_few(narrow_numbers(r))}",
     "skewed-residuals": lambda r: f"outcomes are skewed, and a bias of up to {r.skewed:.2g} is not counted",
     "score": lambda r: "the interval is for the mean of the estimate at the released regressions",
@@ -449,10 +492,16 @@ def _distances(release: EffectRelease) -> str:
             f"independent; a guess of {settings['confounding']:g} standard deviations (confounding) counts "
             f"where noise hides it. No combination of covariates is taken to {collinear}."
         )
-    return (
-        f"No combination of covariates is taken to lie more than {settings['confounding']:g} standard "
+    sentence = (
+        f"No combination of covariates is taken to lie more than {farthest(release):.3g} standard "
         f"deviations apart between the arms (confounding), or to {collinear}."
     )
+    if release.distance is None:
+        return (
+            f"{sentence} No release shows how far apart they lie: only a look at the data (dp2erm check) "
+            "finds arms that hardly overlap."
+        )
+    return f"{sentence} By the released means they lie at least {release.distance.least:.2g} apart."
 
 
 def sensitivity(release: EffectRelease) -> Iterator[str]:
@@ -483,8 +532,7 @@ def tipping_point(release: EffectRelease) -> float | None:
     if low is None or high is None or not bias or low <= 0.0 <= high:
         return None
     rest = 0.5 * (high - low) - bias
-    declared = float(release.settings["confounding"])
-    return declared * (abs(0.5 * (low + high)) - rest) / bias
+    return farthest(release) * (abs(0.5 * (low + high)) - rest) / bias
 
 
 def _e_values(release: EffectRelease, two_values: bool) -> Iterator[str]:

@@ -310,6 +310,8 @@ def _precision(release: EffectRelease, about: str, reason: str) -> str:
     """Sentences on what the interval ``about`` an effect counts, and the ``reason`` that it is not one."""
     interval = release.interval
     half, noise, sampling = interval.half_width, interval.noise_half_width, interval.sampling_half_width
+    if not release.overlaps:
+        return "No interval is stated: what regressions leave of the confounding has no bound of first order."
     if half is None or noise is None or sampling is None:
         return "An end is unbounded: the size of that population, as it was released, is within its noise."
     text = (
@@ -385,7 +387,10 @@ def _groups(release: EffectRelease) -> Iterator[Block]:
         effect, apart = signed(group.estimate, group.interval.half_width), group.contrast
         treated = "public" if group.treated is None else f"{100.0 * group.treated:.0f} %"
         less = "" if apart is None else interval_text(apart.interval)
-        ends = (interval_text(interval) for interval in (group.interval, group.joint))
+        ends = [interval_text(interval) for interval in (group.interval, group.joint)]
+        if not release.overlaps:
+            ends = ["none", "none"]
+            less = "" if apart is None else "none"
         table.add_row(
             group.group or "missing", f"{max(group.counted, 0.0):,.0f}", treated, effect, *ends, less
         )

@@ -435,6 +435,13 @@ EVENTS_FAR_APART = (
 )
 
 
+#: What its release says where they are found to lie there.
+EVENTS_FOUND_APART = (
+    "By the released means arms lie at least {:.2g} standard deviations apart: there intervals of an outcome "
+    "of two values hold the effect less often than they say, as probabilities are no lines."
+)
+
+
 def remains(share: float, what: str) -> str:
     """Share that the adjustment is predicted to leave."""
     return f"About {100 * min(share, 1.0):.0f} % of the {what} is expected to remain (simulated)."

@@ -24,9 +24,11 @@ from dp2erm_cvx.data.records import Records
 from dp2erm_cvx.data.space import Space, clip_norm
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass, totals
 
+#: What squares along the difference of the arms are cut at: at three standard deviations.
+SQUARE_CUT = 9
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
 MISSING = 0.05
 
@@ -320,6 +322,28 @@ class ArmMeans(CovariateMean):
         noise = self.calibration.variance * half_widths**2 * (own + of_others)
         return differences, noise
 
+    def difference(self, released: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Means of the covariates of the second arm of two less those of the first, and their noise.
+
+        The mass that a sum is divided by has noise as well: where the mean of an arm lies off the middle of
+        the box, it moves all its covariates together. Masses are at least a fiftieth of all.
+
+        Returns
+        -------
+        tuple
+            The difference (k,), and the covariances of the noise of both means (2, k, k).
+        """
+        sums = self.by_arm(released)
+        half_widths = self._scaling()[1]
+        masses = np.maximum(sums[:, :1], _mass(self.universe, released) / 50.0)
+        means = half_widths * np.clip(sums[:, 1:] / masses, -1.0, 1.0)
+        of_sums = np.diag(half_widths**2)
+        noise = [
+            self.calibration.variance / float(mass) ** 2 * (of_sums + np.outer(mean, mean))
+            for mass, mean in zip(masses[:, 0], means, strict=True)
+        ]
+        return means[1] - means[0], np.array(noise)
+
     def names(self, columns: Sequence[str], arms: Sequence[str]) -> tuple[str, ...]:
         """What every released integer is of: the records of one of the ``arms``, and its columns."""
         return tuple(f"{name} | {arm}" for arm in arms for name in ("records", *columns))
@@ -478,6 +502,57 @@ class MeanSquare(IntegerSums):
         return _moved(records, later, of)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DifferenceSquare(IntegerSums):
+    """The mean square of the covariates along the released difference of two arms, in released spreads.
+
+    It says how far covariates are from independent along that difference: of independent ones it is 1. Each
+    square is cut, so that one record moves the sum by at most ``SQUARE_CUT``; the direction was released
+    before (Theorem 10).
+    """
+
+    name: str = "along"
+    law: CovariateLaw
+    mean: ArmMeans | None = None
+    spread: MeanSquare | None = None
+
+    def plan(self, universe: MappedUniverse, budget: Budget, earlier: Mapping[str, Any]) -> Self:
+        mean, spread = earlier["mean"], earlier.get("spread")
+        step = replace(self, mean=mean, spread=spread)
+        return super(DifferenceSquare, step).plan(universe, budget, earlier)
+
+    def calibrate(self, universe: MappedUniverse, budget: Budget) -> IntegerNoise:
+        """One record moves the sum by its largest term at most."""
+        return in_parts(SQUARE_CUT * UNIT, budget, self.noise)
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of the mean square."""
+        return super().predicted_error / (self.universe.mass * self.universe.n_samples) ** 2
+
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """The sum of the cut squares, in units of ``1/UNIT``."""
+        of = partial(_square_along, slopes=self._slopes(released))
+        return totals(records, partial(_sums, of=of, high=float(SQUARE_CUT)))
+
+    def mean_square(self, released: Mapping[str, Array]) -> float:
+        """The mean square, as it was released."""
+        return float(released[self.name][0]) / UNIT / _mass(self.universe, released)
+
+    def _slopes(self, released: Mapping[str, Array]) -> Array:
+        """What covariates (k,), as they are handed on, are multiplied by: a function of what was released."""
+        assert self.mean is not None
+        difference = self.mean.difference(released)[0]
+        deviations = spreads = np.array(self.law.spreads)
+        if self.spread is not None:
+            deviations, spreads = self.spread.deviations(released), self.spread.spreads(released)
+        direction = difference / deviations
+        length = float(np.linalg.norm(direction))
+        if not 0.0 < length < math.inf:
+            direction, length = np.ones(len(direction)), math.sqrt(len(direction))
+        return np.asarray(direction / (length * spreads))
+
+
 def _rounded(reach: float, k: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
     """Noise of k sums that one replacement moves this far together; every entry is rounded to an integer."""
     law = Noise(noise).on_numbers
@@ -521,6 +596,11 @@ def _sums_of_arms(block: Records, middle: Array, half_widths: Array, n_arms: int
 
 def _squared_norm(rows: Array, bound: float) -> Array:
     return np.asarray(np.square(np.linalg.norm(rows, axis=1, keepdims=True) / bound))
+
+
+def _square_along(rows: Array, slopes: Array) -> Array:
+    along = Rows.POOLED.predict(np.append(0.0, slopes), rows, 0.0)
+    return np.asarray(np.square(along)[:, None])
 
 
 def _squares(rows: Array, numbers: Sequence[int], cuts: Array) -> Array:

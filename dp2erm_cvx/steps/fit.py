@@ -33,7 +33,7 @@ from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.calibrators import Calibrator, calibrator
-from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import CovariateMean, DifferenceSquare, MeanSquare
 from dp2erm_cvx.steps.execution import Execution, Inputs, StepResult
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows, WithConstant
 from dp2erm_cvx.steps.step import Precision, Step, noise_bound, reserve, sample
@@ -351,7 +351,7 @@ def enters_no_outcome(step: Step) -> bool:
     """True if a step is a function of covariates, treatments and weights alone, which questions may share."""
     if isinstance(step, Fit):
         return step.coefficient is not None
-    return isinstance(step, TreatmentRate | CovariateMean | MeanSquare)
+    return isinstance(step, TreatmentRate | CovariateMean | MeanSquare | DifferenceSquare)
 
 
 def _by_gap(solution: Solution) -> bool:

@@ -110,6 +110,7 @@ RELEASED = {
     "average": "mean of the covariates that the regressions see",
     "mean": "mean of the scaled covariates",
     "spread": "mean square of the scaled covariates",
+    "along": "mean square along the difference of the arms",
     "center": "outcome regression",
     "propensity": "propensity of treatment",
     "rule": "treatment rule",

@@ -33,7 +33,7 @@ FIGURES = {
     "far_arms": ("far-arms", 0),
 }
 #: They print, and write no table of their own.
-PRINTED = {"persons", "arms", "panel", "intervals", "doors", "weights_as_variable"} | {
+PRINTED = {"persons", "arms", "leaks", "panel", "intervals", "doors", "weights_as_variable"} | {
     "weight_caps",
     "weights_literature",
 }

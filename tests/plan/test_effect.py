@@ -13,7 +13,7 @@ from dp2erm_cvx.plan.effect import effect_facts
 from dp2erm_cvx.plan.plan import STEADY
 from dp2erm_cvx.solve import uncertified_start
 from dp2erm_cvx.steps import fit
-from dp2erm_cvx.steps.covariates import CovariateLaw
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw
 from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.record_map import RAREST
 from tests.plan.changed import changed
@@ -35,7 +35,8 @@ def test_no_bound_follows_a_released_rate_that_is_noise(released, estimand):
     for epsilon, steady in ((0.25, False), (8.0, True)):
         plan = make_plan(study(universe, epsilon, estimand=estimand, residual_scale=bound / 4))
         assert (400 * epsilon * plan.study.settings.rate_share >= STEADY) is steady
-        numbers = {"rate": [released], "mean": np.zeros(2), "propensity": np.zeros(3)}
+        sums = 6 if isinstance(plan.step("mean"), ArmMeans) else 2
+        numbers = {"rate": [released], "mean": np.zeros(sums), "propensity": np.zeros(3)}
         numbers["spread"] = np.full(max(len(plan.step("spread").numbers), 1), 2.0**20)
         numbers["center"] = np.zeros(plan.step("center").calibration.n_parameters)
         result = plan.main.at(plan.main.universe, numbers)

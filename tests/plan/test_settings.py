@@ -10,6 +10,7 @@ from dp2erm_cvx import Budget, Domain, Universe
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, Study, make_plan, rule_of_use
+from dp2erm_cvx.plan.defaults import ALONG_SHARE
 from dp2erm_cvx.problems.arm_means import arm_means
 from dp2erm_cvx.problems.ipw_logistic import ipw_private
 from dp2erm_cvx.problems.itr import itr
@@ -37,7 +38,7 @@ def weights(first=None, second=None, domain=None, budget=None, **changes):
     return Study(first or Uniform(), second or itr(), universe, budget or Budget(1.0, 1e-3), **changes)
 
 
-ORDER = ("rate", "mean", "spread", "center", "propensity", "rule", "score")
+ORDER = ("rate", "mean", "spread", "along", "center", "propensity", "rule", "score")
 
 
 def test_arms_declared_far_apart_are_answered_by_a_regression_alone() -> None:
@@ -73,14 +74,16 @@ def test_the_steps_spend_the_budget_and_no_more(study, declared, noise, delta, a
     # where gamma noise is predicted to err less in every step, no delta is spent
     gaussian = [step.name for step in plan.steps if step.calibration.noise == "gaussian"]
     assert plan.guarantee == Budget(1.0, delta if gaussian else 0.0)
-    assert {*gaussian} <= {"mean", "spread", "center", "propensity", "rule"}
+    assert {*gaussian} <= {"mean", "spread", "along", "center", "propensity", "rule"}
     assert (plan.counted, plan.proven, plan.certified_by_design) == (arithmetic == "counted", True, True)
     assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
     assert list(spent) == [name for name in ORDER if name in spent]
     assert plan.joint is False or isinstance(study, RuleStudy)  # a few numbers have no part of one delta
     known = {"propensity": settings.propensity == "logistic", "rate": isinstance(settings.propensity, str)}
-    shares = {name: getattr(settings, f"{name}_share", None) for name in ORDER[:5] if known.get(name, True)}
+    shares = {name: getattr(settings, f"{name}_share", None) for name in ORDER[:6] if known.get(name, True)}
     takes = {name: share for name, share in shares.items() if share is not None}
+    if "along" in spent:  # which takes a part of the share of the mean
+        takes |= {"mean": (1.0 - ALONG_SHARE) * takes["mean"], "along": ALONG_SHARE * takes["mean"]}
     assert {*takes, settings.rest} == {*spent}
     for name, share in ({} if plan.joint else takes | {settings.rest: 1.0 - settings.spent}).items():
         assert spent[name].epsilon == pytest.approx(share, rel=1e-9)

@@ -14,11 +14,11 @@ from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Treatment, Unive
 from dp2erm_cvx.audit import Declared, SearchPlan, noised_sums, search_additive
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.numbers import block_norm, calibrate_integers
-from dp2erm_cvx.data.counts import Unit
+from dp2erm_cvx.data.counts import SamplingWeights, Unit
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.inference.arms import EXPECTED, UNSURE, _expected_distance
 from dp2erm_cvx.noise import _eulerian, cube_noise, perturb_integers, random_source
-from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw
+from dp2erm_cvx.steps.covariates import SQUARE_CUT, ArmMeans, CovariateLaw, DifferenceSquare
 from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import weaker
 
@@ -59,6 +59,85 @@ def moved(step, candidates):
     """The largest movement of the sums over all pairs of units, in the norm of the noise."""
     sums = np.unique([step.exact_sums(one, {}) for one in candidates], axis=0)
     return max(step.calibration.norm(one - other) for one, other in itertools.combinations(sums, 2))
+
+
+def two_arms(k=2, **codebook):
+    """Of a treatment of two arms, as of more than two."""
+    return replace(domain(k), codebook=Codebook(**codebook) if codebook else None)
+
+
+def two_arms_step(public, n=40):
+    k = len(public.ranges)
+    universe, law = Universe(public, n, k), CovariateLaw.of(public, k)
+    step = ArmMeans(share=0.1, law=law, norm=1.0)
+    return step.planned(universe, step.calibrate(universe, Budget(1.0)))
+
+
+def square_step(public, n=40):
+    k = len(public.ranges)
+    step = DifferenceSquare(share=0.1, law=CovariateLaw.of(public, k))
+    return step.plan(Universe(public, n, k), Budget(1.0), {"mean": two_arms_step(public, n)})
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_two_arms_are_moved_by_no_more_than_several(k):
+    step = two_arms_step(two_arms(k))
+    assert step.calibration.sensitivity == 2 * UNIT
+    assert moved(step, units(two_arms(k), k)) == 2 * UNIT
+
+
+def test_weights_and_persons_of_two_arms_move_the_sums_by_no_more():
+    weights = two_arms(1, sampling_weights=SamplingWeights("wt", 2.0))
+    records = [
+        weights.records([[x]], [a], [0.0], [w]) for x in (-1.0, 3.0) for a in (0, 1) for w in (0, 0.7, 2)
+    ]
+    assert moved(two_arms_step(weights), records) == 2 * UNIT
+    several = two_arms(1, unit=Unit("person", number=40))
+    assert 2 * UNIT - 6 <= moved(two_arms_step(several), persons(several, 1)) <= 2 * UNIT
+
+
+def directions():
+    """What may have been released of two arms: differences along both covariates, along one, and none."""
+    for difference in ([0.2, 0.1], [0.0, -0.3], [0.0, 0.0]):
+        first, second = np.array([20.0, 0.0, 0.0]), np.array([20.0, *(20.0 * np.array(difference))])
+        yield {"mean": np.concatenate([first, second]) * UNIT}
+
+
+def test_a_record_moves_the_square_along_a_difference_by_its_cut_at_every_difference():
+    public, far = two_arms(2), []
+    step = square_step(public)
+    assert step.calibration.sensitivity == SQUARE_CUT * UNIT
+    for released in directions():
+        sums = [step.exact_sums(one, released)[0] for one in units(public, 2)]
+        assert max(sums) - min(sums) <= SQUARE_CUT * UNIT
+        far.append(max(sums) - min(sums))
+    assert max(far) == SQUARE_CUT * UNIT
+
+
+def test_squares_that_are_not_cut_would_move_by_more(monkeypatch):
+    """Planted: a record at the corner of its box adds its whole square."""
+    step = square_step(two_arms(2))
+    monkeypatch.setattr("dp2erm_cvx.steps.covariates.SQUARE_CUT", 36)
+    sums = [step.exact_sums(one, next(directions()))[0] for one in units(two_arms(2), 2)]
+    assert max(sums) - min(sums) > SQUARE_CUT * UNIT
+
+
+def test_a_person_adds_at_most_one_cut_square():
+    public = two_arms(2, unit=Unit("person", number=40))
+    step, released = square_step(public), next(directions())
+    sums = [step.exact_sums(one, released)[0] for one in persons(public, 2)]
+    assert 0 <= min(sums)
+    assert max(sums) - min(sums) <= SQUARE_CUT * UNIT
+
+
+def test_a_square_along_a_difference_is_made_of_its_own_record():
+    """A row has the same square whatever rows stand beside it, to the last bit."""
+    rng, public = np.random.default_rng(4), two_arms(2)
+    x = rng.uniform(-1.0, 3.0, (33, 2))
+    step, released = square_step(public), next(directions())
+    whole = step.exact_sums(public.records(x, np.zeros(33, dtype=int), np.zeros(33)), released)[0]
+    single = sum(step.exact_sums(public.records([one], [0], [0.0]), released)[0] for one in x)
+    assert whole == single
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -103,6 +182,14 @@ def plan_of(n=30, epsilon=1.0):
     return model.plan(n, 2)
 
 
+def two_arms_plan(n=30):
+    """At a budget at which means by arm pay."""
+    settings = {"mean_share": 0.2, "rows": "arms", "propensity": "constant"}
+    plan = PrivateEffect(two_arms(), Budget(8.0), residual_scale=1.0, settings=settings).plan(n, 2)
+    assert isinstance(plan.step("mean"), ArmMeans)
+    return plan
+
+
 def searched(plan):
     """The worst neighbors of a plan that releases nothing but the means by arm."""
     step = plan.step("mean")
@@ -112,8 +199,9 @@ def searched(plan):
     return search_additive(noised_sums(alone, {}), plan.study.start, declared, search=search)
 
 
-def test_a_search_finds_all_of_epsilon_and_no_more():
-    found = searched(plan_of())
+@pytest.mark.parametrize("plan", [plan_of, two_arms_plan])
+def test_a_search_finds_all_of_epsilon_and_no_more(plan):
+    found = searched(plan())
     assert not found.exceeds
     assert found.audit.found >= 0.98 * found.audit.allowed
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.data.counts import SamplingWeights
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, RuleStudy, make_plan
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.covariates import CovariateLaw, CovariateMean, MeanSquare
+from dp2erm_cvx.steps.covariates import ArmMeans, CovariateLaw, CovariateMean, MeanSquare
 from dp2erm_cvx.steps.execution import Execution, Inputs
 from dp2erm_cvx.steps.fit import Fit
 from dp2erm_cvx.steps.record_map import RAREST, Arms
@@ -154,7 +154,10 @@ def numbers(case, rate=0.3, epsilon=4.0):
         plan = make_plan(RuleStudy(Universe(DOMAINS[name], n, k), Budget(epsilon), declared=declared))
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     squares = np.full(max(len(plan.step("spread").numbers), 1), 0.3 * n * unit)
-    result = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": squares}
+    mean = np.full(k, 0.1)
+    if isinstance(plan.step("mean"), ArmMeans):  # of the untreated, then of the treated
+        mean = np.concatenate([np.append(1.0 - rate, np.full(k, 0.02)), np.append(rate, np.full(k, 0.08))])
+    result = {"rate": both, "mean": mean * n * unit, "spread": squares, "along": np.array([1.2 * n * unit])}
     coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
     if name != case:
         coefficients["center"] = coefficients["rule"] = np.linspace(-0.3, 0.4, 1 + k)
@@ -187,7 +190,8 @@ def alike(name, epsilon=4.0):
 @pytest.mark.one_row_in(2)
 @pytest.mark.parametrize("name", [*DOMAINS, *RULES])
 def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
-    names = {"effect": "rate mean spread center propensity score"}
+    along = "along " if size(DOMAINS[name.removeprefix("rule ")]) > 1 else ""
+    names = {"effect": f"rate mean spread {along}center propensity score"}
     names["rule"] = "mean spread center propensity rule sides arms value"
     goal = "rule" if name in RULES else "effect"
     assert [step.name for step in numbers(name)[0].steps] == names[goal].split()
@@ -215,15 +219,19 @@ def test_levels_of_a_column_exclude_each_other():
 
 
 def joint_loss(steps, domain, released):
-    """The most that one replacement loses in rate, mean and spread together, at these released numbers."""
-    result = []
+    """The most that one replacement loses in these steps together, at these released numbers."""
+    sums = {step.name: [] for step in steps}
     for one in grid(domain):
-        records, own = one, []
+        records = one
         for step in steps:
-            own.append(exact(step, records, released) / step.calibration.scale)
+            sums[step.name].append(exact(step, records, released))
             records = step.mapped(records, released)
-        result.append(np.concatenate(own))
-    return max(float(np.max(np.sum(np.abs(np.array(result) - own), axis=1))) for own in result)
+    losses = 0.0
+    for step in steps:
+        own = np.array(sums[step.name]) / step.calibration.scale
+        blocks = np.abs(own[:, None] - own[None]).reshape(len(own), len(own), -1, step.calibration.block)
+        losses = losses + blocks.max(axis=3).sum(axis=2)
+    return float(np.max(losses))
 
 
 @pytest.mark.parametrize("name", ["box", "levels", "rule box"])
@@ -234,6 +242,8 @@ def test_what_comes_before_a_regression_loses_its_shares_together(name):
     assert steps[-1].numbers or name == "box"
     k = plan.study.universe.n_features
     means = [np.array(ends) * 400 * 2.0**20 for ends in itertools.product((-1.0, 1.0), repeat=k)]
+    if isinstance(steps[-2], ArmMeans):
+        means = [np.tile(np.append(200 * 2.0**20, 0.5 * one), 2) for one in means]
     paid = sum(step.guarantee.epsilon for step in steps)
     assert 0.9 * paid < max(joint_loss(steps, domain, released | {"mean": one}) for one in means) <= paid
     # planted: a share that follows what is released later, as the mean square here: twice where that is large
@@ -257,9 +267,11 @@ def test_no_step_rests_on_what_is_released_later(monkeypatch):
     names = [step.name for step in plan.steps]
     assert seen == {name: names[:place] for place, name in enumerate(names)}
     # planted: arm weights of a center that are those of a rate which is released after it
-    rate, mean, spread, center, *others = plan.steps
+    rate, mean, spread, along, center, *others = plan.steps
     with pytest.raises(KeyError, match="rate"):
-        replace(plan, steps=(mean, spread, center, rate, *others)).run(data, Execution("newton", 1e-6, 1))
+        replace(plan, steps=(mean, spread, along, center, rate, *others)).run(
+            data, Execution("newton", 1e-6, 1)
+        )
 
 
 HUGE = 1e15

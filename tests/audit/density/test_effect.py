@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, PrivateEffect
+from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.audit import SearchPlan, search_density
 from dp2erm_cvx.audit.density import log_density_ratio
 from dp2erm_cvx.audit.release_laws import audited_laws
 from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.steps.covariates import ArmMeans, DifferenceSquare
 from dp2erm_cvx.steps.record_map import UNIT
-from tests.audit.bugs import loss_at_zero, whole
+from tests.audit.bugs import loss_at_zero, weaker, whole
 from tests.audit.density.released import SAMPLED, N, effect, rule, weights
 from tests.audit.pairs import changed_record, lone, neighbors, of_persons
 
@@ -162,3 +163,40 @@ def test_three_whole_records_of_a_person_are_found_out(monkeypatch):
     assert 0.8 < kept <= 1.0
     monkeypatch.setattr(Unit, "shared", whole)
     assert loss_at_zero(model, pair) == pytest.approx(3.0 * kept, rel=0.1)
+
+
+def extreme_pair(n):
+    """Records of two covariates of which one moves from a corner and an arm to the other ones."""
+    rng = np.random.default_rng(6)
+    X, a, y = rng.uniform(-1.0, 1.0, (n, 2)), np.arange(n) % 2, rng.uniform(-1.0, 1.0, n)
+    pair = []
+    for side in (1, -1):
+        own = X.copy(), a.copy(), y.copy()
+        own[0][0], own[1][0], own[2][0] = side, (side + 1) // 2, side
+        pair.append(own)
+    return pair
+
+
+def test_a_fit_with_means_by_arm_loses_at_most_epsilon_and_more_where_they_pay_too_little():
+    """At released numbers near the exact ones and far off, where the two blocks lose all that they may."""
+    n, epsilon = 30, 8.0
+    domain = Domain(2.0, 1.0, ranges=[(-1.0, 1.0)] * 2)
+    settings = {"mean_share": 0.4, "propensity": "constant", "center_share": 0.3, "rows": "common"}
+    model = PrivateEffect(
+        domain, Budget(epsilon), residual_scale=0.3, settings=settings, arithmetic="assumed"
+    )
+    plan, pair, rng = model.plan(n, 2), extreme_pair(n), np.random.default_rng(3)
+    assert isinstance(plan.step("mean"), ArmMeans)
+    assert isinstance(plan.step("along"), DifferenceSquare)
+    far = np.array([1.0, 0.1, 0.1, -1.0, 0.1, 0.1]) * 1e6 * UNIT
+    released = []
+    for means in (far, -far, *(rng.normal(size=(4, 6)) * 9 * UNIT)):
+        squares = UNIT * rng.integers(0, 20, 3)
+        released.append(np.concatenate([[14.0], means, squares[:2], squares[2:], 0.1 * rng.normal(size=4)]))
+
+    def largest(planned):
+        one, other = audited_laws(planned, pair)[1]
+        return max(abs(log_density_ratio(one, other, one.place(values))) for values in released)
+
+    assert 0.25 * epsilon < largest(plan) <= epsilon
+    assert largest(weaker(plan, "mean", scale=0.2)) > epsilon

@@ -1,0 +1,134 @@
+"""How far both arms lie apart, from released means by arm: what alarms, and what widens an interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dp2erm_cvx.arrays import Array
+from dp2erm_cvx.checks import Stated
+from dp2erm_cvx.inference.limits import surely_more
+from dp2erm_cvx.inference.nuisances import EffectFacts
+from dp2erm_cvx.steps.covariates import ArmMeans
+from dp2erm_cvx.steps.score import Released
+
+#: Deviations of the noise that the lower end of a distance lies off what was released: of a normal one nine
+#: in ten ends are below.
+LOWER = 1.28
+#: Arms whose means lie farther apart, in standard deviations within them, hardly overlap: formulas of first
+#: order end there.
+OVERLAP_ENDS = 2.0
+#: The least mean square along a difference that is not taken for its noise.
+LEAST_SQUARE = 0.25
+
+
+def deviations_of(facts: EffectFacts, released: Released) -> Array:
+    """Standard deviations (k,) of the covariates of which means by arm were released."""
+    if facts.spread is None:
+        return np.array(facts.law.spreads)
+    return facts.spread.deviations(released)
+
+
+def fourth_moment(covariance: Array) -> float:
+    """Mean fourth power of the length of the noise of one block, of which this is the covariance (k, k).
+
+    The noise of a block of q = 1 + k numbers is ``R U`` with U uniform in the cube, so that the fourth moment
+    of R is ``(q + 3) (q + 4) / ((q + 1) (q + 2))`` times its squared second one.
+    """
+    q = 1 + len(covariance)
+    ratio = (q + 3) * (q + 4) / ((q + 1) * (q + 2))
+    total = float(np.trace(covariance))
+    uniform = 2.0 * float(np.sum(covariance**2)) - 1.2 * float(np.sum(np.diag(covariance) ** 2))
+    return ratio * (total**2 + uniform)
+
+
+@dataclass(frozen=True)
+class Distance(Stated):
+    """How far both arms lie apart by what was released, in standard deviations of all records.
+
+    Parameters
+    ----------
+    least
+        The lower end: nine times in ten the distance is larger.
+    estimate
+        The distance itself, at least the lower end.
+    """
+
+    least: float
+    estimate: float
+
+
+def released_distance(facts: EffectFacts, released: Released) -> Distance | None:
+    """The distance of both arms along the difference of their released means.
+
+    Its square is the squared length of that difference in released deviations, less what its noise adds to it
+    on average, over the mean square of the covariates along it. At the lower end it is less by ``LOWER``
+    deviations of what the noises of both add to it.
+
+    Parameters
+    ----------
+    facts
+        What is public of the effect.
+    released
+        Numbers by the names of the steps.
+
+    Returns
+    -------
+    Distance or None
+        None where nothing was released that says so.
+    """
+    mean, along = facts.mean, facts.along
+    several = len(facts.universe.domain.arms) > 2
+    if several or not isinstance(mean, ArmMeans) or (along is None and len(mean.law.spreads) > 1):
+        return None
+    squared, variance = _squared_length(mean, deviations_of(facts, released), released)
+    if squared <= 0.0:
+        return Distance(0.0, 0.0)
+    square, unsure = 1.0, 0.0
+    if along is not None:
+        square = max(along.mean_square(released), LEAST_SQUARE)
+        unsure = math.sqrt(along.predicted_error) / square
+    off = LOWER * math.hypot(math.sqrt(variance) / squared, unsure)
+    estimate = math.sqrt(squared / square)
+    return Distance(estimate * math.sqrt(max(1.0 - off, 0.0)), estimate)
+
+
+def _squared_length(mean: ArmMeans, deviations: Array, released: Released) -> tuple[float, float]:
+    """Squared length of the released difference in ``deviations`` (k,), less that of its noise; its variance.
+
+    The length is without bias; its variance counts the noise of both arms, which is independent.
+    """
+    difference, noise = mean.difference(released)
+    difference = difference / deviations
+    blocks = noise / np.outer(deviations, deviations)
+    covariance = np.sum(blocks, axis=0)
+    length = float(np.sum(difference**2))
+    squared = length - float(np.trace(covariance))
+    variance = 4.0 * float(np.sum(blocks[0] * blocks[1]))
+    for block in blocks:
+        variance += fourth_moment(block) - float(np.trace(block)) ** 2
+    # what is left of the difference without its noise lies along it
+    along = float(difference @ covariance @ difference) / max(length, 1e-300)
+    return squared, variance + 4.0 * max(squared, 0.0) * along
+
+
+def hardly_overlap(declared: float, distance: Distance | None, rate: float) -> bool:
+    """Whether released means lie so far apart that arms of this ``rate`` of treatment hardly overlap.
+
+    Of the variance along the difference, ``rate (1 - rate)`` times its square lies between the arms; the rest
+    is within them. Where released numbers do not say more than is declared, their lower end counts.
+    """
+    if distance is None:
+        return False
+    length = distance.estimate if surely_more(distance.least, declared) else distance.least
+    within = 1.0 - rate * (1.0 - rate) * length**2
+    return length**2 > OVERLAP_ENDS**2 * within
+
+
+def at_released_distance(facts: EffectFacts, distance: Distance | None) -> EffectFacts:
+    """The facts with arms as far apart as was released, where that is surely more than is declared."""
+    if distance is None or not surely_more(distance.least, facts.assumed.distance):
+        return facts
+    return replace(facts, assumed=replace(facts.assumed, distance=distance.estimate))
