@@ -97,7 +97,7 @@ def audit_rates(quick: bool) -> list[dict[str, Any]]:
     ``second`` counts the datasets that a second solver saw, in a process of its own, whose time is not
     counted.
     """
-    sizes = {100: 1000, 2000: 200} if quick else {100: 40_000, 2000: 10_000}
+    sizes = {100: 1000, 2000: 200} if quick else {100: 200_000, 2000: 20_000}
     covariates = 10
     domain, rows = Domain(1.0, 1.0), list[dict[str, Any]]()
     for n, neighbors in sizes.items():

@@ -33,6 +33,11 @@ Strategy = Callable[[Records, np.random.Generator], Replacements]
 #: Share of the "extreme" ends that are corners of a cube, and of the others that are antipodes of a record.
 _CORNERS = _ANTIPODES = 0.3
 
+#: Distance between neighbors whose difference is a slope, in units of the bound of covariates.
+_DIFFERENCE = 1e-4
+#: Lengths of steps along a slope, in units of the reach.
+_LENGTHS = np.array([1.0, 0.4, 0.15, 0.05, 0.015])
+
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
@@ -127,6 +132,8 @@ class Base:
         self.arms: NDArray[Any] = np.concatenate(records.blocks.map(attrgetter("a")))
         begun = weighing.begun(records)
         self.neighbors = begun.neighbors
+        #: Whether neighbors are solved together, asked once: what is tried does not depend on how they went.
+        self.shares = begun.neighbors.shares
         self.weights = begun.weights
         self.radius = begun.radius
         #: The records, lightest first.
@@ -273,24 +280,73 @@ class Base:
         They climb in lockstep, so that their candidates are solved together. After the deadline nothing is
         tried any more. Also the number of candidates, and that of those that were solved.
         """
-        space = self.universe.space
+        bound = self.universe.space.features_bound
         solved = 0
 
         def heights(tried: list[tuple[int, Array]]) -> list[Array]:
             nonlocal solved
             of = np.repeat([k for k, _ in tried], [len(points) for _, points in tried])
-            reached = np.full(len(of), np.nan)
-            if not until.passed:
-                points = space.features_bound * np.concatenate([points for _, points in tried])
-                moves = self.moved(Changes(starts.index[of], space.inside(points), starts.arms[of]), until)
-                reached[moves.number] = moves.movements[Quantity.V].low
-                solved += len(moves)
+            reached = self._heights(
+                starts, of, bound * np.concatenate([points for _, points in tried]), until
+            )
+            solved += int(np.sum(np.isfinite(reached)))
             return [reached[of == k] for k, _ in tried]
 
-        climbs = [(point / space.features_bound, step, solves) for point in starts.covariates]
+        climbs = [(point / bound, step, solves) for point in starts.covariates]
         ended = evolve(heights, climbs, rng)
-        best = space.inside(space.features_bound * np.array([best for best, _, _ in ended]))
+        best = self.universe.space.inside(bound * np.array([best for best, _, _ in ended]))
         return Changes(starts.index, best, starts.arms), sum(spent for _, _, spent in ended), solved
+
+    def follow_slopes(self, starts: Changes, solves: int, until: Deadline) -> tuple[Changes, int, int]:
+        """Where steps along the slopes of V end that begin at every change, with ``solves`` each.
+
+        Slopes are differences between neighbors, which are solved together; a step is the best of several
+        lengths. Also the number of neighbors tried, and that of those that were solved.
+        """
+        space = self.universe.space
+        m, d = starts.covariates.shape
+        points = starts.covariates.copy()
+        best = np.full(m, -np.inf)
+        reach = np.full(m, space.features_bound)
+        shifts = _DIFFERENCE * space.features_bound * np.eye(d + 1, d, -1)
+        one_each = np.arange(m)
+        around_each, along_each = np.repeat(one_each, d + 1), np.repeat(one_each, len(_LENGTHS))
+        tried = solved = 0
+        for _ in range(solves // (d + 1 + len(_LENGTHS))):
+            # all within the ball
+            around = points[:, None, :] * (1.0 - 2.0 * _DIFFERENCE) + shifts
+            near = self._heights(starts, around_each, around.reshape(-1, d), until).reshape(m, d + 1)
+            slopes = _along_sphere(np.nan_to_num(near[:, 1:] - near[:, :1]), points, space.features_bound)
+            slopes /= np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-300)
+            best = np.fmax(best, near[:, 0])
+            lengths = reach[:, None] * _LENGTHS
+            ends = space.inside(points[:, None, :] + lengths[:, :, None] * slopes[:, None, :])
+            far = self._heights(starts, along_each, ends.reshape(-1, d), until).reshape(m, len(_LENGTHS))
+            chosen = np.argmax(np.nan_to_num(far, nan=-np.inf), axis=1)
+            higher = far[one_each, chosen] > best
+            points[higher] = ends[one_each, chosen][higher]
+            best[higher] = far[one_each, chosen][higher]
+            reach = np.where(higher, 2.0 * lengths[one_each, chosen], 0.1 * reach)
+            tried += near.size + far.size
+            solved += int(np.sum(np.isfinite(near)) + np.sum(np.isfinite(far)))
+        return Changes(starts.index, points, starts.arms), tried, solved
+
+    def _heights(self, starts: Changes, of: Index, points: Array, until: Deadline) -> Array:
+        """V (m,) where records of the starts ``of`` (m,) get other ``points`` (m, d); NaN where unknown."""
+        reached = np.full(len(of), np.nan)
+        if not until.passed:
+            points = self.universe.space.inside(points)
+            moves = self.moved(Changes(starts.index[of], points, starts.arms[of]), until)
+            reached[moves.number] = moves.movements[Quantity.V].low
+        return reached
+
+
+def _along_sphere(slopes: Array, points: Array, bound: float) -> Array:
+    """Slopes (m, d) without the part that leads out of the ball at points of its sphere."""
+    directions = points / bound
+    outward = np.sum(slopes * directions, axis=1)
+    leaves = (np.sum(directions**2, axis=1) > 1.0 - 1e-6) & (outward > 0.0)
+    return np.asarray(slopes - np.where(leaves, outward, 0.0)[:, None] * directions)
 
 
 def _joined(parts: list[Any], shape: tuple[int, ...] = (0,), dtype: Any = np.float64) -> Any:

@@ -205,7 +205,11 @@ class Rounds:
         left = room - tried
         if not len(starts) or left <= len(starts) or self.until.passed:
             return screened, tried, len(screened)
-        ends, spent, climbed = base.ascend(starts, step, left // len(starts) - 1, rng, self.until)
+        solves = left // len(starts) - 1
+        if base.shares and turn % 2 == 0:  # one slope costs a neighbor per covariate, solved together
+            ends, spent, climbed = base.follow_slopes(starts, solves, self.until)
+        else:
+            ends, spent, climbed = base.ascend(starts, step, solves, rng, self.until)
         moves = base.moved(ends, self.until)  # once more, each as it is kept
         return moves, tried + spent + len(ends), len(screened) + climbed + len(moves)
 
@@ -213,7 +217,7 @@ class Rounds:
         self, base: Base, tried: int, solved: int, first: bool, rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """Numbers of the neighbors that are solved once more, and by the second solver: drawn publicly."""
-        if not base.neighbors.shares:
+        if not base.shares:
             count = math.ceil(tried / CHECKED)
         else:
             one_in = CHECKED_TOGETHER * math.sqrt(base.records.n_samples)
@@ -222,7 +226,7 @@ class Rounds:
 
     def _size(self, turn: int) -> int:
         """Neighbors in the looks of one turn: more from turn to turn where many are solved together."""
-        if not isinstance(self.source, Records) or not self.base(0).neighbors.shares:
+        if not isinstance(self.source, Records) or not self.base(0).shares:
             return CHUNK
         most = max(min(_WEIGHTS // self.source.n_samples, LARGEST_CHUNK), CHUNK)
         return min(CHUNK * (1 + turn), most)

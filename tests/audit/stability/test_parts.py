@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, SearchPlan, audit_stability, surrogates
 from dp2erm_cvx.audit import stability as module
-from dp2erm_cvx.audit.changes import Base
+from dp2erm_cvx.audit.changes import Base, Changes
 from dp2erm_cvx.audit.movement import NeighborPair, resolve
 from dp2erm_cvx.audit.pairs import Pairs, draw_pair, next_pair, records_at
 from dp2erm_cvx.audit.rounds import STRATEGIES
-from dp2erm_cvx.audit.search import Gain, State, evolve
+from dp2erm_cvx.audit.search import Deadline, Gain, State, evolve
 from dp2erm_cvx.audit.weighing import ProgramWeights
 from dp2erm_cvx.data.mapped_universe import MappedUniverse
 from dp2erm_cvx.data.universe import Universe
@@ -183,6 +183,24 @@ def test_what_a_search_keeps_is_the_largest_by_every_quantity():
     best = moves.highest(6)
     assert len(set(moves.changes.index[best].tolist())) == 6
     assert best[0] == np.argmax(moves.movements[Quantity.V].low)
+
+
+def test_steps_along_slopes_end_where_nothing_near_is_higher():
+    space = Domain(1.0, 1.0).space
+    rng = np.random.default_rng(1)
+    records = records_at(space, space.inside(rng.normal(size=(30, 3))), rng.integers(2, size=30))
+    base = base_of(reference_program("ipw_logistic", ridge=0.1), records)
+    starts = base.propose("random", 0, 4, rng)
+    ends, tried, solved = base.follow_slopes(starts, 180, Deadline())
+    assert tried == solved == 4 * 20 * 9
+    assert np.array_equal(ends.index, starts.index)
+    assert np.all(np.linalg.norm(ends.covariates, axis=1) <= space.features_bound)
+    before, after = (base.moved(one).movements[Quantity.V].low for one in (starts, ends))
+    assert np.all(after > before)
+    of = np.repeat(np.arange(4), 50)
+    near = ends.covariates[of] + 0.02 * rng.normal(size=(200, 3))
+    around = base.moved(Changes(ends.index[of], near, ends.arms[of])).movements[Quantity.V].low
+    assert np.all(around <= after[of] + 5e-3)  # V has kinks, at which slopes lead no further
 
 
 def test_a_full_list_takes_only_what_is_larger():
