@@ -26,8 +26,8 @@ _DOMAIN = 'outcome_bound = 4.0\noutcome_column = "y"\n[treatment]\ncolumn = "a"\
 _CLUSTER = """
 import json, os, sys, time
 from distributed import Client, LocalCluster
-from dp2erm_cvx import Budget, PrivateEffect, load_domain
-from dp2erm_cvx.blocked import BlockedDataset
+import dask
+from dp2erm_cvx import BlockedDataset, Budget, PrivateEffect, load_domain
 
 def used(): return sum(os.times()[:2])
 def busy():
@@ -36,6 +36,9 @@ def busy():
 
 if __name__ == "__main__":
     path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    # else each array of more than 128 kB is taken from the system and given back
+    allocator = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**25, "OMP_NUM_THREADS": 1}
+    dask.config.set({"distributed.nanny.pre-spawn-environ": allocator})
     with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
             data = BlockedDataset.read(path, treatment="a", outcome="y")

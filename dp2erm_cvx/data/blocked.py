@@ -129,13 +129,15 @@ class BlockedDataset:
         covariates: Sequence[str] | None = None,
         layout: CsvLayout = PLAIN,
     ) -> BlockedDataset:
-        """Blocks of a CSV or Parquet file, or of all Parquet files in a folder or of ``folder/*.parquet``.
+        """Blocks of a CSV or Parquet file, or of all files in a folder or of ``folder/*.csv``.
 
         Parameters
         ----------
         path
-            Files follow each other by their names, by which workers of a cluster have to reach them. A row
-            group has to fit into the memory of a worker. Every pass parses CSV anew: Parquet is faster.
+            Files follow each other by their names, by which workers of a cluster have to reach them; names
+            of folders such as ``year=2020`` below it are columns. ``s3://...`` and others are read where the
+            package of fsspec for them is installed. A row group has to fit into the memory of a worker.
+            Every pass parses CSV anew: Parquet is faster.
         treatment, outcome
             Names of their columns.
         covariates
