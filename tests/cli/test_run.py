@@ -88,7 +88,9 @@ def test_a_question_counts_its_own_records(folder, setting, told, choice):
     asked = f'[budget]\nepsilon = 20\n[[effect]]\nname = "own"\n{setting} = {told}\n'
     Path("study.toml").write_text(f'{DOMAIN}[levels]\ng = ["a", "b"]\n{asked}')
     answer = facts(*RUN, "--seed", "5")
-    model = PrivateEffect(load_domain("study.toml"), Budget(20 * (1 - 1e-12)), seed=5, **{setting: choice})
+    # exact noise by arm is that of this very budget
+    budget = read_study("study.toml").models(seed=5)["own"].budget
+    model = PrivateEffect(load_domain("study.toml"), budget, seed=5, **{setting: choice})
     release = model.fit(frame_of(), frame_of()["a"], frame_of()["y"]).release_
     np.testing.assert_allclose(answer["released"], list(release.released), rtol=1e-9)
     assert setting == "by" or abs(release.counted - 200) < 60
