@@ -1185,6 +1185,10 @@ LOSSES = {
 FIXED = ("uniform weights", "Theorem 13 (factors at most 1, not normalized)")
 #: How far one record moves the mean of scores that are cut off at B, in units of B / n (Theorem 12).
 SCORES = {"ate": Rational(2), "att": Rational(16, 7), "overlap": Rational(5, 2)}
+#: Kinds of integers with discrete Laplace noise for what one record moves, as theorems are named.
+INTEGERS = ("Laplace noise on integers", "(integers, ", "(Laplace noise, second moment included)")
+#: What one record moves the integers of a step by, at least, in the units that are stated.
+MOVED = {"rate": 1, "scale": 2}
 #: Standings that a release may have: the others say themselves that nothing is promised.
 PROMISED = ("private", "conditional on certification", "conditional on what a Pipeline learned before")
 
@@ -1259,14 +1263,11 @@ class Step:
             return [self._ranges()]
         if self.theorem == "Theorem 8 (output perturbation)":
             return [self._statistic()]
-        known = (
-            "Laplace noise on integers",
-            "Theorem 12 (Laplace",
-            "Theorem 26 (Laplace",
-            "Theorem 30 (integers",
-        )
-        demand(self.theorem.startswith(known), f"{self.name}: {self.theorem} is not read")
+        known = any(kind in self.theorem for kind in INTEGERS)
+        demand(known, f"{self.name}: {self.theorem} is not read")
         sensitivity = self.positive("sensitivity")
+        least = MOVED.get(self.name, 0)
+        demand(sensitivity >= least, f"{self.name}: one record moves it by more than the sensitivity stated")
         if self.name == "score" and self.document["declared"]["goal"] == "effect":
             self._refuse_narrow(sensitivity)
         text = f"Laplace noise of scale {self.stated['scale']:.6g} on what one record moves by "
