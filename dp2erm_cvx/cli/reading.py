@@ -135,7 +135,7 @@ def _connect(scheduler: str | None, wait: float | None) -> None:
         return
     try:
         dask: Any = importlib.import_module("dask")
-        client: Any = importlib.import_module("distributed").Client
+        distributed: Any = importlib.import_module("distributed")
     except ImportError:
         need = "--scheduler needs distributed: pip install 'dp2erm-cvx[distributed]'"
         raise DeclarationError(need) from None
@@ -144,14 +144,15 @@ def _connect(scheduler: str | None, wait: float | None) -> None:
     context = click.get_current_context()
     if wait is not None:
         context.with_resource(dask.config.set({"dp2erm.wait": wait}))
-    try:
-        connected = client(scheduler)
-    except (OSError, ValueError, TimeoutError):
-        raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
-    except TypeError:
+    keys = distributed.Security().get_connection_args("client").get("ssl_context")
+    if scheduler.startswith("tls://") and keys is None:
         raise DeclarationError(
             f"--scheduler {scheduler}: needs keys: set distributed.comm.tls of Dask's configuration"
-        ) from None
+        )
+    try:
+        connected = distributed.Client(scheduler)
+    except (OSError, ValueError, TimeoutError):
+        raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
     context.call_on_close(connected.close)
 
 

@@ -40,8 +40,8 @@ _ANSWER = 10.0
 _ADVICE = "install the same on the client and on every worker, and start the workers anew"
 #: Workers that have the versions of a client, by its name.
 _VETTED: dict[str, set[str]] = {}
-#: Packages whose files are not compared one by one: one is compared as a whole, the other by its version.
-_COMPARED_OTHERWISE = ("dp2erm_cvx", "numpy")
+#: Packages whose files are not compared one by one: compared as a whole, by a version, or not a rule of ours.
+_COMPARED_OTHERWISE = ("dp2erm_cvx", "numpy", "cloudpickle")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,8 @@ class Sent:
         pickler.reducer_override = noting
         pickler.dump(function)
         wanted = dict(versions())
-        for name in sorted(named.difference(cloudpickle.list_registry_pickle_by_value())):
+        named -= cloudpickle.list_registry_pickle_by_value()
+        for name in sorted(named & sys.modules.keys()):  # compilers make up others
             digest = _digest_of_module(name)
             if digest:
                 wanted[name] = digest
@@ -182,6 +183,10 @@ class Task:
 
     work: Work
     beside: Sequence[Any] = ()
+
+    def __repr__(self) -> str:
+        # which logs of workers may quote: no rows are in it
+        return "Task()"
 
     def __call__(self, *inputs: Any) -> Any:
         """The result of the work on these inputs, or a refusal."""
@@ -327,12 +332,12 @@ class Cluster:
             work = None if reads is None else Work(reads)
             found = self.client.run(vetted, dict(versions()), work, workers=new, on_error="return")
         for worker, refusal in found.items():
-            if isinstance(refusal, ImportError | AttributeError):  # a package without this module, or none
-                raise WorkerError(f"worker {worker} has no dp2erm_cvx of this version: {_ADVICE}")
             if isinstance(refusal, Refusal):
                 raise replace(refusal, worker=worker).raised()
-            if refusal is None:  # others died meanwhile
+            if refusal is None:
                 known.add(worker)
+            elif not isinstance(refusal, OSError | TimeoutError):  # it has not died meanwhile
+                raise WorkerError(f"worker {worker} has no dp2erm_cvx of this version: {_ADVICE}")
 
     def workers(self) -> list[str] | None:
         """Addresses of the workers; None where the scheduler does not answer."""

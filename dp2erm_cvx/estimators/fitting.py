@@ -394,7 +394,8 @@ class PrivateEstimator(ConfiguredEstimator):
         """
         if self.seed is None and isinstance(self.ledger, Ledger) and self.dataset is not None:
             self.ledger.account(self.dataset)  # raises where there is none, before records are looked at
-        raw = self._data(X, a, y)
+        with telling_charge(None):
+            raw = self._data(X, a, y)
         plan = self.plan(raw.n_samples, raw.columns)
         if not conditional:
             self._refuse_weaker(plan)
@@ -423,7 +424,8 @@ class PrivateEstimator(ConfiguredEstimator):
         plan
             That of these settings for so many records with these columns, where it is known already.
         """
-        raw = self._data(data, None, None)
+        with telling_charge(None):
+            raw = self._data(data, None, None)
         return self._fitted(raw, self.plan(raw.n_samples, raw.columns) if plan is None else plan)
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan[Any], Dataset]:
