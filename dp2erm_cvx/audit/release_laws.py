@@ -31,6 +31,7 @@ from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.steps.covariates import CovariateMean, MeanSquare
 from dp2erm_cvx.steps.execution import Execution
 from dp2erm_cvx.steps.fit import Fit
+from dp2erm_cvx.steps.outcome_scale import SCALE
 from dp2erm_cvx.steps.step import Step
 from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.steps.weights import solve_weights
@@ -178,7 +179,7 @@ def audited_laws(model: Audited, pair: tuple[Raw, Raw]) -> tuple[Plan[Any], tupl
         plan = model.plan(one.n_samples, len(one.columns))
     _check_neighbors(one, other, plan.study.universe)
     domain, weighting = plan.study.start.domain, None
-    if plan.study.opening is not None:
+    if plan.step(SCALE) is not None:
         raise DeclarationError(
             "audit_density: later steps follow from the scale of the outcome, whose pairs are drawn in "
             "secret: declare residual_scale"

@@ -138,6 +138,7 @@ OF_PERSONS = {
     "ate": PrivateEffect(of_persons(1), Budget(9.0), **SCALED),
     "att": PrivateEffect(of_persons(3), Budget(9.0), estimand="att", **SCALED),
     "overlap": PrivateEffect(of_persons(1), Budget(9.0), estimand="overlap", **SCALED),
+    "scale": PrivateEffect(of_persons(1), Budget(9.0), settings={"scale_share": 0.1}, **SEEDED),
     "by": PrivateEffect(of_persons(3, SURVEY), Budget(9.0), by="region", **SEEDED),
     "arms": PrivateEffect(of_arms(of_persons(3)), Budget(9.0), **SCALED),
     "ranges": PrivateRanges(
@@ -148,7 +149,7 @@ OF_PERSONS = {
 
 
 @pytest.mark.one_row_in(3)
-@pytest.mark.parametrize("asked", default_rows(OF_PERSONS, "ate", "by", "ranges"))
+@pytest.mark.parametrize("asked", default_rows(OF_PERSONS, "ate", "scale", "by", "ranges"))
 def test_persons(path, asked):
     """Rows of a person come together from all blocks, a part of the persons at a time."""
     with dask.config.set(scheduler="sync"):

@@ -31,6 +31,7 @@ FIGURES = {
     "scheme_effects": ("scheme-effects", 0),
     "rehearsals": ("rehearsals", 0),
     "far_arms": ("far-arms", 0),
+    "wrong_scale": ("wrong-scale", 1),
 }
 #: They print, and write no table of their own.
 PRINTED = {"persons", "arms", "leaks", "panel", "intervals", "doors", "weights_as_variable"} | {

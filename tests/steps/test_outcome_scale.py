@@ -4,13 +4,14 @@ import functools
 import itertools
 import math
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, Universe, read_release
+from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.data.counts import Unit
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.defaults import scale_share
@@ -334,3 +335,55 @@ def test_nothing_is_released_first_where_a_scale_is_declared_or_the_budget_is_to
     assert model(settings={"scale_share": None}).plan(2000, 2).step(SCALE) is None
     assert model().plan(400, 2).step(SCALE) is None
     assert model().plan(500, 2).step(SCALE) is not None
+
+
+#: Records of persons: nobody, one record, and two whose mean lies in the middle.
+PERSONS = ((), (-4.0,), (-3.99,), (4.0,), (4.0, -4.0))
+
+
+def numbered(persons):
+    """Records of persons as a table has them: numbered in their order, those without a record left out."""
+    here = [own for own in persons if own]
+    person = [number for number, own in enumerate(here) for _ in own]
+    y = [value for own in here for value in own]
+    n = len(y)
+    public = domain(unit=Unit("person", number=len(persons)))
+    records = public.records(np.zeros((n, 1)), np.zeros(n, dtype=int), y, np.ones(n), person)
+    return step_of(public, len(persons)), records
+
+
+def test_persons_lose_epsilon_and_no_more_though_one_who_leaves_moves_all_that_follow():
+    drawn = [np.array(one) for one in all_pairings(4)]
+    secret, fixed = {}, {}
+    for persons in itertools.combinations_with_replacement(PERSONS, 4):
+        step, records = numbered(persons)
+        counts = [tuple(step.counts(records, pairs)[[0, 6, CLASSES - 2, CLASSES - 1]]) for pairs in drawn]
+        secret[persons] = law([one[:3] for one in _merged(counts)], step.calibration.scale)
+        fixed[persons] = counts[0]
+    near = [pair for pair in itertools.combinations(secret, 2) if _common(*pair) == 3]
+    assert max(float(np.max(np.abs(secret[one] - secret[other]))) for one, other in near) <= EPSILON
+    # planted: pairs by the order of the labels
+    assert max(np.abs(np.subtract(fixed[one], fixed[other])).sum() for one, other in near) > 2
+
+
+def _merged(counts):
+    """Counts with the last two classes put together."""
+    return [(ties, close, apart + far) for ties, close, apart, far in counts]
+
+
+@pytest.mark.parametrize("counts", ABSURD, ids=["nothing", "negative", "ties", "far"])
+def test_later_steps_are_those_of_a_declared_scale_at_what_is_left_of_the_budget(counts):
+    """So what is known of the loss of these holds at every output."""
+    plan = model().plan(2000, 2)
+    study = plan.after(counts).study
+    settings = {name: value for name, value in asdict(study.settings).items() if name != "scale_share"}
+    declared = replace(model(residual_scale=study.scale, settings=settings), budget=study.rest)
+    pairs = zip(plan.after(counts).steps[1:], declared.plan(2000, 2).steps, strict=True)
+    assert all(one.calibration == other.calibration for one, other in pairs)
+
+
+def test_an_audit_of_densities_refuses_what_follows_from_a_secret_pairing():
+    table = frame(40)
+    plan = model(settings={"scale_share": 0.1}).plan(40, 2)
+    with pytest.raises(DeclarationError, match="declare residual_scale"):
+        audit_density(plan, table, table)
