@@ -77,7 +77,7 @@ class Blocks(abc.ABC, Generic[T]):
         beside
             As in :meth:`map`.
         """
-        groups = in_groups(self.map(function, *beside), BLOCK // VIEW)
+        groups = in_groups(self.map(function, *beside), max(BLOCK // VIEW, 1))
         return added_up([add(group) for group in groups], add)
 
     def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Beside:
