@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Column:
+class KeptColumn:
     """An array (n, ...) with a row of every record, kept in parts where the blocks are. Private.
 
     Parameters
@@ -40,7 +40,7 @@ class Column:
 
 #: What stands beside records, a row of each: an array (n, ...), one that is kept where the blocks are, or the
 #: numbers of all records.
-Beside = NDArray[Any] | Column | range
+Beside = NDArray[Any] | KeptColumn | range
 
 
 class Blocks(abc.ABC, Generic[T]):
@@ -155,7 +155,7 @@ class _Whole(Blocks[T]):
 
 
 def _rows_of(beside: Beside, rows: slice) -> NDArray[Any] | range:
-    if isinstance(beside, Column):
+    if isinstance(beside, KeptColumn):
         raise TypeError("a column stays beside the blocks that it was made of")
     return beside[rows]
 

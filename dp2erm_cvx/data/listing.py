@@ -56,7 +56,7 @@ def stands_for_many(path: str) -> bool:
     return is_remote(path) or os.path.isdir(path) or has_pattern(path)
 
 
-def files_of(path: str) -> list[PartFile]:
+def part_files(path: str) -> list[PartFile]:
     """The files that a name stands for, sorted by their names.
 
     In a folder and below it these are the files of Parquet, or else of CSV, but for those whose name begins

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.data import blocks
-from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, Column, beside_it, in_groups
+from dp2erm_cvx.data.blocks import GROUP, Beside, Blocks, KeptColumn, beside_it, in_groups
 from dp2erm_cvx.data.cluster import Cluster, Task, Work, results_of
 from dp2erm_cvx.data.files import CsvLayout, csv_spans, is_text, parquet_parts
-from dp2erm_cvx.data.listing import files_of, stands_for_many
+from dp2erm_cvx.data.listing import part_files, stands_for_many
 from dp2erm_cvx.data.opening import FileMark
 from dp2erm_cvx.data.tables import Table, as_cells, boxed, cell_of, cells_digest, listed, read_frame
 from dp2erm_cvx.errors import DataError, DeclarationError, brief
@@ -53,23 +53,23 @@ class DaskBlocks(Blocks[T]):
         """Results of ``function`` on every block, and on its rows of arrays."""
         tasks = []
         title = title_of(function)
-        kept = tuple(isinstance(own, Column) for own in beside)
+        kept = tuple(isinstance(own, KeptColumn) for own in beside)
         work = Work(partial(_in_order, function, kept) if any(kept) else function)
         for number, task in enumerate(self.tasks):
             begin = number * self.length
             parts = []
             rows = []
             for own in beside:
-                if isinstance(own, Column):
+                if isinstance(own, KeptColumn):
                     parts.append(own.parts[number])
                 else:
                     rows.append(own[begin : begin + self.length])
             tasks.append(_delayed(title, work, task, *parts, beside=rows))
         return replace(self, tasks=tasks)  # type: ignore[return-value]
 
-    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> Column:
+    def column(self, function: Callable[..., NDArray[Any]], *beside: Beside) -> KeptColumn:
         """Arrays that ``function`` makes of every block, and of its rows of arrays, kept beside it."""
-        return Column(_run("persist", self.then(function, *beside).tasks))
+        return KeptColumn(_run("persist", self.then(function, *beside).tasks))
 
     def placed(self, beside: Beside) -> Beside:
         """The same, sent to where the blocks are once and not in every pass."""
@@ -377,7 +377,7 @@ def file_pieces(path: str | Path, layout: CsvLayout) -> Pieces:
     read, or has other columns than the first; for CSV as :func:`~dp2erm_cvx.data.files.csv_spans`.
     """
     source = str(path)
-    files = files_of(source)
+    files = part_files(source)
     is_one = not stands_for_many(source)
     names: tuple[str, ...] = ()
     counters: list[Callable[[], int]] = []

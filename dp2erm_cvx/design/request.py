@@ -278,7 +278,7 @@ class DesignRequest:
         """Names of the covariates of the records that are simulated."""
         if self.public is not None:
             return self.public.dataset.columns
-        return column_names(self.domain, self.n_features)
+        return covariate_names(self.domain, self.n_features)
 
     @property
     def filled(self) -> DesignScenario:
@@ -311,7 +311,7 @@ class DesignRequest:
         return ratio if ratio > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity
 
 
-def column_names(domain: Domain, n_features: int) -> tuple[str, ...]:
+def covariate_names(domain: Domain, n_features: int) -> tuple[str, ...]:
     """Names of covariates: those that the domain declares, else x1, x2 and so on."""
     return domain.columns or tuple(f"x{k + 1}" for k in range(n_features))
 
@@ -440,7 +440,7 @@ class Population:
         """Independent records; decisions are judged by the true effects of others."""
         n, weights, census = request.n_samples, self.domain.sampling, self.census[:_JUDGED]
         raw, a, y = self.draw(n, rng)
-        names = column_names(self.domain, self.n_features)
+        names = covariate_names(self.domain, self.n_features)
         # equal ones, as large as the public guess: they cost noise, and no sampling error
         sampling = None if weights is None else np.full(n, weights.mean)
         effects, nothing = self.effects(census), np.zeros(len(census))

@@ -17,7 +17,14 @@ from dp2erm_cvx.solve.solvers import (
     private_solver,
     solver_by_name,
 )
-from dp2erm_cvx.solve.solving import GAP_TOLERANCE, TOLERANCE, Solution, solve, uncertified_start
+from dp2erm_cvx.solve.solving import (
+    GAP_TOLERANCE,
+    TOLERANCE,
+    Solution,
+    minimizer,
+    solve,
+    uncertified_start,
+)
 
 __all__ = [
     "GAP_TOLERANCE",
@@ -38,6 +45,7 @@ __all__ = [
     "by_design",
     "certify",
     "certify_weights",
+    "minimizer",
     "private_solver",
     "solve",
     "solver_by_name",

@@ -109,7 +109,6 @@ def solve(
     polish: bool = True,
     throw: bool = True,
     seconds: float | None = None,
-    outputs: bool = True,
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
@@ -118,8 +117,6 @@ def solve(
     of the model's variable, in place of the relative ``tolerance`` (default TOLERANCE, or GAP_TOLERANCE where
     half of the digits are lost). Of a list of solvers the first certified solution counts, or else the one
     with the least proved error.
-
-    Without ``outputs`` no weights are computed where the variable of the model alone is wanted.
 
     ``seconds`` limits every solver that is reached through CVXPY, in a process of its own that is ended
     after them; by default there is no clock. A private fit has none: what it releases may depend on public
@@ -130,14 +127,32 @@ def solve(
     point was found, and CertificateError where the point is not certified as asked. With ``throw=False``
     nothing that a solver does raises: without any point the uncertified start of solvers comes back.
     """
-    settings = solver_by_name(solver)
     if tolerance is None:
         tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
     if within is not None:
         within = public_number("within", within, above=0)
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
-    asked = _Asked(tolerance, within, polish, seconds, outputs)
+    asked = _Asked(tolerance, within, polish, seconds, outputs=True)
+    return _solved(instance, solver, asked, throw=throw)
+
+
+def minimizer(
+    instance: Instance, solver: str | Solver, tolerance: float | None, within: float | None, *, outputs: bool
+) -> Solution:
+    """Solve as :func:`solve` does, and let nothing that a solver does raise.
+
+    Without ``outputs`` no weights are computed: the variable of the model alone is wanted.
+    """
+    if tolerance is None:
+        tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
+    asked = _Asked(tolerance, within, polish=True, seconds=None, outputs=outputs)
+    return _solved(instance, solver, asked, throw=False)
+
+
+def _solved(instance: Instance, solver: str | Solver, asked: _Asked, *, throw: bool) -> Solution:
+    """The best solution of the solvers that are asked. Raises as :func:`solve` does."""
+    settings = solver_by_name(solver)
     best, failures = _tried(instance, settings, asked, refused=throw)
     if best is None and throw:
         what = "none of the listed solvers returned a point: " * isinstance(settings, FirstCertified)

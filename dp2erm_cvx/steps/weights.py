@@ -25,6 +25,7 @@ from dp2erm_cvx.solve import (
     Solution,
     Solver,
     Status,
+    minimizer,
     private_solver,
     solve,
     uncertified_start,
@@ -226,14 +227,7 @@ def released_minimizer(
     if within is None and tolerance is None:
         tolerance = attainable(instance, execution.tolerance)
     try:
-        return solve(
-            instance,
-            solver=execution.solver,
-            tolerance=tolerance,
-            within=within,
-            throw=False,
-            outputs=outputs,
-        )
+        return minimizer(instance, execution.solver, tolerance, within, outputs=outputs)
     except (CertificateError, InfeasibleError):
         return uncertified_start(instance)
 

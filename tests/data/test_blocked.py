@@ -265,7 +265,7 @@ def test_columns_stay_beside_the_blocks_and_are_those_of_memory(tmp_path):
     column = blocked.column(attrgetter("y"))
     placed = blocked.blocks.placed(array)
     for kept, known in ((column, memory.column(attrgetter("y"))), (placed, array)):
-        assert isinstance(kept, blocks.Column)
+        assert isinstance(kept, blocks.KeptColumn)
         assert blocked.blocks.placed(kept) is kept
         rows = blocked.blocks.then(beside, kept, range(500)).each()
         assert len(rows) == 8

@@ -284,7 +284,7 @@ def test_passes_of_an_effect_send_no_numbers_of_records_and_bring_sums_back(path
     monkeypatch.setattr(pieces.DaskBlocks, "then", watched)
     monkeypatch.setattr(pieces.DaskBlocks, "map", weighed)
     PrivateEffect(PLAIN, BUDGET, **SCALED).fit(opened(path))
-    assert sent == {blocks.Column, range}
+    assert sent == {blocks.KeptColumn, range}
     assert max(brought) < VIEW
 
 

@@ -44,7 +44,7 @@ def told(path, content, name="arm", layout=None):
         (b"age,arms\n1,yes\n", "did you mean 'arms'?"),
         (b"sep=;\nage;arm\n1;yes\n", "its first line says that ';' separates cells: declare [csv] separator"),
         (b"$FL2@(#) SPSS DATA FILE\x00", "is a file of SPSS"),
-        (gzip.compress(b"X\n\x00\x00\x00"), "is a file of R"),
+        (gzip.compress(b"X\n\x00\x00\x00", mtime=0), "is a file of R"),
         (b"\xd0\xcf\x11\xe0\xa1", "is an old Excel workbook"),
         (b"PK\x03\x04", "is a workbook or another zip archive"),
         (b"PAR1", "is a Parquet file, and not called .parquet"),

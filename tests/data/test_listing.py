@@ -14,7 +14,7 @@ import pytest
 from dp2erm_cvx.data import files, pieces
 from dp2erm_cvx.data.blocked import BlockedDataset
 from dp2erm_cvx.data.files import PLAIN, CsvLayout
-from dp2erm_cvx.data.listing import files_of
+from dp2erm_cvx.data.listing import part_files
 from dp2erm_cvx.errors import DataError, DeclarationError, FileError
 
 pa = pytest.importorskip("pyarrow")
@@ -71,8 +71,8 @@ def test_files_that_are_no_table_together_are_refused(folder, tmp_path):
     (folder / "e.csv").unlink()
     parquet.write_table(pa.table({"x": [1.0]}), folder / "e.parquet")
     with pytest.raises(DataError, match="holds Parquet files and others"):
-        files_of(f"{folder}/*.[cp]*")
-    assert [Path(file.name).name for file in files_of(str(folder))] == ["e.parquet"]
+        part_files(f"{folder}/*.[cp]*")
+    assert [Path(file.name).name for file in part_files(str(folder))] == ["e.parquet"]
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="holds no Parquet files and no CSV files"):
         columns(tmp_path / "none")

@@ -67,7 +67,7 @@ def test_a_released_propensity_is_certified_to_a_public_radius(monkeypatch):
     assert plan.step("propensity").weights.covers_all
     run = Execution("first_certified", 1e-6, 1)
     assert plan.run(data, run).steps["propensity"].certified
-    monkeypatch.setattr(fit, "released_minimizer", lambda *args: uncertified_start(args[0]))
+    monkeypatch.setattr(fit, "released_minimizer", lambda *args, **how: uncertified_start(args[0]))
     assert not plan.run(data, run).certified
 
 
