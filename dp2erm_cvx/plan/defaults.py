@@ -97,13 +97,17 @@ def effect_rule(
     rate = max(0.02, min(0.1, (40.0 if groups == 1 else 120.0 * groups) / total))
     spread = spread_share(law, total)
     left = 1.0 - (0.0 if known else rate) - spread - (MEAN_SHARE if centered else 0.0)
-    reach = kind.residuals if study.declares_scale else max(kind.residuals, UNKNOWN)
-    residual = min(reach * deviation, 2.0 * bound)
+    symmetric = min(kind.residuals * deviation, 2.0 * bound)
+    residual = symmetric
+    if not study.declares_scale:
+        residual = min(max(kind.residuals, UNKNOWN) * deviation, 2.0 * bound)
     if two_values is not None:
-        deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
+        deviation = min(deviation, 0.5 * two_values.width)
+        residual = symmetric = two_values.width
         slope = saturation(two_values.width, deviation, total)
         two_values = replace(two_values, slope=slope)
-    declared, guesses = Confounding(0.0) if known else study.assumed, (deviation, slope, law, norm, residual)
+    # clips that are wide for long tails are no reason to do without a propensity, which they make dearer
+    declared, guesses = Confounding(0.0) if known else study.assumed, (deviation, slope, law, norm, symmetric)
     request = Request(kind, total / epsilon, p, epsilon, *guesses, declared, two_values, groups, smaller)
     if planned is None:
         tried = (0.0,) if known else _propensities(study, total)
