@@ -437,7 +437,7 @@ def search_density(
         return Gain(1, [({"loss": _height(audit)}, _Seen(pair, audit))], counts, cut=searching.passed)
 
     def highest(state: State) -> float:
-        return float(state.best["loss"][0][0]) if state.best else 0.0
+        return float(state.best["loss"][0][0]) if state.best.get("loss") else 0.0
 
     facts, weights = _facts_of(model)
     call = [facts, n_samples, n_features, seed]

@@ -88,6 +88,13 @@ class ConfiguredEstimator:
         stated = [f"{name}={value!r}" for name, value in own.items() if value is not defaults[name]]
         return f"{type(self).__name__}({', '.join(stated)})"
 
+    def _repr_html_(self) -> str:
+        """The settings as scikit-learn shows those of its estimators in a notebook."""
+        from sklearn.utils import estimator_html_repr
+
+        text: str = estimator_html_repr(self)
+        return text
+
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: it is no classifier, and is fitted before it predicts."""
         from sklearn.utils import Tags, TargetTags

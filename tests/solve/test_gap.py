@@ -8,7 +8,6 @@ import math
 from functools import lru_cache
 from itertools import islice, product
 
-import clarabel
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -280,7 +279,7 @@ def test_numbers_of_the_judge_that_are_none_claim_nothing(left, monkeypatch):
             x, z = np.full(self.rows[1], left), np.full(self.rows[0], left)
             return type("Solution", (), {"status": "Solved", "x": x, "z": z})
 
-    monkeypatch.setattr(clarabel, "DefaultSolver", Broken)
+    monkeypatch.setattr(conic.clarabel, "DefaultSolver", Broken)
     assert certify(judged, truth.point).radius == math.inf
     assert not solve(judged, solver=OwnSolver(zero, "zero"), throw=False).certified
 
