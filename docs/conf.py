@@ -55,12 +55,12 @@ nitpick_ignore_regex = [
     ("py:(class|obj)", r"(dp2erm_cvx\..*\.)?(D|Declared|M|Member|P_co|Pair|R|S|Stage|T|Value|_A|_T)"),
     (
         "py:class",
-        r"ArmMass|Block|CausalSettings|Index|Released|ScalarLoss|ScalarWeight|Statistic|"
+        r"ArmMass|Block|CausalSettings|Index|Released|ReleasedScale|ScalarLoss|ScalarWeight|Statistic|"
         r"dp2erm_cvx.(audit.search.Deadline|diagnostics.columns.RecordCounts|model.quadratics.Quadratic|"
         r"program.penalties.PublicPenalty|data.tables.Table|plan.settings.CausalSettings|"
         r"inference.nuisances.(Residuals|EffectFacts)|release.reading.P|steps.weighted_residuals.ResidualSquares|design.samples.Asked)|"
         r"dp2erm_cvx.diagnostics.look.(rules.View|records.(Sample|Fingerprints))|"
-        r"dp2erm_cvx.program.separable.BalancedProgram|"
+        r"dp2erm_cvx.program.separable.BalancedProgram|dp2erm_cvx.data.(blocks.KeptColumn|opening.FileMark)|"
         r"TypeAliasForwardRef",
     ),
     ("py:class", r"0\.5"),

@@ -232,7 +232,7 @@ class BlockedDataset:
         function
             ``function(table, block, *rows)`` is called on every block.
         add
-            Adds results of neighbors, as in :meth:`~dp2erm_cvx.data.blocks.Blocks.total`.
+            Adds results of neighbors, as ``Blocks.total`` does.
         beside
             Arrays (n, ...) and ``range(n)``, of which the function gets the rows of its block.
 

@@ -166,6 +166,7 @@ def test_programs_lists_everything():
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_certify_covers_solvers_and_programs():
     rows = facts("certify", "--n", "60")
     assert {row["program"] for row in rows} == set(registry.programs())

@@ -142,7 +142,12 @@ APART = {"index": "PrivateEffect", "tutorials/add_a_scheme": "dp2erm check-progr
 
 
 #: Pages that search or simulate for seconds.
-SEARCHING = ("tutorials/audit_a_bound", "tutorials/cost_of_privacy", "tutorials/first_rule")
+SEARCHING = (
+    "tutorials/audit_a_bound",
+    "tutorials/cost_of_privacy",
+    "tutorials/first_rule",
+    "tutorials/choose_a_solver",
+)
 
 
 @pytest.mark.parametrize(

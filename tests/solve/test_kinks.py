@@ -164,6 +164,7 @@ def test_a_point_at_kinks_is_certified_with_all_digits(loss, name):
         assert claimed <= 1e-9
 
 
+@pytest.mark.slow
 def test_a_ball_that_is_felt_keeps_what_was_proved():
     """A point on the boundary does not stand: a kink that is at 0 there keeps half of the digits."""
     for loss, name in product(["squares", "logistic"], ["fused", "groups"]):

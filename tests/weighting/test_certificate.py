@@ -74,6 +74,7 @@ def test_no_claim_is_below_the_truth() -> None:
     assert max(found) >= 0.5
 
 
+@pytest.mark.slow
 def test_no_claim_of_other_shapes_is_below_the_truth() -> None:
     """One side, norms of other orders, envelopes and logarithms of sums."""
     found = ratios(3, 120, drawn_shape)
