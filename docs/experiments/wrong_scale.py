@@ -156,8 +156,17 @@ def keys(design: common.Design) -> Iterator[common.Row]:
                 yield place | {"truth": truth}
 
 
+def answers_of(part: pd.DataFrame) -> common.Row:
+    """Measures of one cell; coverage and half width are of the samples that have an interval."""
+    return measured(part) | {
+        name: value
+        for name, value in measured(part.dropna(subset="low")).items()
+        if name in ("covered", "half")
+    }
+
+
 def _text(part: pd.DataFrame) -> str:
-    found = measured(part)
+    found = answers_of(part)
     return f"{found['covered']:.2f}; {found['half']:.3g}; {found['rmse']:.3g}"
 
 
@@ -189,7 +198,7 @@ def drawn(table: pd.DataFrame) -> Figure:
     figure = new_figure(WIDTH, 3.2)
     panels = np.atleast_1d(figure.subplots(1, here["epsilon"].nunique(), sharey=True))
     for ax, (epsilon, part) in zip(panels, here.groupby("epsilon", sort=False), strict=True):
-        cells = {str(scale): measured(own) for scale, own in part.groupby("scale", sort=False)}
+        cells = {str(scale): answers_of(own) for scale, own in part.groupby("scale", sort=False)}
         known = sorted(float(scale) for scale in cells if scale not in (HALF, RELEASED))
         halves = [cells[f"{scale:g}"]["half"] for scale in known]
         ax.plot(known, halves, "o-", color=ORANGE, label="declared")
