@@ -409,6 +409,11 @@ class Cluster:
             raise WorkerError(_no_workers("gave up, as its settings say")) from None
         except (client.CancelledError, client.ClosedClientError, comm.CommClosedError):
             raise WorkerError(self.gone) from None
+        except OSError as error:  # those of our own tasks are values; this one is of Dask, which spills
+            reason = error.strerror or type(error).__name__
+            raise WorkerError(
+                f"a worker could not write what it keeps ({reason}): is its disk full?"
+            ) from None
 
 
 class Wait:

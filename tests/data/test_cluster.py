@@ -171,6 +171,7 @@ def test_errors_of_a_cluster_are_told_by_their_types():
         (distributed.client.FutureCancelledError("key", "lost"), "is gone"),
         (distributed.comm.CommClosedError(), "is gone"),
         (distributed.scheduler.NoWorkerError("task", 3.0), "has no workers"),
+        (OSError(28, "No space left on device"), "No space left on device.: is its disk full"),
     ):
         with pytest.raises(WorkerError, match=message), there.told():
             raise raised
