@@ -468,7 +468,7 @@ def _calibrated(study: S, steps: Sequence[Step]) -> Plan[S]:
     universe: MappedUniverse = study.start
     if study.opening is not None:
         first, own = study.opening
-        planned[first.name] = replace(first, numerical_share=_numerical(steps)).plan(universe, own, {})
+        planned[first.name] = replace(first, numerical_share=steps[0].numerical_share).plan(universe, own, {})
     for step in steps:
         if step.name in study.before and not enters_no_outcome(step):
             raise DeclarationError(f"before: {step.name} is of the outcome, which is each question's own")
@@ -494,11 +494,6 @@ def _composed(plan: Plan[S]) -> Plan[S]:
     composed = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
     laws = [step.loss_law for step in composed.steps if step.loss_law is not None]
     return composed if joint_delta(laws, left.epsilon) <= left.delta else plan
-
-
-def _numerical(steps: Sequence[Step]) -> float | None:
-    """The share that covers the arithmetic in all of these steps."""
-    return steps[0].numerical_share
 
 
 def divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -127,13 +128,9 @@ def solve(
     point was found, and CertificateError where the point is not certified as asked. With ``throw=False``
     nothing that a solver does raises: without any point the uncertified start of solvers comes back.
     """
-    if tolerance is None:
-        tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
-    if within is not None:
-        within = public_number("within", within, above=0)
     if seconds is not None:
         seconds = public_number("seconds", seconds, above=0)
-    asked = _Asked(tolerance, within, polish, seconds, outputs=True)
+    asked = _Asked.of(instance, tolerance, within, polish=polish, seconds=seconds)
     return _solved(instance, solver, asked, throw=throw)
 
 
@@ -143,10 +140,10 @@ def minimizer(
     """Solve as :func:`solve` does, and let nothing that a solver does raise.
 
     Without ``outputs`` no weights are computed: the variable of the model alone is wanted.
+
+    Raises DeclarationError for an invalid ``within``.
     """
-    if tolerance is None:
-        tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
-    asked = _Asked(tolerance, within, polish=True, seconds=None, outputs=outputs)
+    asked = _Asked.of(instance, tolerance, within, outputs=outputs)
     return _solved(instance, solver, asked, throw=False)
 
 
@@ -173,9 +170,18 @@ class _Asked:
 
     tolerance: float
     within: float | None
-    polish: bool
-    seconds: float | None
-    outputs: bool
+    polish: bool = True
+    seconds: float | None = None
+    outputs: bool = True
+
+    @classmethod
+    def of(cls, instance: Instance, tolerance: float | None, within: float | None, **how: Any) -> _Asked:
+        """With the default tolerance of an instance. Raises DeclarationError for an invalid ``within``."""
+        if tolerance is None:
+            tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
+        if within is not None:
+            within = public_number("within", within, above=0)
+        return cls(tolerance, within, **how)
 
 
 def _tried(
